@@ -1,0 +1,141 @@
+//! What a lock says of itself.
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::BootInstant;
+use crate::token::FencingToken;
+
+/// State of one's own place in the queue. `Held`, `Suspended` and `Lost` mean what Curator says of
+/// its `ConnectionState`; the difference is that `Suspended` has a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum LockState {
+    /// No place in the queue yet: no session, or the contender is being created.
+    Connecting,
+    /// In the queue.
+    Waiting,
+    /// Nobody is before us and our lease is valid.
+    Held,
+    /// Still inside the lease, but the connection is in doubt.
+    Suspended,
+    /// No longer held, and never again under this token: a new try is a new contender.
+    Lost,
+    /// Our contender is being deleted.
+    Releasing,
+    /// No place in the queue, by our own wish.
+    Released,
+}
+
+impl LockState {
+    /// All states, for metrics.
+    pub const ALL: [Self; 7] = [
+        Self::Connecting,
+        Self::Waiting,
+        Self::Held,
+        Self::Suspended,
+        Self::Lost,
+        Self::Releasing,
+        Self::Released,
+    ];
+
+    /// Its name, as in the API and in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connecting => "Connecting",
+            Self::Waiting => "Waiting",
+            Self::Held => "Held",
+            Self::Suspended => "Suspended",
+            Self::Lost => "Lost",
+            Self::Releasing => "Releasing",
+            Self::Released => "Released",
+        }
+    }
+}
+
+/// Why a lock was lost. A closed set: label of metrics, reason of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum LossReason {
+    /// The lease ended before a renewal was proven.
+    DeadlineReached,
+    /// The ensemble says that the session is over.
+    SessionExpired,
+    /// Somebody deleted the contender, or the whole lock root. The next one may hold at once.
+    ContenderDeleted,
+    /// The ensemble refuses the credentials.
+    AuthFailed,
+}
+
+impl LossReason {
+    /// All reasons, for metrics.
+    pub const ALL: [Self; 4] = [
+        Self::DeadlineReached,
+        Self::SessionExpired,
+        Self::ContenderDeleted,
+        Self::AuthFailed,
+    ];
+
+    /// Its name, as in the API and in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DeadlineReached => "DeadlineReached",
+            Self::SessionExpired => "SessionExpired",
+            Self::ContenderDeleted => "ContenderDeleted",
+            Self::AuthFailed => "AuthFailed",
+        }
+    }
+}
+
+/// A lock at one moment, as its task publishes it after every change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockStatus {
+    /// The state.
+    pub state: LockState,
+    /// Our contender's token. A token to *hand out* only in `Held` and `Suspended`.
+    pub token: Option<FencingToken>,
+    /// Name of our contender below the lock root.
+    pub contender: Option<String>,
+    /// How many contenders are known to be before us; 0 when we hold.
+    pub position: Option<usize>,
+    /// End of the lease, once there is one. Whoever acts has to be done by then.
+    pub lease_end: Option<BootInstant>,
+    /// The session, while there is one.
+    pub session: Option<i64>,
+    /// The negotiated session timeout, while there is a session.
+    pub session_timeout: Option<std::time::Duration>,
+    /// In `Held`: the predecessor may still be writing, since it did not release cleanly; a
+    /// resource that cannot check tokens wants a pause (`lockDelay`).
+    pub predecessor_unclean: bool,
+    /// Somebody asked us through the control node to step down.
+    pub yield_requested: bool,
+    /// In `Lost`: why.
+    pub loss: Option<LossReason>,
+}
+
+impl LockStatus {
+    /// Before the first connection.
+    pub const fn new() -> Self {
+        Self {
+            state: LockState::Released,
+            token: None,
+            contender: None,
+            position: None,
+            lease_end: None,
+            session: None,
+            session_timeout: None,
+            predecessor_unclean: false,
+            yield_requested: false,
+            loss: None,
+        }
+    }
+
+    /// Whether the lock is held at `now`: what is not known is not held.
+    pub fn is_held(&self, now: BootInstant) -> bool {
+        matches!(self.state, LockState::Held | LockState::Suspended)
+            && self.lease_end.is_some_and(|end| now < end)
+    }
+}
+
+impl Default for LockStatus {
+    fn default() -> Self {
+        Self::new()
+    }
+}
