@@ -12,6 +12,7 @@ mod state;
 mod task;
 mod timing;
 mod token;
+pub mod zookeeper;
 
 pub use clock::{BootClock, BootInstant, Clock};
 pub use error::LockError;
