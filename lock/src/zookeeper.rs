@@ -7,6 +7,7 @@
 mod address;
 mod connection;
 mod executor;
+mod tick;
 
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use zookeeper_client as zk;
 
 pub use address::{ConnectString, InvalidConnectString, ServerAddress};
 pub use connection::ZooKeeperConnection;
+pub use tick::tick_time;
 
 use crate::ensemble::{Connection, Ensemble, EnsembleError, EnsembleResult};
 use executor::Executor;
