@@ -52,16 +52,28 @@ fn sentence(error: &clap::Error, words: &[OsString]) -> String {
             line.strip_prefix("error: ").unwrap_or(&line).to_owned()
         }
     };
+    let separator = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(word)))
+            if !word.starts_with('-') && subcommand.as_ref().is_some_and(takes_command) =>
+        {
+            ": the command to run goes after --"
+        }
+        _ => "",
+    };
     let origin = match variable(error, words, subcommand.as_ref()) {
         Some(variable) => format!(" (from the environment variable {variable})"),
         None => String::new(),
     };
-    format!("{problem}{origin}; see `{help}`")
+    format!("{problem}{separator}{origin}; see `{help}`")
 }
 
 fn subcommand(words: &[OsString]) -> Option<clap::Command> {
     let name = words.get(1)?.to_str()?;
     Cli::command().find_subcommand(name).cloned()
+}
+
+fn takes_command(subcommand: &clap::Command) -> bool {
+    subcommand.get_arguments().any(clap::Arg::is_last_set)
 }
 
 /// The variable that the refused value came from: clap names the flag alone, even when the user
@@ -94,4 +106,48 @@ fn variable(error: &clap::Error, words: &[OsString], subcommand: Option<&clap::C
         });
     let variable = argument.get_env()?.to_str()?;
     (!written).then(|| variable.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_has_a_variable_of_its_own_in_each_command() {
+        for command in Cli::command().get_subcommands() {
+            let mut variables = std::collections::HashSet::new();
+            let options = command.get_arguments().filter(|argument| !argument.is_last_set());
+            for argument in
+                options.filter(|argument| !matches!(argument.get_id().as_str(), "help" | "version"))
+            {
+                let place = format!("{} {}", command.get_name(), argument.get_id());
+                let variable = argument
+                    .get_env()
+                    .unwrap_or_else(|| panic!("{place} has no variable"));
+                let variable = variable.to_str().unwrap();
+                assert!(variable.starts_with("LOCKKEEPER_"), "{place}: {variable}");
+                assert!(
+                    variables.insert(variable.to_owned()),
+                    "{place}: {variable} is taken twice"
+                );
+                assert!(argument.get_help().is_some(), "{place} has no help");
+            }
+        }
+    }
+
+    #[test]
+    fn a_command_inside_a_command_does_not_take_the_outer_ones_socket() {
+        // `run` sets these three for its command (architecture of the command line).
+        let run = Cli::command().find_subcommand("run").cloned().unwrap();
+        let variables: Vec<_> = run
+            .get_arguments()
+            .filter_map(|argument| argument.get_env())
+            .collect();
+        assert!(!variables.contains(&std::ffi::OsStr::new("LOCKKEEPER_SOCKET")));
+    }
 }
