@@ -42,7 +42,7 @@ fn sentence(error: &clap::Error, words: &[OsString]) -> String {
         None => "lockkeeper --help".to_owned(),
     };
     let problem = match error.kind() {
-        ErrorKind::MissingSubcommand => {
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             "what to do is missing: name a command, such as run or status".to_owned()
         }
         _ => {
