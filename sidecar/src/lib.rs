@@ -1,1 +1,14 @@
-//! Placeholder.
+//! The binary `lockkeeper`: keeper, guard and command line of one lock.
+
+pub mod admin;
+pub mod args;
+pub mod client;
+pub mod duration;
+pub mod exit;
+mod http;
+pub mod install;
+pub mod lease_env;
+pub mod log;
+pub mod metrics;
+pub mod socket;
+pub mod view;
