@@ -136,14 +136,10 @@ impl Killing {
     }
 }
 
-/// Time to the next sweep, when sweeps have gone on for `elapsed`: often at first, when most trees
-/// go, then seldom, since what is left waits for something else than us.
+/// Time to the next sweep, when sweeps have gone on for `elapsed`: often as long as the margin runs,
+/// then seldom, since what is left waits for something else than us.
 pub(super) fn interval(elapsed: Duration) -> Duration {
-    Duration::from_millis(match elapsed {
-        _ if elapsed < Duration::from_millis(10) => 1,
-        _ if elapsed <= PATIENCE => 5,
-        _ => 50,
-    })
+    Duration::from_millis(if elapsed <= PATIENCE { 1 } else { 50 })
 }
 
 /// What a shell says for a command that it could not execute: 127 when it is not there, else 126.
