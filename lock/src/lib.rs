@@ -18,7 +18,7 @@ pub use clock::{BootClock, BootInstant, Clock};
 pub use error::LockError;
 pub use handle::{Lock, LockView};
 pub use lease::{Lease, Renewal};
-pub use options::LockOptions;
+pub use options::{LockOptions, Observer};
 pub use participant::Participant;
 pub use queue::Mode;
 pub use record::{CleanRelease, ContenderData, Control, Identity, Pod, YieldRequest};

@@ -1,8 +1,20 @@
 //! What to lock, and how.
 
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
 use crate::queue::Mode;
 use crate::record::Identity;
 use crate::timing::Timing;
+
+/// Whoever counts what a lock's task does. Its methods are called by that task and must not block.
+pub trait Observer: fmt::Debug + Send + Sync + 'static {
+    /// A renewal was acknowledged, so long after it was sent.
+    fn renewed(&self, took: Duration);
+    /// The session was taken to another server, or to the same one anew.
+    fn session_moved(&self);
+}
 
 /// A lock and one's part in it.
 #[derive(Clone, Debug)]
@@ -20,6 +32,8 @@ pub struct LockOptions {
     /// Find out whether the predecessor released cleanly, which costs one read before the lock is
     /// held ([`crate::LockStatus::predecessor_unclean`]).
     pub ask_for_predecessor: bool,
+    /// Who counts what happens.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 impl LockOptions {
@@ -33,6 +47,7 @@ impl LockOptions {
             timing,
             identity: Identity::default(),
             ask_for_predecessor: false,
+            observer: None,
         }
     }
 }

@@ -65,13 +65,13 @@ impl ZooKeeper {
         Self { credentials, ..self }
     }
 
-    /// The same with TLS for servers named `tcp+tls://…`. All three are PEM: the authorities that
-    /// sign the servers' certificates, and the client's certificate chain and key, if it has them.
+    /// The same with TLS for servers named `tcp+tls://…`. All is PEM: the authorities that sign the
+    /// servers' certificates, and the client's certificate chain and key, if it has them.
     ///
     /// # Errors
     /// When one of them cannot be read as PEM.
     #[cfg(feature = "tls")]
-    pub fn with_tls(self, ca: &str, identity: Option<(&str, &str)>) -> EnsembleResult<Self> {
+    pub fn with_tls(self, ca: Option<&str>, identity: Option<(&str, &str)>) -> EnsembleResult<Self> {
         let bad = |what: &str, error: zk::Error| EnsembleError::Other(format!("{what}: {error}"));
         let mut options = zk::TlsOptions::new()
             .with_pem_ca_certs(ca)

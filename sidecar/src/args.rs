@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::client::{OutputFormat, WaitFor};
 use crate::duration;
+use crate::guard::DEFAULT_TERMINATION_LOG;
 use crate::log::{LogFilter, LogFormat};
 use crate::socket::check_path;
 
@@ -29,6 +30,9 @@ pub use usage::{Parsed, parse};
 
 /// Where the keeper of a pod listens, and where clients look for it.
 pub const DEFAULT_SOCKET: &str = "/run/lockkeeper/lock.sock";
+
+/// Where the keeper of a pod waits for guards.
+pub const DEFAULT_GUARD_SOCKET: &str = "/run/lockkeeper/guard.sock";
 
 /// Runs an application only while it holds a distributed lock, and stops it before anybody else
 /// can get the lock.
@@ -113,6 +117,19 @@ pub struct SidecarArgs {
     #[arg(long, env = "LOCKKEEPER_SOCKET", value_name = "PATH", default_value = DEFAULT_SOCKET, value_parser = socket_path())]
     pub socket: PathBuf,
 
+    /// Unix socket on which to wait for guards
+    #[arg(long, env = "LOCKKEEPER_GUARD_SOCKET", value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
+    pub guard_socket: PathBuf,
+
+    /// Guard this container of the pod from here, by signals (the pod shares its process namespace).
+    /// Default: the container runs `lockkeeper guard`
+    #[arg(long, env = "LOCKKEEPER_CONTAINER", value_name = "NAME")]
+    pub container: Option<String>,
+
+    /// The container's terminationMessagePath, by which its processes are told from others
+    #[arg(long, env = "LOCKKEEPER_TERMINATION_LOG", value_name = "PATH", default_value = DEFAULT_TERMINATION_LOG)]
+    pub termination_log: String,
+
     /// TCP address for probes and metrics
     #[arg(long, env = "LOCKKEEPER_ADMIN_LISTEN", value_name = "IP:PORT", default_value = "[::]:9808", value_parser = listen_address)]
     pub admin_listen: SocketAddr,
@@ -134,9 +151,13 @@ pub struct SidecarArgs {
 /// Arguments of `lockkeeper guard`.
 #[derive(Debug, Args)]
 pub struct GuardArgs {
-    /// The log.
-    #[command(flatten)]
-    pub log: LogArgs,
+    /// Unix socket on which the keeper waits for guards
+    #[arg(long, env = "LOCKKEEPER_GUARD_SOCKET", value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
+    pub guard_socket: PathBuf,
+
+    /// Unix socket on which the keeper answers questions, for the application's environment
+    #[arg(long, env = "LOCKKEEPER_SOCKET", value_name = "PATH", default_value = DEFAULT_SOCKET, value_parser = socket_path())]
+    pub socket: PathBuf,
 
     /// The command to run, and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -311,7 +332,13 @@ pub struct LogArgs {
     pub log_format: LogFormat,
 
     /// What is logged: LEVEL or TARGET=LEVEL, separated by commas
-    #[arg(long, env = "LOCKKEEPER_LOG", value_name = "FILTER", default_value = "info")]
+    // The client's warnings are about single servers; the lock says itself what matters of them.
+    #[arg(
+        long,
+        env = "LOCKKEEPER_LOG",
+        value_name = "FILTER",
+        default_value = "info,zookeeper_client=error"
+    )]
     pub log: LogFilter,
 }
 

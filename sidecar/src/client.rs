@@ -55,6 +55,14 @@ pub fn status(socket: &Path, output: OutputFormat) -> Result<String, Failure> {
     }
 }
 
+/// The same as an object.
+///
+/// # Errors
+/// As [`status`].
+pub fn snapshot(socket: &Path) -> Result<Snapshot, Failure> {
+    parse(&answer(socket, Call::Status, Some(ANSWER_TIMEOUT))?)
+}
+
 /// Asks the keeper at `socket` to stop its application and to release the lock, and waits for the
 /// outcome, which is the answer in words.
 ///

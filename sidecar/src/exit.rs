@@ -42,6 +42,15 @@ pub struct Failure {
 // === impl Exit ===
 
 impl Exit {
+    /// What a command that cannot be executed ends with, by the code of a shell.
+    pub(crate) fn of_command(code: u8) -> Self {
+        if code == Self::NotFound.code() {
+            Self::NotFound
+        } else {
+            Self::CannotExecute
+        }
+    }
+
     /// The number that the shell sees.
     pub const fn code(self) -> u8 {
         self as u8

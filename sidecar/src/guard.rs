@@ -36,7 +36,7 @@ use self::keeper::{Keeper, Received};
 pub use self::options::{GuardOptions, KeeperSocket, TargetKind};
 use self::protocol::FromGuard;
 use self::schedule::{Action, Event, Schedule};
-pub use self::schedule::{EXIT_LOST, EXIT_SOFTWARE};
+pub use self::schedule::{EXIT_LOST, EXIT_SOFTWARE, exit_code_of_errno};
 use self::target::Target;
 use crate::sys::{self, Caught};
 

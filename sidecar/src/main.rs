@@ -5,24 +5,22 @@ use std::process::{ExitCode, Termination};
 
 use lockkeeper_sidecar::args::{self, Command, Parsed};
 use lockkeeper_sidecar::exit::{Exit, Failure};
-use lockkeeper_sidecar::{client, install};
+use lockkeeper_sidecar::{client, install, run, sidecar};
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+    let code = match args::parse(std::env::args_os()) {
+        Ok(Parsed::Print(text)) => print(&text),
+        Ok(Parsed::Do(command)) => dispatch(command),
+        Err(failure) => Err(failure),
+    };
+    code.map_or_else(Termination::report, ExitCode::from)
 }
 
-fn run() -> Result<(), Failure> {
-    match args::parse(std::env::args_os())? {
-        Parsed::Print(text) => print(&text),
-        Parsed::Do(command) => dispatch(command),
-    }
-}
-
-fn dispatch(command: Command) -> Result<(), Failure> {
+fn dispatch(command: Command) -> Result<u8, Failure> {
     match command {
+        Command::Run(args) => run::run(*args),
+        Command::Sidecar(args) => sidecar::sidecar(*args),
+        Command::Guard(args) => sidecar::guard(args),
         Command::Install(args) => {
             let copy = install::install(&args.directory)?;
             print(&format!("installed {}\n", copy.display()))
@@ -33,32 +31,20 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         }
         Command::Wait(args) => {
             let notice = |notice: &str| eprintln!("lockkeeper: {notice}");
-            client::wait(&args.keeper.socket, args.wait_for, args.timeout, notice)
+            client::wait(&args.keeper.socket, args.wait_for, args.timeout, notice).map(|()| 0)
         }
         Command::Release(args) => {
             let outcome = client::release(&args.keeper.socket)?;
             print(&format!("{outcome}\n"))
         }
-        Command::Run(args) => {
-            args.check()?;
-            Err(not_in_this_build("run"))
-        }
-        Command::Sidecar(args) => {
-            args.check()?;
-            Err(not_in_this_build("sidecar"))
-        }
-        Command::Guard(_) => Err(not_in_this_build("guard")),
     }
 }
 
-fn not_in_this_build(command: &str) -> Failure {
-    Failure::software(format!("this build of lockkeeper cannot do `{command}`"))
-}
-
 /// `println!` would panic when the reader is gone.
-fn print(text: &str) -> Result<(), Failure> {
+fn print(text: &str) -> Result<u8, Failure> {
     std::io::stdout()
         .lock()
         .write_all(text.as_bytes())
+        .map(|()| 0)
         .map_err(|error| Failure::new(Exit::CannotCreate, format!("cannot write to stdout: {error}")))
 }

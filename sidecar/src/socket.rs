@@ -64,6 +64,18 @@ pub fn check_path(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// A new path for a socket in a directory of its own: below `$XDG_RUNTIME_DIR`, where that can be
+/// used, else below `/tmp`.
+pub fn private_path() -> PathBuf {
+    let name = format!("lockkeeper-{:016x}/lock.sock", fastrand::u64(..));
+    std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|base| base.is_absolute() && base.is_dir() && check_path(&base.join(&name)).is_ok())
+        .filter(|base| rustix::fs::access(base, rustix::fs::Access::WRITE_OK).is_ok())
+        .unwrap_or_else(|| PathBuf::from("/tmp"))
+        .join(name)
+}
+
 // === impl SocketServer ===
 
 impl SocketServer {
@@ -76,19 +88,22 @@ impl SocketServer {
         Self::bind_in(path, None)
     }
 
-    /// Makes a socket that only this user can reach, in a new directory below `$XDG_RUNTIME_DIR`,
-    /// or below `/tmp` where that is not set or does not serve.
+    /// Binds at a path from [`private_path`], in a directory that is made for it and goes with it.
     ///
     /// # Errors
-    /// When it cannot be made.
-    pub fn bind_private() -> Result<Self, Failure> {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        if let Some(directory) = runtime.as_deref().filter(|directory| directory.is_absolute())
-            && let Ok(server) = Self::bind_private_below(directory)
-        {
-            return Ok(server);
-        }
-        Self::bind_private_below(Path::new("/tmp"))
+    /// As [`SocketServer::bind`].
+    pub fn bind_private(path: &Path) -> Result<Self, Failure> {
+        check_path(path).map_err(Failure::usage)?;
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        DirBuilder::new().mode(0o700).create(directory).map_err(|error| {
+            let directory = directory.display();
+            Failure::unavailable(format!(
+                "cannot make the directory {directory} for the socket: {error}"
+            ))
+        })?;
+        Self::bind_in(path, Some(directory.to_owned())).inspect_err(|_| {
+            let _ = std::fs::remove_dir(directory);
+        })
     }
 
     /// Where it is.
@@ -113,24 +128,6 @@ impl SocketServer {
         )
         .await;
         drop(file);
-    }
-
-    fn bind_private_below(base: &Path) -> Result<Self, Failure> {
-        let directory = base.join(format!("lockkeeper-{:016x}", fastrand::u64(..)));
-        let path = directory.join("lock.sock");
-        check_path(&path).map_err(Failure::usage)?;
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&directory)
-            .map_err(|error| {
-                Failure::unavailable(format!(
-                    "cannot make the directory {} for the socket: {error}",
-                    directory.display()
-                ))
-            })?;
-        Self::bind_in(&path, Some(directory.clone())).inspect_err(|_| {
-            let _ = std::fs::remove_dir(&directory);
-        })
     }
 
     fn bind_in(path: &Path, private_directory: Option<PathBuf>) -> Result<Self, Failure> {

@@ -5,7 +5,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use lockkeeper_sidecar::exit::{Exit, Failure};
-use lockkeeper_sidecar::socket::SocketServer;
+use lockkeeper_sidecar::socket::{SocketServer, private_path};
 
 fn bind(path: &Path) -> Result<SocketServer, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -141,8 +141,8 @@ fn a_private_socket_is_reachable_by_its_user_only_and_leaves_nothing() {
         .build()
         .unwrap();
     let _context = runtime.enter();
-    let first = SocketServer::bind_private().unwrap();
-    let second = SocketServer::bind_private().unwrap();
+    let first = SocketServer::bind_private(&private_path()).unwrap();
+    let second = SocketServer::bind_private(&private_path()).unwrap();
     assert_ne!(first.path(), second.path());
     let directory = first.path().parent().unwrap().to_owned();
     assert_eq!(mode(&directory), 0o700);

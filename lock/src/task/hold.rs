@@ -119,6 +119,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Ok(()) => {
                 if !self.acknowledge(sent) {
                     self.drop_link();
+                } else if let Some(observer) = &self.options.observer {
+                    observer.renewed(self.clock.now() - sent);
                 }
             }
             Err(MultiError {

@@ -152,6 +152,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.options.timing = timing;
         if self.session.is_none() {
             self.lease = Lease::new(granted, timing.proof_age());
+        } else if let Some(observer) = &self.options.observer {
+            observer.session_moved();
         }
         self.lease.attach(asked, granted);
         self.server = server;

@@ -244,21 +244,24 @@ impl Connection for ZooKeeperConnection {
     async fn close_session(self) {
         // The session is detached, so that no drop can end it. A second client that is not detached
         // takes it over and ends it by going. Best effort: a session that stays expires by itself.
-        let Inner {
+        let Some(Inner {
             client,
             ending,
             target,
             ..
-        } = &*self.inner;
+        }) = Arc::into_inner(self.inner)
+        else {
+            return;
+        };
+        let session = client.into_session();
         let ended = async {
             let executor = Executor::default();
-            let last = executor.enter(
-                ending
-                    .clone()
-                    .with_session(client.session().clone())
-                    .connect(target),
-            );
-            let Ok(last) = last.await else { return };
+            let Ok(last) = executor
+                .enter(ending.with_session(session).connect(&target))
+                .await
+            else {
+                return;
+            };
             let mut state = last.state_watcher();
             executor.start();
             drop(last);

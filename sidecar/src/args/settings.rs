@@ -12,6 +12,7 @@ use super::{
     lock_path,
 };
 use crate::exit::Failure;
+use crate::guard::TargetKind;
 
 /// A lock and what happens to the application with it: everything fits together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +77,10 @@ pub struct SidecarSettings {
     pub lock: Settings,
     /// The socket.
     pub socket: PathBuf,
+    /// Where guards connect.
+    pub guard_socket: PathBuf,
+    /// The container to guard by signals.
+    pub container: Option<TargetKind>,
     /// Where to listen for probes.
     pub admin_listen: SocketAddr,
     /// The file with the token.
@@ -231,13 +236,30 @@ impl SidecarArgs {
         let Self {
             lock,
             socket,
+            guard_socket,
+            container,
+            termination_log,
             admin_listen,
             lease_file,
             log: _,
         } = self;
+        let container = match container {
+            Some(name) if name.is_empty() => {
+                return Err(Failure::usage(
+                    "--container is empty: give the name of a container of this pod",
+                ));
+            }
+            Some(name) => Some(TargetKind::Container {
+                name,
+                termination_log,
+            }),
+            None => None,
+        };
         Ok(SidecarSettings {
             lock: lock.check()?,
             socket,
+            guard_socket,
+            container,
             admin_listen,
             lease_file,
         })

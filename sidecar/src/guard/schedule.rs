@@ -15,7 +15,8 @@ use std::time::Duration;
 use lockkeeper_lock::{BootInstant, FencingToken};
 
 pub(super) use self::actions::{Action, Actions, Sweep};
-use self::phase::{Active, Killing, Outcome, Phase, Suspended, exit_code_of_errno, interval};
+pub use self::phase::exit_code_of_errno;
+use self::phase::{Active, Killing, Outcome, Phase, Suspended, interval};
 use super::protocol::{FromGuard, ToGuard};
 
 /// Exit code when the lock was lost and the application was stopped (`EX_TEMPFAIL`).

@@ -143,7 +143,7 @@ pub(super) fn interval(elapsed: Duration) -> Duration {
 }
 
 /// What a shell says for a command that it could not execute: 127 when it is not there, else 126.
-pub(super) fn exit_code_of_errno(errno: u32) -> u8 {
+pub fn exit_code_of_errno(errno: u32) -> u8 {
     if errno == rustix::io::Errno::NOENT.raw_os_error().unsigned_abs() {
         127
     } else {

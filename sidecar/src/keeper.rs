@@ -1,0 +1,361 @@
+//! The keeper: owns the session and the place in the queue, tells the guard until when the
+//! application may run, and answers questions about it.
+//!
+//! What it decides is in the pure state machine [`decider`]; this is its hands and ears.
+
+mod decider;
+mod ensemble;
+mod guards;
+mod leftovers;
+mod observer;
+mod policy;
+
+use std::future::Future;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::pin::Pin;
+use std::time::Duration;
+
+use lockkeeper_lock::{BootClock, BootInstant, Clock, Lock, LockError, LockView};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use self::decider::{Act, Ask, Decider};
+use self::guards::{Guards, Heard};
+use self::policy::{Kind, Policy};
+use crate::admin::AdminServer;
+use crate::args::{RunSettings, Settings, SidecarSettings};
+use crate::exit::{Exit, Failure};
+use crate::guard::protocol::ToGuard;
+use crate::lease_env::LeaseEnv;
+use crate::metrics::{self, LockMetrics};
+use crate::socket::{Command, SocketServer};
+use crate::view;
+
+/// How long a server may take to say its tick.
+const PATIENCE_FOR_TICK: Duration = Duration::from_millis(500);
+
+/// How long a release on the way out may take before the contender is left to expire.
+const PATIENCE_FOR_RELEASE: Duration = Duration::from_secs(5);
+
+type Asking = Pin<Box<dyn Future<Output = Result<(), LockError>>>>;
+
+/// One keeper with everything it serves.
+struct Keeper<'a> {
+    decider: Decider,
+    settings: Settings,
+    policy: Policy,
+    lock: Option<std::rc::Rc<Lock<BootClock>>>,
+    lock_view: LockView<BootClock>,
+    /// What sockets and probes look at; it outlives an abandoned lock.
+    published: watch::Sender<lockkeeper_lock::LockStatus>,
+    asking: Option<Asking>,
+    guards: &'a mut Guards,
+    lease: Option<LeaseEnv>,
+    metrics: observer::Observer,
+    step_downs: Vec<oneshot::Sender<Result<(), String>>>,
+    refusal: Option<String>,
+}
+
+/// Keeps the lock for `lockkeeper run`, whose guard is at the other end of `guard`, and tells that
+/// the exit code at the end. `socket` is where to answer questions about the lock.
+///
+/// # Errors
+/// When there is no such guard. Everything else is said on stderr, and in the exit code.
+pub async fn run(settings: RunSettings, guard: UnixStream, socket: &Path) -> Result<u8, Failure> {
+    let policy = Policy::of_run(&settings);
+    let mut guards = Guards::parent(guard)?;
+    let kept = async {
+        let socket = match settings.socket {
+            Some(_) => SocketServer::bind(socket)?,
+            None => SocketServer::bind_private(socket)?,
+        };
+        let admin = settings.admin_listen.map(AdminServer::bind).transpose()?;
+        keep(settings.lock, policy, &mut guards, socket, admin, None).await
+    };
+    let kept = kept.await;
+    Ok(finish(guards, kept).await)
+}
+
+/// Keeps the lock of a pod: for the guard at the other end of `guard`, which is beside the
+/// application's container, or for those that connect to a socket.
+///
+/// # Errors
+/// As [`run`], and when the socket for guards cannot be made.
+pub async fn sidecar(settings: SidecarSettings, guard: Option<UnixStream>) -> Result<u8, Failure> {
+    let (kind, mut guards) = match guard {
+        Some(guard) => (Kind::Signal, Guards::parent(guard)?),
+        None => (Kind::Wrap, Guards::listen(&settings.guard_socket)?),
+    };
+    let policy = Policy::of_sidecar(&settings.lock, kind);
+    let kept = async {
+        let lease = LeaseEnv::new(settings.lease_file)?;
+        let socket = SocketServer::bind(&settings.socket)?;
+        let admin = AdminServer::bind(settings.admin_listen)?;
+        keep(
+            settings.lock,
+            policy,
+            &mut guards,
+            socket,
+            Some(admin),
+            Some(lease),
+        )
+        .await
+    };
+    let kept = kept.await;
+    Ok(finish(guards, kept).await)
+}
+
+/// Says what went wrong, and tells a guard that is our parent how to end. Last, since it ends the
+/// process that the user looks at.
+async fn finish(mut guards: Guards, kept: Result<u8, Failure>) -> u8 {
+    let code = kept.unwrap_or_else(|failure| {
+        eprintln!("lockkeeper: {failure}");
+        failure.exit.code()
+    });
+    if guards.is_parent() {
+        guards.tell(ToGuard::Finish { code }).await;
+    }
+    code
+}
+
+async fn keep(
+    settings: Settings,
+    policy: Policy,
+    guards: &mut Guards,
+    socket: SocketServer,
+    admin: Option<AdminServer>,
+    lease: Option<LeaseEnv>,
+) -> Result<u8, Failure> {
+    ensemble::check(&settings).await?;
+    let mut registry = metrics::registry();
+    let lock_metrics = LockMetrics::register(&mut registry);
+    let observer = observer::Observer::new(lock_metrics.clone());
+    let (published, status) = watch::channel(lockkeeper_lock::LockStatus::new());
+    let view = view::LockView::new(status, &settings);
+    metrics::register_view(view.clone(), &mut registry);
+
+    let (commands, command_receiver) = mpsc::channel(4);
+    let (stopping, stopped) = watch::channel(());
+    let stop = || {
+        let mut stopped = stopped.clone();
+        // The sender says nothing; it goes.
+        async move { while stopped.changed().await.is_ok() {} }
+    };
+    let path = socket.path().to_owned();
+    let release_timeout = settings.timing.session_timeout + settings.timing.stop_grace;
+    let mut servers = tokio::task::JoinSet::new();
+    servers.spawn(socket.serve(view.clone(), commands, release_timeout, stop()));
+    if let Some(admin) = admin {
+        servers.spawn(admin.serve(view, lock_metrics, registry, stop()));
+    }
+
+    let lock = new_lock(&settings, &policy, &observer)?;
+    let keeper = Keeper {
+        decider: Decider::new(policy, BootInstant::now()),
+        lock_view: lock.view(),
+        lock: Some(std::rc::Rc::new(lock)),
+        settings,
+        policy,
+        published,
+        asking: None,
+        guards,
+        lease,
+        metrics: observer,
+        step_downs: Vec::new(),
+        refusal: None,
+    };
+    let code = keeper.keep(command_receiver, &path).await;
+    drop(stopping);
+    while servers.join_next().await.is_some() {}
+    code
+}
+
+fn new_lock(
+    settings: &Settings,
+    policy: &Policy,
+    observer: &observer::Observer,
+) -> Result<Lock<BootClock>, Failure> {
+    let options = ensemble::lock_options(settings, !policy.lock_delay.is_zero(), observer);
+    Ok(Lock::new(ensemble::zookeeper(settings)?, BootClock, options))
+}
+
+impl Keeper<'_> {
+    async fn keep(mut self, mut commands: mpsc::Receiver<Command>, socket: &Path) -> Result<u8, Failure> {
+        let mut terminations = Terminations::new(self.policy.kind)?;
+        loop {
+            let now = BootInstant::now();
+            for act in self.decider.decide(now) {
+                if let Act::End(code) = act {
+                    return self.end(code).await;
+                }
+                self.act(act).await?;
+            }
+            let wake = self
+                .decider
+                .wake_at(now)
+                .map(|moment| BootClock.sleep(moment - now));
+            tokio::select! {
+                biased;
+                status = self.lock_view.changed() => match status {
+                    Ok(status) => self.lock_changed(status),
+                    Err(_) => return Err(Failure::software("the task that keeps the lock has ended")),
+                },
+                heard = self.guards.hear() => match heard {
+                    Ok(Heard::Frame(frame)) => {
+                        tracing::debug!(?frame, "Guard said");
+                        self.metrics.guard_said(&frame);
+                        self.decider.guard_said(frame, BootInstant::now());
+                    }
+                    Ok(Heard::Lost) => {
+                        if self.policy.kind != Kind::Wrap {
+                            return Ok(self.orphaned(socket).await);
+                        }
+                        self.decider.guard_lost();
+                    }
+                    Err(error) => return Err(Failure::software(format!("cannot accept a guard: {error}"))),
+                },
+                answer = ask(&mut self.asking) => self.answered(answer),
+                () = terminations.next() => self.decider.end_wanted(0),
+                Some(Command::StepDown(reply)) = commands.recv() => {
+                    if self.decider.step_down_wanted() {
+                        self.step_downs.push(reply);
+                    } else {
+                        let _ = reply.send(Err("the lock is not in the queue".to_owned()));
+                    }
+                }
+                () = async { match wake { Some(wake) => wake.await, None => std::future::pending().await } } => {}
+            }
+        }
+    }
+
+    fn lock_changed(&mut self, status: lockkeeper_lock::LockStatus) {
+        self.metrics.lock_changed(&status);
+        self.published.send_replace(status.clone());
+        self.decider.lock_changed(status, BootInstant::now());
+    }
+
+    fn answered(&mut self, answer: Result<(), LockError>) {
+        self.asking = None;
+        let status = self.lock_view.status();
+        self.published.send_replace(status.clone());
+        // A lock that was lost or left meanwhile is no refusal: the state says what to do.
+        let is_refused = matches!(answer, Err(LockError::Refused { .. } | LockError::Timing { .. }));
+        if let (true, Err(error)) = (is_refused, answer) {
+            self.refusal = Some(error.to_string());
+        }
+        self.decider
+            .lock_answered(status, !is_refused, BootInstant::now());
+    }
+
+    async fn act(&mut self, act: Act) -> Result<(), Failure> {
+        match act {
+            Act::Tell(frame) => {
+                tracing::debug!(?frame, "Guard told");
+                self.metrics.guard_told(&frame);
+                self.guards.tell(frame).await;
+            }
+            Act::WriteLease(token) => {
+                if let Some(lease) = &self.lease {
+                    lease.write(token)?;
+                }
+            }
+            Act::RemoveLease => {
+                if let Some(lease) = &self.lease {
+                    lease.remove()?;
+                }
+            }
+            Act::Ask(ask) => self.start_asking(ask),
+            Act::Abandon => {
+                self.metrics.abandoned();
+                self.asking = None;
+                self.lock = None;
+                let lock = new_lock(&self.settings, &self.policy, &self.metrics)?;
+                self.lock_view = lock.view();
+                self.lock = Some(std::rc::Rc::new(lock));
+            }
+            Act::AnswerStepDown => {
+                for reply in self.step_downs.drain(..) {
+                    let _ = reply.send(Ok(()));
+                }
+            }
+            Act::End(_) => unreachable!("taken by the loop"),
+        }
+        Ok(())
+    }
+
+    fn start_asking(&mut self, ask: Ask) {
+        let Some(lock) = self.lock.clone() else { return };
+        self.asking = Some(match ask {
+            Ask::Contend => Box::pin(async move { lock.contend().await }),
+            Ask::Release => Box::pin(async move { lock.release().await }),
+            Ask::StepDown => Box::pin(async move { lock.step_down().await }),
+        });
+    }
+
+    /// Ends: with the session, if that can be ended at once.
+    async fn end(mut self, code: u8) -> Result<u8, Failure> {
+        self.asking = None;
+        let is_out = self.lock_view.status().state == lockkeeper_lock::LockState::Released;
+        if is_out
+            && let Some(Ok(lock)) = self.lock.take().map(std::rc::Rc::try_unwrap)
+            && tokio::time::timeout(PATIENCE_FOR_RELEASE, lock.close())
+                .await
+                .is_err()
+        {
+            tracing::debug!("Session not ended; it will expire");
+        }
+        match self.refusal.take() {
+            Some(refusal) if code == Exit::Unavailable.code() => Err(Failure::unavailable(refusal)),
+            _ => Ok(code),
+        }
+    }
+
+    /// The guard was killed: it cannot stop anything any more, and nobody can say that nothing is
+    /// left. Its anchor ends what it finds; so do we. The lock is not given away, it expires.
+    async fn orphaned(mut self, socket: &Path) -> u8 {
+        tracing::error!("The guard is gone; stopping what it left, and leaving the lock to expire");
+        self.metrics.abandoned();
+        self.asking = None;
+        self.lock = None;
+        leftovers::kill(socket, &BootClock).await;
+        Exit::LockLost.code()
+    }
+}
+
+/// SIGTERM and SIGINT to this process. Where the guard is our parent it says what they mean.
+struct Terminations(Option<(Signal, Signal)>);
+
+impl Terminations {
+    fn new(kind: Kind) -> Result<Self, Failure> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| Failure::software(format!("cannot listen for signals: {error}")))
+        };
+        Ok(match kind {
+            Kind::Wrap => Self(Some((
+                listen(SignalKind::terminate())?,
+                listen(SignalKind::interrupt())?,
+            ))),
+            Kind::Run | Kind::Signal => Self(None),
+        })
+    }
+
+    async fn next(&mut self) {
+        match &mut self.0 {
+            Some((term, int)) => {
+                tokio::select! {
+                    _ = term.recv() => {}
+                    _ = int.recv() => {}
+                }
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+async fn ask(asking: &mut Option<Asking>) -> Result<(), LockError> {
+    match asking {
+        Some(asking) => asking.await,
+        None => std::future::pending().await,
+    }
+}

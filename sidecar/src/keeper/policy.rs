@@ -1,0 +1,64 @@
+//! What the user wants to happen, as far as the keeper decides it.
+
+use std::time::Duration;
+
+use crate::args::{OnExit, OnLoss, OnSuspect, Restart, RunSettings, Settings};
+use crate::exit::Exit;
+
+/// Where the guard is, and so how the application comes and goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `lockkeeper run`: the guard is our parent, and ends with us.
+    Run,
+    /// First process of the application's container: it comes and goes with the container.
+    Wrap,
+    /// Beside the application's container, which it does not start.
+    Signal,
+}
+
+/// The rules of one keeper.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Policy {
+    pub(super) kind: Kind,
+    pub(super) on_loss: OnLoss,
+    pub(super) on_suspect: OnSuspect,
+    pub(super) on_exit: OnExit,
+    pub(super) restart: Restart,
+    pub(super) stop_grace: Duration,
+    pub(super) lock_delay: Duration,
+    pub(super) wait_timeout: Option<Duration>,
+}
+
+impl Policy {
+    pub(super) fn of_run(settings: &RunSettings) -> Self {
+        let policy = Self::of_sidecar(&settings.lock, Kind::Run);
+        Self {
+            restart: settings.restart,
+            wait_timeout: settings.wait_timeout,
+            ..policy
+        }
+    }
+
+    pub(super) fn of_sidecar(settings: &Settings, kind: Kind) -> Self {
+        Self {
+            kind,
+            on_loss: settings.on_loss,
+            on_suspect: settings.on_suspect,
+            on_exit: settings.on_exit,
+            restart: Restart::Always,
+            stop_grace: settings.timing.stop_grace,
+            lock_delay: settings.lock_delay,
+            wait_timeout: None,
+        }
+    }
+
+    /// The code to end with after the lock was lost; `None` when we queue again.
+    pub(super) fn code_after_a_loss(&self) -> Option<u8> {
+        match (self.kind, self.restart, self.on_loss) {
+            // A paused application is to go on once the lock is held again.
+            (Kind::Run, _, OnLoss::Pause) | (Kind::Run, Restart::Always, _) | (Kind::Wrap, ..) => None,
+            (Kind::Run, Restart::Never, OnLoss::Kill) => Some(Exit::LockLost.code()),
+            (Kind::Signal, ..) => Some(Exit::GateAnew.code()),
+        }
+    }
+}

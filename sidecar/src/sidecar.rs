@@ -1,0 +1,75 @@
+//! `lockkeeper sidecar` and `lockkeeper guard`: the processes of a pod.
+//!
+//! * `wrap`: this container runs the keeper alone; `lockkeeper guard -- CMD` is the first process of
+//!   the application's container and connects to it.
+//! * `signal` (`--container`): the guard is the first process of *this* container and the keeper its
+//!   child, as in `run`: the guard has to outlive the keeper, and a container ends with its first
+//!   process.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::args::{GuardArgs, SidecarArgs, SidecarSettings};
+use crate::exit::{Exit, Failure};
+use crate::guard::{self, GuardOptions, KeeperSocket, TargetKind};
+use crate::run::{block_on, inherited_guard, is_keeper, start_keeper};
+use crate::{keeper, log};
+
+/// Does what `lockkeeper sidecar` was asked for and returns the exit code.
+///
+/// # Errors
+/// What is wrong with the arguments, before anything is started.
+pub fn sidecar(args: SidecarArgs) -> Result<u8, Failure> {
+    let log = args.log.clone();
+    let settings = args.check()?;
+    if let (Some(container), false) = (&settings.container, is_keeper()) {
+        return guard_beside(container.clone(), &settings);
+    }
+    log::init(log.log_format, log.log)?;
+    let guard = if is_keeper() {
+        Some(inherited_guard()?)
+    } else {
+        None
+    };
+    block_on(keeper::sidecar(settings, guard))
+}
+
+/// Does what `lockkeeper guard` was asked for and returns the exit code.
+///
+/// # Errors
+/// What is wrong with the command, before anything is started.
+pub fn guard(args: GuardArgs) -> Result<u8, Failure> {
+    let GuardArgs {
+        guard_socket,
+        socket,
+        command,
+    } = args;
+    guard::resolve_command(&command[0])
+        .map_err(|error| Failure::new(Exit::of_command(error.exit_code()), error))?;
+    let is_first = rustix::process::getpid() == rustix::process::Pid::INIT;
+    Ok(guard::run(GuardOptions {
+        target: if is_first {
+            TargetKind::Pid1
+        } else {
+            TargetKind::Subreaper
+        },
+        keeper: KeeperSocket::Path(guard_socket),
+        command,
+        environment: vec![("LOCKKEEPER_SOCKET".into(), OsString::from(socket))],
+        keeper_pid: None,
+    }))
+}
+
+fn guard_beside(target: TargetKind, settings: &SidecarSettings) -> Result<u8, Failure> {
+    let (socket, keeper_pid) = start_keeper(Path::new(&settings.socket))?;
+    let code = guard::run(GuardOptions {
+        target,
+        keeper: KeeperSocket::Inherited(socket),
+        command: Vec::new(),
+        environment: Vec::new(),
+        keeper_pid: Some(keeper_pid),
+    });
+    // Without a keeper there is no lock, whatever else was the reason: gate the pod anew.
+    let lost = [guard::EXIT_LOST, guard::EXIT_SOFTWARE].contains(&code);
+    Ok(if lost { Exit::GateAnew.code() } else { code })
+}
