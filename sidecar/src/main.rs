@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{ExitCode, Termination};
 
 use lockkeeper_sidecar::args::{self, Command, Parsed};
-use lockkeeper_sidecar::exit::{Exit, Failure};
+use lockkeeper_sidecar::exit::{self, Exit, Failure};
 use lockkeeper_sidecar::{client, install};
 
 fn main() -> ExitCode {
@@ -31,10 +31,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             let status = client::status(&args.keeper.socket, args.output)?;
             print(&format!("{status}\n"))
         }
-        Command::Wait(args) => {
-            let notice = |notice: &str| eprintln!("lockkeeper: {notice}");
-            client::wait(&args.keeper.socket, args.wait_for, args.timeout, notice)
-        }
+        Command::Wait(args) => client::wait(&args.keeper.socket, args.wait_for, args.timeout, exit::tell),
         Command::Release(args) => {
             let outcome = client::release(&args.keeper.socket)?;
             print(&format!("{outcome}\n"))
