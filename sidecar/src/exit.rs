@@ -1,6 +1,7 @@
 //! Exit codes, and the error that ends a command: one sentence and a code.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::process::{ExitCode, Termination};
 
 /// How a command ended. A closed set; the application's own code is passed on beside it.
@@ -93,9 +94,15 @@ impl Failure {
 /// Writes the sentence to stderr.
 impl Termination for Failure {
     fn report(self) -> ExitCode {
-        eprintln!("lockkeeper: {self}");
+        tell(&self.sentence);
         self.exit.report()
     }
+}
+
+/// Writes one sentence to stderr, for whoever reads it: nobody may be left, for which `eprintln!`
+/// would panic and lose the exit code.
+pub fn tell(sentence: &str) {
+    let _ = writeln!(io::stderr().lock(), "lockkeeper: {sentence}");
 }
 
 #[cfg(test)]

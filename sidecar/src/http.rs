@@ -119,6 +119,10 @@ async fn connection<R: Routes>(
         .max_buf_size(HEAD_BYTES)
         // One answer per connection: nobody keeps a slot that he does not use.
         .keep_alive(false)
+        // Shell clients (`nc -N`, socat) shut their side down once they have asked; without this,
+        // some of them would get no answer. A follower of events that has gone away is noticed
+        // when the next event, or the comment that keeps the stream alive, cannot be written.
+        .half_close(true)
         .serve_connection(TokioIo::new(stream), service)
         .await;
     if let Err(error) = served {

@@ -25,7 +25,7 @@ use self::guards::{Guards, Heard};
 use self::policy::{Kind, Policy};
 use crate::admin::AdminServer;
 use crate::args::{RunSettings, Settings, SidecarSettings};
-use crate::exit::{Exit, Failure};
+use crate::exit::{self, Exit, Failure};
 use crate::guard::protocol::ToGuard;
 use crate::lease_env::LeaseEnv;
 use crate::metrics::{self, LockMetrics};
@@ -110,7 +110,7 @@ pub async fn sidecar(settings: SidecarSettings, guard: Option<UnixStream>) -> Re
 /// process that the user looks at.
 async fn finish(mut guards: Guards, kept: Result<u8, Failure>) -> u8 {
     let code = kept.unwrap_or_else(|failure| {
-        eprintln!("lockkeeper: {failure}");
+        exit::tell(&failure.sentence);
         failure.exit.code()
     });
     if guards.is_parent() {

@@ -49,11 +49,6 @@ impl LeaseEnv {
         Ok(lease)
     }
 
-    /// Where the file is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Writes the token. A reader finds the whole file or none.
     ///
     /// # Errors

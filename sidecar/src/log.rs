@@ -1,4 +1,4 @@
-//! The log: one line per event to stderr, as text or as JSON.
+//! The log on stderr: lines of text for people, or one JSON object per line.
 
 use std::str::FromStr;
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{ExitCode, Termination};
 
 use lockkeeper_sidecar::args::{self, Command, Parsed};
-use lockkeeper_sidecar::exit::{Exit, Failure};
+use lockkeeper_sidecar::exit::{self, Exit, Failure};
 use lockkeeper_sidecar::{client, install, run, sidecar};
 
 fn main() -> ExitCode {
@@ -30,8 +30,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
             print(&format!("{status}\n"))
         }
         Command::Wait(args) => {
-            let notice = |notice: &str| eprintln!("lockkeeper: {notice}");
-            client::wait(&args.keeper.socket, args.wait_for, args.timeout, notice).map(|()| 0)
+            client::wait(&args.keeper.socket, args.wait_for, args.timeout, exit::tell).map(|()| 0)
         }
         Command::Release(args) => {
             let outcome = client::release(&args.keeper.socket)?;

@@ -77,11 +77,6 @@ impl LockView {
         self.status.has_changed().is_ok()
     }
 
-    /// Time between SIGTERM and SIGKILL, and all other times of the lock.
-    pub fn timing(&self) -> Timing {
-        self.about.timing
-    }
-
     /// The lock now; [`LockView::changed`] then waits for what comes after it.
     pub(crate) fn take(&mut self) -> Snapshot {
         let alive = self.is_alive();

@@ -1,12 +1,13 @@
 //! The calls on a real socket.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use lockkeeper_lock::{BootInstant, LockState, LockStatus};
 use serde_json::{Value, json};
-use served::{PATIENCE, Served, body, held, waiting};
+use served::{PATIENCE, Served, body, held, request, waiting};
 
 #[path = "support/served.rs"]
 mod served;
@@ -145,7 +146,7 @@ fn a_release_is_answered_when_it_is_confirmed() {
     assert!(second.contains("is being released already"), "{second}");
     confirm.send(Ok(())).unwrap();
     let mut answer = String::new();
-    std::io::Read::read_to_string(&mut client, &mut answer).unwrap();
+    client.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert_eq!(body(&answer), r#"{"released":true}"#);
 }
@@ -169,7 +170,7 @@ fn a_release_that_is_not_possible_or_not_confirmed_says_why() {
         .send(Err("the application did not end".to_owned()))
         .unwrap();
     let mut answer = String::new();
-    std::io::Read::read_to_string(&mut client, &mut answer).unwrap();
+    client.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
     assert_eq!(body(&answer), r#"{"error":"the application did not end"}"#);
 
@@ -182,7 +183,7 @@ fn a_release_that_is_not_possible_or_not_confirmed_says_why() {
 }
 
 #[test]
-fn a_client_that_gives_up_on_a_release_does_not_block_the_next_one() {
+fn a_client_that_gives_up_on_a_release_does_not_stop_it() {
     let scratch = tempfile::tempdir().unwrap();
     let mut served = Served::start(scratch.path());
     served.publish(held(Duration::from_secs(60)));
@@ -190,18 +191,52 @@ fn a_client_that_gives_up_on_a_release_does_not_block_the_next_one() {
     client.write_all(RELEASE.as_bytes()).unwrap();
     let confirm = served.next_command();
     drop(client);
-    // The server notices that the client is gone: then nobody waits for the confirmation.
+    let second = served.ask(RELEASE);
+    assert!(second.contains("is being released already"), "{second}");
+    confirm.send(Ok(())).expect("the server still waits for it");
+
+    // And the next one can begin as soon as that is confirmed.
     let end = BootInstant::now() + PATIENCE;
-    while !confirm.is_closed() {
-        assert!(BootInstant::now() < end);
-        std::thread::sleep(Duration::from_millis(5));
+    let third = std::thread::scope(|scope| {
+        let third = scope.spawn(|| {
+            loop {
+                let answer = request(&served.socket, RELEASE);
+                if !answer.contains("is being released already") || BootInstant::now() > end {
+                    return answer;
+                }
+            }
+        });
+        let lockkeeper_sidecar::socket::Command::StepDown(confirm) =
+            served.commands.as_mut().unwrap().blocking_recv().unwrap();
+        confirm.send(Ok(())).unwrap();
+        third.join().unwrap()
+    });
+    assert!(third.starts_with("HTTP/1.1 200 "), "{third}");
+}
+
+#[test]
+fn a_client_that_shuts_its_side_down_after_asking_is_answered() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut served = Served::start(scratch.path());
+    let ask = |served: &Served, request: &str| {
+        let mut client = served.connect();
+        client.write_all(request.as_bytes()).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        client
+    };
+    let answer = |mut client: UnixStream| {
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for _ in 0..200 {
+        let answer = answer(ask(&served, "GET /v1/lock HTTP/1.1\r\nhost: lock\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer:?}");
     }
-    let mut client = served.connect();
-    client.write_all(RELEASE.as_bytes()).unwrap();
+    served.publish(held(Duration::from_secs(60)));
+    let client = ask(&served, RELEASE);
     served.next_command().send(Ok(())).unwrap();
-    let mut answer = String::new();
-    std::io::Read::read_to_string(&mut client, &mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer(client).starts_with("HTTP/1.1 200 "));
 }
 
 #[test]

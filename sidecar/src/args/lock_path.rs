@@ -1,28 +1,12 @@
 //! Paths in ZooKeeper.
 
 use std::fmt;
-use std::ops::Deref;
 use std::str::FromStr;
 
 /// Path of a lock root, by the rules of ZooKeeper (`PathUtils.validatePath`), and neither the
 /// root of everything nor below ZooKeeper's own `/zookeeper`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockPath(String);
-
-impl LockPath {
-    /// The path.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Deref for LockPath {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
 
 impl fmt::Display for LockPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

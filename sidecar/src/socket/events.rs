@@ -93,3 +93,55 @@ impl Events {
         Some(format!("data: {json}\n\n"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lockkeeper_lock::{LockState, LockStatus};
+    use tokio::sync::{Semaphore, watch};
+
+    use super::*;
+    use crate::args::{self, Parsed};
+
+    fn view(status: watch::Receiver<LockStatus>) -> LockView {
+        let words = [
+            "lockkeeper",
+            "run",
+            "--connect",
+            "zk",
+            "--lock",
+            "/l",
+            "--",
+            "true",
+        ];
+        match args::parse(words.map(Into::into)) {
+            Ok(Parsed::Do(args::Command::Run(args))) => LockView::new(status, &args.check().unwrap().lock),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_stream_shows_every_fifteen_seconds_that_it_is_alive() {
+        let (status, watched) = watch::channel(LockStatus::new());
+        let (stop, stopping) = watch::channel(false);
+        let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let mut events = Events {
+            view: view(watched),
+            stopping,
+            last: None,
+            _slot: slot,
+        };
+        assert!(events.next().await.unwrap().contains(r#""state":"Released""#));
+        for _ in 0..3 {
+            let before = tokio::time::Instant::now();
+            assert_eq!(events.next().await.as_deref(), Some(": still here\n\n"));
+            let quiet = before.elapsed();
+            assert!(quiet >= KEEP_ALIVE && quiet < KEEP_ALIVE * 2, "{quiet:?}");
+        }
+        status.send_modify(|status| status.state = LockState::Connecting);
+        assert!(events.next().await.unwrap().contains(r#""state":"Connecting""#));
+        stop.send_replace(true);
+        assert_eq!(events.next().await, None);
+    }
+}

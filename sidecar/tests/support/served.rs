@@ -112,10 +112,8 @@ impl Served {
     }
 
     /// Sends bytes and reads the answer to its end.
-    pub fn ask(&self, request: &str) -> String {
-        let mut stream = self.connect();
-        stream.write_all(request.as_bytes()).unwrap();
-        read_all(&mut stream)
+    pub fn ask(&self, bytes: &str) -> String {
+        request(&self.socket, bytes)
     }
 
     pub fn get(&self, path: &str) -> String {
@@ -131,10 +129,7 @@ impl Served {
     }
 
     pub fn connect(&self) -> UnixStream {
-        let stream = UnixStream::connect(&self.socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream
+        connect(&self.socket)
     }
 
     pub fn probe(&self, path: &str) -> String {
@@ -164,6 +159,20 @@ impl Drop for Served {
             let _ = thread.join();
         }
     }
+}
+
+/// Sends bytes to a socket and reads the answer to its end.
+pub fn request(socket: &Path, bytes: &str) -> String {
+    let mut stream = connect(socket);
+    stream.write_all(bytes.as_bytes()).unwrap();
+    read_all(&mut stream)
+}
+
+fn connect(socket: &Path) -> UnixStream {
+    let stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
 }
 
 pub fn body(answer: &str) -> &str {

@@ -1,0 +1,154 @@
+//! What the arguments become once they are checked. (What is refused is in `usage.rs`.)
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use lockkeeper_lock::Timing;
+use lockkeeper_sidecar::args::{self, Access, Command, OnExit, OnLoss, OnSuspect, Parsed, Restart};
+
+fn parse(words: &[&str]) -> Command {
+    match args::parse(words.iter().map(OsString::from)) {
+        Ok(Parsed::Do(command)) => command,
+        other => panic!("{words:?}: {other:?}"),
+    }
+}
+
+fn run(options: &[&str]) -> args::RunSettings {
+    let mut words = vec![
+        "lockkeeper",
+        "run",
+        "--connect",
+        "a:1,b/x",
+        "--lock",
+        "/locks/report",
+    ];
+    words.extend(options);
+    words.extend(["--", "sh", "-c", "true", "--", "--lock"]);
+    match parse(&words) {
+        Command::Run(args) => args.check().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_defaults_of_run_are_those_of_the_manual() {
+    let settings = run(&[]);
+    assert_eq!(settings.command, ["sh", "-c", "true", "--", "--lock"]);
+    assert_eq!((settings.wait_timeout, settings.restart), (None, Restart::Never));
+    assert_eq!((settings.socket, settings.admin_listen), (None, None));
+    let lock = settings.lock;
+    assert_eq!(lock.connect.to_string(), "a:1,b:2181/x");
+    assert_eq!((&*lock.lock, lock.access), ("/locks/report", Access::Exclusive));
+    assert_eq!(
+        lock.timing,
+        Timing {
+            session_timeout: Duration::from_secs(15),
+            tick_time: Duration::from_secs(2),
+            renew_interval: Duration::from_millis(1_875),
+            stop_grace: Duration::from_secs(3),
+        }
+    );
+    assert_eq!(
+        (lock.on_loss, lock.on_suspect, lock.on_exit),
+        (OnLoss::Kill, OnSuspect::Continue, OnExit::Release)
+    );
+    assert_eq!((lock.lock_delay, lock.credentials), (Duration::ZERO, None));
+}
+
+#[test]
+fn every_option_of_run_arrives() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "digest:me:secret\n").unwrap();
+    let settings = run(&[
+        "--session-timeout",
+        "30s",
+        "--stop-grace",
+        "500ms",
+        "--renew-interval",
+        "3s",
+        "--tick-time",
+        "1s",
+        "--max-holders",
+        "5",
+        "--wait-timeout",
+        "0",
+        "--on-loss",
+        "pause",
+        "--on-suspect",
+        "pause",
+        "--on-exit",
+        "hold",
+        "--restart",
+        "always",
+        "--lock-delay",
+        "1m",
+        "--socket",
+        "/run/x.sock",
+        "--admin-listen",
+        "127.0.0.1:9",
+        "--auth-file",
+        file.path().to_str().unwrap(),
+    ]);
+    assert_eq!(
+        (settings.wait_timeout, settings.restart),
+        (Some(Duration::ZERO), Restart::Always)
+    );
+    assert_eq!(settings.socket.as_deref(), Some(Path::new("/run/x.sock")));
+    assert_eq!(settings.admin_listen, Some("127.0.0.1:9".parse().unwrap()));
+    let lock = settings.lock;
+    assert_eq!(
+        lock.timing,
+        Timing {
+            session_timeout: Duration::from_secs(30),
+            tick_time: Duration::from_secs(1),
+            renew_interval: Duration::from_secs(3),
+            stop_grace: Duration::from_millis(500),
+        }
+    );
+    assert_eq!(
+        (lock.access, lock.lock_delay),
+        (Access::Semaphore(5), Duration::from_secs(60))
+    );
+    assert_eq!(
+        (lock.on_loss, lock.on_suspect, lock.on_exit),
+        (OnLoss::Pause, OnSuspect::Pause, OnExit::Hold)
+    );
+    assert_eq!(lock.credentials.unwrap().digest_auth(), b"me:secret");
+}
+
+#[test]
+fn a_renewal_comes_every_eighth_of_any_session_timeout() {
+    let timing = run(&["--session-timeout", "40s"]).lock.timing;
+    assert_eq!(timing.renew_interval, Duration::from_secs(5));
+}
+
+#[test]
+fn both_sides_of_a_read_write_lock_can_be_asked_for() {
+    assert_eq!(run(&["--access", "read"]).lock.access, Access::Read);
+    assert_eq!(
+        run(&["--access", "Write", "--max-holders", "1"]).lock.access,
+        Access::Write
+    );
+}
+
+#[test]
+fn the_sidecar_listens_where_the_pod_expects_it() {
+    match parse(&["lockkeeper", "sidecar", "--connect", "zk", "--lock", "/l"]) {
+        Command::Sidecar(args) => {
+            let settings = args.check().unwrap();
+            assert_eq!(settings.socket, Path::new("/run/lockkeeper/lock.sock"));
+            assert_eq!(settings.admin_listen, "[::]:9808".parse().unwrap());
+            assert_eq!(settings.lease_file, Path::new("/run/lockkeeper/lease.env"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_guard_takes_its_command_as_it_is() {
+    match parse(&["lockkeeper", "guard", "--", "app", "--help", "--", "-x"]) {
+        Command::Guard(args) => assert_eq!(args.command, ["app", "--help", "--", "-x"]),
+        other => panic!("{other:?}"),
+    }
+}
