@@ -1,1 +1,43 @@
-fn main() {}
+//! The guard on real processes.
+//!
+//! This program is the tests and everything that they start: the guard itself, and an application
+//! that records when it ran. A test harness of its own starts the tests one after the other.
+
+mod container;
+mod deadline;
+mod harness;
+mod helpers;
+mod lifecycle;
+mod pause;
+mod pid1;
+mod tree;
+
+use std::process::ExitCode;
+
+/// A test: its name, which is a promise to the user, and what shows it.
+pub type Test = (&'static str, fn());
+
+/// Names a list of test functions.
+#[macro_export]
+macro_rules! tests {
+    ($($name:ident),* $(,)?) => {
+        /// The tests of this file.
+        pub const TESTS: &[$crate::Test] = &[$((stringify!($name), $name)),*];
+    };
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    match arguments.get(1).and_then(|role| role.to_str()) {
+        Some("role:guard") => helpers::guard(&arguments[2..]),
+        Some("role:record") => helpers::record(&arguments[2..]),
+        _ => harness::main(&[
+            deadline::TESTS,
+            tree::TESTS,
+            lifecycle::TESTS,
+            pause::TESTS,
+            pid1::TESTS,
+            container::TESTS,
+        ]),
+    }
+}

@@ -511,7 +511,7 @@ fn no_sequence_of_events_lets_anything_run_beyond_what_was_granted() {
             for _ in 0..LENGTH {
                 let choice = sequence % CHOICES;
                 sequence /= CHOICES;
-                let token = if choice % 2 == 0 { A } else { B };
+                let token = if choice.is_multiple_of(2) { A } else { B };
                 let event = match choice {
                     0..6 => {
                         // Starting, renewing, and starting with a pause at the end.

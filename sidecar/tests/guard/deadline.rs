@@ -1,0 +1,127 @@
+//! Gone by the deadline, whatever the keeper does.
+
+use lockkeeper_lock::BootInstant;
+use lockkeeper_sidecar::guard::protocol::ToGuard;
+
+use crate::harness::{A, B, Guard, assert_in_time, eventually, is_alive, last_stamp, until};
+use crate::tests;
+
+tests![
+    the_application_is_gone_by_the_deadline_when_the_keeper_is_frozen,
+    the_application_is_gone_by_the_deadline_when_the_keeper_has_crashed,
+    an_application_that_obeys_sigterm_has_all_of_its_grace,
+    a_later_grant_keeps_the_application_running,
+    a_revoked_application_is_gone_at_once,
+    a_stopped_application_that_is_told_to_end_can_act_on_it,
+    the_guard_is_small,
+];
+
+const STUBBORN: &str = "trap '' TERM; exec $recorder role:record record";
+
+fn the_application_is_gone_by_the_deadline_when_the_keeper_is_frozen() {
+    for _ in 0..5 {
+        let mut guard = Guard::run(&["subreaper"], STUBBORN);
+        let kill_at = guard.begin(A, 150, 300);
+        let pids = guard.recorders("record", 1);
+        guard.expect_gone(A);
+        println!(
+            "  Gone was read {:?} after the deadline",
+            BootInstant::now() - kill_at
+        );
+        assert!(!pids.into_iter().any(is_alive));
+        assert_in_time(&guard.file("record"), kill_at);
+    }
+}
+
+fn the_application_is_gone_by_the_deadline_when_the_keeper_has_crashed() {
+    let mut guard = Guard::run(&["subreaper"], STUBBORN);
+    let kill_at = guard.begin(A, 300, 400);
+    guard.recorders("record", 1);
+    let crashed = BootInstant::now();
+    guard.hang_up();
+    assert_eq!(guard.exit_code(), Some(75));
+    assert_in_time(&guard.file("record"), kill_at);
+    assert!(
+        last_stamp(&guard.file("record")) > crashed,
+        "the keeper's crash is not the loss of the lock"
+    );
+}
+
+fn an_application_that_obeys_sigterm_has_all_of_its_grace() {
+    let script = "trap 'date >done; exit 3' TERM; echo >ready; while :; do sleep 0.01; done";
+    let mut guard = Guard::run(&["subreaper"], script);
+    guard.begin(A, 400, 20_000);
+    until("the trap is set", || guard.file("ready").exists());
+    let code = guard.expect("Gone", |frame| match frame {
+        lockkeeper_sidecar::guard::protocol::FromGuard::Gone { code, .. } => Some(code),
+        _ => None,
+    });
+    assert_eq!(code, Some(3));
+    assert!(guard.file("done").exists());
+}
+
+fn a_later_grant_keeps_the_application_running() {
+    let mut guard = Guard::run(&["subreaper"], STUBBORN);
+    let first = guard.begin(A, 200, 250);
+    let second = guard.grant(A, false, false, 500, 600);
+    // An earlier one changes nothing.
+    guard.grant(A, false, false, 1, 2);
+    guard.expect_gone(A);
+    assert!(last_stamp(&guard.file("record")) > first);
+    assert_in_time(&guard.file("record"), second);
+}
+
+fn a_revoked_application_is_gone_at_once() {
+    let mut guard = Guard::run(&["subreaper"], STUBBORN);
+    guard.begin(A, 60_000, 60_000);
+    guard.recorders("record", 1);
+    let revoked = BootInstant::now();
+    guard.send(ToGuard::Revoke { token: A });
+    guard.expect_gone(A);
+    println!("  gone {:?} after it was revoked", BootInstant::now() - revoked);
+    assert_in_time(&guard.file("record"), revoked);
+}
+
+fn a_stopped_application_that_is_told_to_end_can_act_on_it() {
+    let script = "trap 'date >done; exit 0' TERM; echo >ready; while :; do sleep 0.01; done";
+    let mut guard = Guard::run(&["subreaper"], script);
+    guard.begin(B, 60_000, 60_000);
+    until("the trap is set", || guard.file("ready").exists());
+    guard.send(ToGuard::Suspect { token: B });
+    guard.send(ToGuard::Stop {
+        token: B,
+        kill_at: BootInstant::now() + crate::harness::LONG,
+    });
+    guard.expect_gone(B);
+    assert!(guard.file("done").exists());
+}
+
+fn the_guard_is_small() {
+    let mut guard = Guard::run(&["subreaper"], STUBBORN);
+    guard.begin(A, 60_000, 60_000);
+    guard.recorders("record", 1);
+    let anchor = crate::harness::children(guard.pid())[0];
+    for (name, pid) in [("guard", guard.pid()), ("anchor", anchor)] {
+        let status = eventually("a status", || {
+            std::fs::read_to_string(format!("/proc/{pid}/status")).ok()
+        });
+        let wanted = ["VmRSS", "RssAnon", "RssFile"];
+        let figures: Vec<_> = status
+            .lines()
+            .filter(|line| wanted.iter().any(|w| line.starts_with(w)))
+            .collect();
+        let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+        let pss = smaps
+            .lines()
+            .find(|line| line.starts_with("Pss:"))
+            .unwrap_or("Pss: unknown");
+        println!("  {name}: {} {pss}", figures.join(" ").replace(['\t', ' '], ""));
+        let rss = figures[0]
+            .split_whitespace()
+            .nth(1)
+            .and_then(|kib| kib.parse::<u64>().ok())
+            .expect("KiB");
+        // Far above the figure that is printed: unoptimized test programs are large.
+        assert!(rss < 16 * 1024, "{name} has {rss} KiB resident");
+    }
+}
