@@ -77,6 +77,11 @@ impl Lease {
         self.end
     }
 
+    /// Whether the present connection has not proven anything yet.
+    pub fn is_attach_unproven(&self) -> bool {
+        self.attached.is_some()
+    }
+
     /// Whether the lease is valid at `now`.
     pub fn is_valid(&self, now: BootInstant) -> bool {
         self.end.is_some_and(|end| now < end)

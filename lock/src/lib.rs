@@ -1,13 +1,27 @@
 //! A distributed lock on ZooKeeper.
 pub mod clock;
 pub mod ensemble;
+mod error;
+mod handle;
 mod lease;
+mod options;
+mod participant;
+mod queue;
+mod record;
 mod state;
+mod task;
 mod timing;
 mod token;
+pub mod zookeeper;
 
 pub use clock::{BootClock, BootInstant, Clock};
+pub use error::LockError;
+pub use handle::{Lock, LockView};
 pub use lease::{Lease, Renewal};
+pub use options::LockOptions;
+pub use participant::Participant;
+pub use queue::Mode;
+pub use record::{CleanRelease, ContenderData, Control, Identity, Pod, YieldRequest};
 pub use state::{LockState, LockStatus, LossReason};
 pub use timing::{KILL_ALLOWANCE, SESSION_TIMEOUT_TICKS, SLACK, Timing, UnsafeTiming};
 pub use token::FencingToken;

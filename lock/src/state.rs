@@ -127,6 +127,13 @@ impl LockStatus {
         }
     }
 
+    /// When whatever runs under the lock has to be gone: the end of the lease less the margin
+    /// ([`crate::Timing::margin`]) for the clocks' rates and for the kernel.
+    pub fn deadline(&self) -> Option<BootInstant> {
+        let margin = crate::timing::margin(self.session_timeout?);
+        Some(self.lease_end?.saturating_sub(margin))
+    }
+
     /// Whether the lock is held at `now`: what is not known is not held.
     pub fn is_held(&self, now: BootInstant) -> bool {
         matches!(self.state, LockState::Held | LockState::Suspended)

@@ -44,7 +44,7 @@ impl Timing {
     /// Time between the deadline, at which everything is killed, and the end of the lease: one
     /// per cent of T for clocks that run at different rates, and [`KILL_ALLOWANCE`].
     pub fn margin(&self) -> Duration {
-        self.session_timeout.mul_f64(CLOCK_RATE_ERROR) + KILL_ALLOWANCE
+        margin(self.session_timeout)
     }
 
     /// How much older than the write that proves it a renewal has to be: the leader pings its
@@ -84,6 +84,10 @@ impl Timing {
             _ => Err(UnsafeTiming { timing: *self }),
         }
     }
+}
+
+pub(crate) fn margin(session_timeout: Duration) -> Duration {
+    session_timeout.mul_f64(CLOCK_RATE_ERROR) + KILL_ALLOWANCE
 }
 
 fn div_ceil(a: Duration, b: Duration) -> u32 {

@@ -1,0 +1,324 @@
+//! Who is before whom: names, order, and whom to watch. Pure.
+//!
+//! Names are those of Apache Curator's `InterProcessMutex` (`_c_<uuid>-lock-<seq>`) and
+//! `InterProcessReadWriteLock` (`-__READ__<seq>`, `-__WRIT__<seq>`), so that its clients can stand
+//! in the same queue.
+
+use std::cmp::Ordering;
+use std::num::NonZeroU32;
+
+/// What a lock lets happen at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// One holder.
+    #[default]
+    Exclusive,
+    /// So many holders.
+    Semaphore(NonZeroU32),
+    /// Read/write lock: together with other readers.
+    Read,
+    /// Read/write lock: alone.
+    Write,
+}
+
+impl Mode {
+    /// What stands before the sequence number in the name of a contender.
+    pub fn marker(self) -> &'static str {
+        match self {
+            Self::Exclusive | Self::Semaphore(_) => "-lock-",
+            Self::Read => "-__READ__",
+            Self::Write => "-__WRIT__",
+        }
+    }
+}
+
+/// A contender as its name tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contender {
+    /// Name below the lock root.
+    pub name: String,
+    /// Whether it wants to read only.
+    pub is_reader: bool,
+    sequence: i32,
+}
+
+impl Contender {
+    /// Reads a child's name; `None` for what is no contender, which is not counted.
+    pub fn parse(name: &str) -> Option<Self> {
+        let marked = |marker: &str| name.rfind(marker).map(|at| &name[at + marker.len()..]);
+        let (is_reader, digits) = if let Some(digits) = marked("-__READ__") {
+            (true, digits)
+        } else {
+            (false, marked("-__WRIT__").or_else(|| marked("-lock-"))?)
+        };
+        // "%010d", and a minus sign after 2^31 contenders (`DataTree`, cversion).
+        let sequence = digits.parse().ok().filter(|_| digits.len() >= 10)?;
+        Some(Self {
+            name: name.to_owned(),
+            is_reader,
+            sequence,
+        })
+    }
+
+    /// Whether this one came before `other`. Sequence numbers are 32 bits and wrap around, so this
+    /// compares their distance.
+    fn compare(&self, other: &Self) -> Ordering {
+        self.sequence.wrapping_sub(other.sequence).cmp(&0)
+    }
+}
+
+/// The contenders among the children, in order.
+pub fn sorted(children: &[String]) -> Vec<Contender> {
+    let mut contenders: Vec<_> = children
+        .iter()
+        .filter_map(|name| Contender::parse(name))
+        .collect();
+    contenders.sort_by(Contender::compare);
+    contenders
+}
+
+/// The contenders before one's own. It can only shrink: sequence numbers only grow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    mode: Mode,
+    contenders: Vec<Contender>,
+}
+
+/// Where one stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// How many have to go before it is our turn; 0 when it is.
+    pub position: usize,
+    /// Whom to watch; nobody when it is our turn.
+    pub watch: Vec<String>,
+    /// Whether everybody who has to go holds the lock: we are next.
+    pub is_heir: bool,
+}
+
+impl Ahead {
+    /// From a listing of the children; `None` when our own contender is not among them.
+    pub fn from_children(children: &[String], own: &str, mode: Mode) -> Option<Self> {
+        let mut contenders = sorted(children);
+        let index = contenders.iter().position(|contender| contender.name == own)?;
+        contenders.truncate(index);
+        Some(Self { mode, contenders })
+    }
+
+    /// Names of all before us, also of those who do not stand in our way.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.contenders.iter().map(|contender| contender.name.as_str())
+    }
+
+    /// One of them was deleted. Where it had been seen to hold *alone*, nobody had been before it,
+    /// so nobody is left that was.
+    pub fn remove(&mut self, name: &str, was_seen_held: bool) {
+        let Some(index) = self
+            .contenders
+            .iter()
+            .position(|contender| contender.name == name)
+        else {
+            return;
+        };
+        let held_alone = !matches!(self.mode, Mode::Semaphore(_)) && !self.contenders[index].is_reader;
+        if was_seen_held && held_alone {
+            self.contenders.drain(..=index);
+        } else {
+            self.contenders.remove(index);
+        }
+    }
+
+    /// One of them was seen to hold: where it holds alone, nobody is before it.
+    pub fn seen_held(&mut self, name: &str) {
+        let Some(index) = self
+            .contenders
+            .iter()
+            .position(|contender| contender.name == name)
+        else {
+            return;
+        };
+        if !matches!(self.mode, Mode::Semaphore(_)) && !self.contenders[index].is_reader {
+            self.contenders.drain(..index);
+        }
+    }
+
+    /// Where that leaves us, and whom to watch so that nobody is woken who cannot act.
+    pub fn place(&self) -> Place {
+        let all = self.contenders.as_slice();
+        let behind = |watch: &[Contender], position, is_heir| Place {
+            position,
+            watch: watch.iter().map(|contender| contender.name.clone()).collect(),
+            is_heir,
+        };
+        let our_turn = Place {
+            position: 0,
+            watch: Vec::new(),
+            is_heir: false,
+        };
+        match self.mode {
+            Mode::Semaphore(limit) => {
+                let limit = limit.get() as usize;
+                match all.len().cmp(&limit) {
+                    Ordering::Less => our_turn,
+                    // The first waiter watches all holders: whoever of them goes, it is next.
+                    Ordering::Equal => behind(all, 1, true),
+                    Ordering::Greater => behind(&all[all.len() - 1..], all.len() - limit + 1, false),
+                }
+            }
+            Mode::Read => match all.iter().rposition(|contender| !contender.is_reader) {
+                None => our_turn,
+                Some(writer) => behind(&all[writer..=writer], writer + 1, writer == 0),
+            },
+            Mode::Exclusive | Mode::Write => match all {
+                [] => our_turn,
+                [.., last] => {
+                    let all_hold = all.len() == 1 || all.iter().all(|contender| contender.is_reader);
+                    behind(std::slice::from_ref(last), all.len(), all_hold)
+                }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        text.split_whitespace()
+            .map(|word| {
+                let (kind, sequence) = word.split_at(1);
+                let marker = match kind {
+                    "r" => "-__READ__",
+                    "w" => "-__WRIT__",
+                    _ => "-lock-",
+                };
+                format!(
+                    "_c_00000000-0000-0000-0000-000000000000{marker}{:010}",
+                    sequence.parse::<i32>().unwrap()
+                )
+            })
+            .collect()
+    }
+
+    fn name(word: &str) -> String {
+        names(word).remove(0)
+    }
+
+    fn ahead(children: &str, own: &str, mode: Mode) -> Ahead {
+        Ahead::from_children(&names(children), &name(own), mode).unwrap()
+    }
+
+    fn semaphore(limit: u32) -> Mode {
+        Mode::Semaphore(NonZeroU32::new(limit).unwrap())
+    }
+
+    #[test]
+    fn the_lowest_sequence_number_is_first_whatever_the_order_of_the_listing() {
+        assert_eq!(ahead("l7 l3 l5", "l3", Mode::Exclusive).place().position, 0);
+        let place = ahead("l7 l3 l5", "l7", Mode::Exclusive).place();
+        assert_eq!(
+            (place.position, place.watch, place.is_heir),
+            (2, vec![name("l5")], false)
+        );
+        assert!(ahead("l7 l3 l5", "l5", Mode::Exclusive).place().is_heir);
+    }
+
+    #[test]
+    fn a_contender_that_is_not_listed_has_no_place() {
+        assert_eq!(
+            Ahead::from_children(&names("l1 l2"), &name("l3"), Mode::Exclusive),
+            None
+        );
+    }
+
+    #[test]
+    fn children_that_are_no_contenders_are_not_counted() {
+        let mut children = names("l2");
+        for foreign in [
+            "x",
+            "lock-1",
+            "-lock-",
+            "_c_x-lock-12",
+            "leases",
+            "_c_x-latch-0000000001",
+        ] {
+            children.push(foreign.to_owned());
+        }
+        let ahead = Ahead::from_children(&children, &name("l2"), Mode::Exclusive).unwrap();
+        assert_eq!(ahead.place().position, 0);
+    }
+
+    #[test]
+    fn names_of_curator_without_protection_are_contenders() {
+        assert!(Contender::parse("x-lock-0000000007").is_some());
+        assert!(Contender::parse("_c_b3c1e3a0-6b3f-4a55-8d7c-9a1d9e3f0001-lock-0000000007").is_some());
+    }
+
+    #[test]
+    fn order_survives_the_wrap_around_of_sequence_numbers() {
+        let children = ["_c_a-lock--2147483648", "_c_b-lock-2147483647"].map(str::to_owned);
+        let ahead = Ahead::from_children(&children, &children[0], Mode::Exclusive).unwrap();
+        assert_eq!(ahead.place().watch, [children[1].clone()]);
+    }
+
+    #[test]
+    fn a_predecessor_seen_held_proves_that_nobody_else_is_before_us() {
+        let mut queue = ahead("l1 l2 l3", "l3", Mode::Exclusive);
+        queue.remove(&name("l2"), false);
+        assert_eq!(queue.place().watch, [name("l1")], "it went while waiting");
+        let mut queue = ahead("l1 l2 l3", "l3", Mode::Exclusive);
+        queue.seen_held(&name("l2"));
+        assert!(queue.place().is_heir);
+        queue.remove(&name("l2"), true);
+        assert_eq!(queue.place().position, 0);
+    }
+
+    #[test]
+    fn a_semaphore_has_as_many_holders_as_it_says_and_its_first_waiter_watches_them_all() {
+        for (own, position) in [("l1", 0), ("l2", 0), ("l3", 1), ("l4", 2)] {
+            assert_eq!(
+                ahead("l1 l2 l3 l4", own, semaphore(2)).place().position,
+                position,
+                "{own}"
+            );
+        }
+        let mut heir = ahead("l1 l2 l3 l4", "l3", semaphore(2));
+        assert_eq!(heir.place().watch, names("l1 l2"));
+        heir.remove(&name("l2"), true);
+        assert_eq!(heir.place().position, 0);
+        let mut last = ahead("l1 l2 l3 l4", "l4", semaphore(2));
+        assert_eq!(last.place().watch, [name("l3")]);
+        last.remove(&name("l3"), true);
+        assert_eq!(
+            last.place().watch,
+            names("l1 l2"),
+            "a semaphore's holder does not hold alone"
+        );
+    }
+
+    #[test]
+    fn a_reader_waits_for_the_nearest_writer_only() {
+        assert_eq!(ahead("r1 r2 r3", "r3", Mode::Read).place().position, 0);
+        let place = ahead("w1 r2 w3 r4 r5", "r5", Mode::Read).place();
+        assert_eq!((place.watch, place.is_heir), (vec![name("w3")], false));
+        assert!(ahead("w1 r2 r3", "r3", Mode::Read).place().is_heir);
+        let mut queue = ahead("w1 r2 w3 r4", "r4", Mode::Read);
+        queue.remove(&name("w3"), false);
+        assert_eq!(queue.place().watch, [name("w1")]);
+        let mut queue = ahead("w1 r2 w3 r4", "r4", Mode::Read);
+        queue.remove(&name("w3"), true);
+        assert_eq!(queue.place().position, 0);
+    }
+
+    #[test]
+    fn a_writer_waits_for_everybody_and_is_heir_behind_readers() {
+        let mut queue = ahead("r1 r2 w3", "w3", Mode::Write);
+        assert_eq!(
+            (queue.place().watch, queue.place().is_heir),
+            (vec![name("r2")], true)
+        );
+        queue.remove(&name("r2"), true);
+        assert_eq!(queue.place().watch, [name("r1")], "another reader may still hold");
+        assert!(!ahead("r1 w2 w3", "w3", Mode::Write).place().is_heir);
+    }
+}

@@ -1,0 +1,408 @@
+//! The one loop behind a lock: requests out, answers in, state out through a `watch`.
+//!
+//! It is level-triggered. What *is* (connection, contender, who is ahead) is kept in a few fields;
+//! [`Task::drive`] looks at them after every answer and starts whatever request is missing. When a
+//! connection goes, all its requests are forgotten, and `drive` asks again over the next one: there
+//! is no second way for recovery.
+
+mod hold;
+mod link;
+mod release;
+mod turn;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::clock::{BootInstant, Clock};
+use crate::ensemble::{
+    Closed, Created, Ensemble, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent,
+};
+use crate::error::LockError;
+use crate::lease::Lease;
+use crate::options::LockOptions;
+use crate::participant::Participant;
+use crate::queue::Ahead;
+use crate::record::Control;
+use crate::state::{LockState, LockStatus, LossReason};
+use crate::token::FencingToken;
+
+/// Answer to a command.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, LockError>>;
+
+/// What a handle asks of its task. When all handles are gone, the lock is abandoned.
+pub(crate) enum Command {
+    /// Stand in the queue; answered when the contender exists.
+    Contend(Reply<()>),
+    /// Leave the queue, or release; answered when the contender is known to be gone.
+    Release { queue_again: bool, reply: Reply<()> },
+    /// Who is in the queue.
+    Participants(Reply<Vec<Participant>>),
+    /// End the session and the task. Only for a lock that is not in the queue.
+    Close(oneshot::Sender<()>),
+}
+
+/// What the task waits for. Whatever is here belongs to the present connection.
+enum Answer<Connection> {
+    Attached(Result<link::Attached<Connection>, EnsembleError>),
+    Closed(Closed),
+    Entered {
+        sent: BootInstant,
+        result: EnsembleResult<Created>,
+    },
+    Found(EnsembleResult<Option<Created>>),
+    Renewed {
+        sent: BootInstant,
+        result: Result<(), MultiError>,
+    },
+    Listed(EnsembleResult<Vec<String>>),
+    Predecessor {
+        name: String,
+        result: EnsembleResult<(Node, BoxFuture<'static, NodeEvent>)>,
+    },
+    PredecessorEvent {
+        name: String,
+        event: NodeEvent,
+    },
+    Own(EnsembleResult<(Node, BoxFuture<'static, NodeEvent>)>),
+    OwnEvent(NodeEvent),
+    Control(EnsembleResult<(Node, BoxFuture<'static, NodeEvent>)>),
+    ControlEvent(NodeEvent),
+    Marked {
+        sent: BootInstant,
+        result: EnsembleResult<()>,
+    },
+    Deleted {
+        sent: BootInstant,
+        result: EnsembleResult<()>,
+    },
+    Participants {
+        reply: Reply<Vec<Participant>>,
+        result: EnsembleResult<Vec<Participant>>,
+    },
+}
+
+type Answers<Connection> = FuturesUnordered<BoxFuture<'static, Answer<Connection>>>;
+
+/// A quorum write under way, for noticing that it stays without an answer.
+#[derive(Clone, Copy)]
+enum Write {
+    Enter,
+    Renewal,
+    Mark,
+    Delete,
+}
+
+/// The connection of the session.
+enum Link<Connection> {
+    Down,
+    Attaching,
+    Up(Arc<Connection>),
+}
+
+/// One's own contender, and what is known of those before it.
+struct Entry {
+    name: String,
+    path: String,
+    token: FencingToken,
+    /// Who is before us; `None` when it has to be listed.
+    ahead: Option<Ahead>,
+    is_listing: bool,
+    /// The contenders that are watched, and whether they were seen to hold.
+    watched: HashMap<String, bool>,
+    /// Those before us who may have held the lock last. For `lockDelay`.
+    suspects: Vec<String>,
+    is_our_turn: bool,
+    is_held: bool,
+    is_marked: bool,
+    is_own_watched: bool,
+    predecessor_unclean: bool,
+}
+
+/// Where we are with the queue.
+enum Place {
+    Out,
+    /// The contender is being created; `is_uncertain` when it may exist already.
+    Entering {
+        prefix: String,
+        is_asked: bool,
+        is_uncertain: bool,
+    },
+    In(Entry),
+}
+
+/// A release under way.
+struct Releasing {
+    queue_again: bool,
+    is_asked: bool,
+    /// Whether the contender held, so that the control node has to hear of it.
+    was_held: bool,
+    replies: Vec<Reply<()>>,
+}
+
+pub(crate) struct Task<E: Ensemble, C: Clock> {
+    ensemble: Arc<E>,
+    clock: C,
+    options: LockOptions,
+    status: watch::Sender<LockStatus>,
+    commands: mpsc::Receiver<Command>,
+    answers: Answers<E::Connection>,
+    link: Link<E::Connection>,
+    /// The last connection of the session: what it takes to go on with it elsewhere.
+    session: Option<Arc<E::Connection>>,
+    /// The server that was used last.
+    server: usize,
+    lease: Lease,
+    is_contending: bool,
+    place: Place,
+    contend_replies: Vec<Reply<()>>,
+    queries: Vec<Reply<Vec<Participant>>>,
+    releasing: Option<Releasing>,
+    lost: Option<LossReason>,
+    /// The control node as last seen, with its version.
+    control: Option<(Control, i32)>,
+    is_control_watched: bool,
+    /// Send times of the writes under way, by [`Write`].
+    writes: [Option<BootInstant>; 4],
+    last_renewal: BootInstant,
+}
+
+impl<E: Ensemble, C: Clock> Task<E, C> {
+    pub(crate) fn new(
+        ensemble: Arc<E>,
+        clock: C,
+        options: LockOptions,
+        status: watch::Sender<LockStatus>,
+        commands: mpsc::Receiver<Command>,
+    ) -> Self {
+        let lease = Lease::new(options.timing.session_timeout, options.timing.proof_age());
+        let server = fastrand::usize(..ensemble.servers().max(1));
+        Self {
+            last_renewal: clock.now(),
+            ensemble,
+            clock,
+            options,
+            status,
+            commands,
+            answers: Answers::new(),
+            link: Link::Down,
+            session: None,
+            server,
+            lease,
+            is_contending: false,
+            place: Place::Out,
+            contend_replies: Vec::new(),
+            queries: Vec::new(),
+            releasing: None,
+            lost: None,
+            control: None,
+            is_control_watched: false,
+            writes: [None; 4],
+        }
+    }
+
+    /// Runs until the lock is closed or abandoned. Ending, also by a panic, closes the TCP
+    /// connection and nothing else: the contender stays until its session expires.
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.drive();
+            self.publish();
+            let wake = Self::sleep_until(self.clock.clone(), self.next_wake());
+            tokio::select! {
+                biased;
+                Some(answer) = self.answers.next(), if !self.answers.is_empty() => self.take(answer),
+                command = self.commands.recv() => match command {
+                    Some(Command::Close(done)) => return self.close(done).await,
+                    Some(command) => self.obey(command),
+                    None => return,
+                },
+                () = wake => {}
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Contend(reply) => self.contend(reply),
+            Command::Release { queue_again, reply } => self.release(queue_again, Some(reply)),
+            Command::Participants(reply) => self.queries.push(reply),
+            Command::Close(_) => unreachable!("taken by the loop"),
+        }
+    }
+
+    fn take(&mut self, answer: Answer<E::Connection>) {
+        match answer {
+            Answer::Attached(result) => self.attached(result),
+            Answer::Closed(closed) => self.closed(closed),
+            Answer::Entered { sent, result } => self.entered(sent, result),
+            Answer::Found(result) => self.found(result),
+            Answer::Renewed { sent, result } => self.renewed(sent, result),
+            Answer::Listed(result) => self.listed(result),
+            Answer::Predecessor { name, result } => self.predecessor(name, result),
+            Answer::PredecessorEvent { name, event } => self.predecessor_event(name, event),
+            Answer::Own(result) => self.own(result),
+            Answer::OwnEvent(event) => self.own_event(event),
+            Answer::Control(result) => self.control(result),
+            Answer::ControlEvent(event) => self.control_event(event),
+            Answer::Marked { sent, result } => self.marked(sent, result),
+            Answer::Deleted { sent, result } => self.deleted(sent, result),
+            Answer::Participants { reply, result } => self.participants(reply, result),
+        }
+    }
+
+    /// Starts whatever is missing.
+    fn drive(&mut self) {
+        self.watch_the_lease();
+        self.keep_the_link();
+        let Link::Up(connection) = &self.link else { return };
+        let connection = Arc::clone(connection);
+        for reply in std::mem::take(&mut self.queries) {
+            self.ask_participants(&connection, reply);
+        }
+        if self.releasing.is_some() {
+            return self.drive_release(&connection);
+        }
+        if self.lost.is_some() {
+            return;
+        }
+        match &self.place {
+            Place::Out => {
+                if self.is_contending {
+                    self.place = Place::Entering {
+                        prefix: self.new_prefix(),
+                        is_asked: false,
+                        is_uncertain: false,
+                    };
+                    self.drive_entering(&connection);
+                }
+            }
+            Place::Entering { .. } => self.drive_entering(&connection),
+            Place::In(_) => self.drive_queue(&connection),
+        }
+    }
+
+    fn ask(&mut self, answer: impl Future<Output = Answer<E::Connection>> + Send + 'static) {
+        self.answers.push(Box::pin(answer));
+    }
+
+    /// Counts an acknowledged quorum write; but only if the connection was never gone, or the
+    /// answer might belong to another session.
+    fn acknowledge(&mut self, sent: BootInstant) -> bool {
+        let Link::Up(connection) = &self.link else {
+            return false;
+        };
+        if !crate::ensemble::Connection::is_intact(&**connection) {
+            return false;
+        }
+        let acknowledged = self.clock.now();
+        self.lease
+            .acknowledge(crate::lease::Renewal { sent, acknowledged });
+        true
+    }
+
+    fn writing(&mut self, write: Write) -> BootInstant {
+        let now = self.clock.now();
+        self.writes[write as usize] = Some(now);
+        now
+    }
+
+    fn written(&mut self, write: Write) {
+        self.writes[write as usize] = None;
+    }
+
+    fn next_wake(&self) -> Option<BootInstant> {
+        let renewal = self.renewal_due();
+        let unanswered = self
+            .unanswered_since()
+            .map(|sent| sent + self.patience_for_writes());
+        let end = match &self.place {
+            Place::In(entry) if entry.is_held => self.lease.end(),
+            _ => None,
+        };
+        [renewal, unanswered, end].into_iter().flatten().min()
+    }
+
+    fn unanswered_since(&self) -> Option<BootInstant> {
+        self.writes.iter().flatten().min().copied()
+    }
+
+    async fn sleep_until(clock: C, moment: Option<BootInstant>) {
+        match moment {
+            // One nanosecond more, so that what is due *after* the moment is due.
+            Some(moment) => {
+                clock
+                    .sleep((moment - clock.now()) + Duration::from_nanos(1))
+                    .await
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    fn state(&self) -> LockState {
+        if self.releasing.is_some() {
+            return LockState::Releasing;
+        }
+        if self.lost.is_some() {
+            return LockState::Lost;
+        }
+        let is_sure = matches!(self.link, Link::Up(_)) && !self.lease.is_attach_unproven();
+        match &self.place {
+            Place::In(entry) if entry.is_held && is_sure => LockState::Held,
+            Place::In(entry) if entry.is_held => LockState::Suspended,
+            Place::In(_) if matches!(self.link, Link::Up(_)) => LockState::Waiting,
+            Place::Out if !self.is_contending => LockState::Released,
+            _ => LockState::Connecting,
+        }
+    }
+
+    fn publish(&mut self) {
+        let state = self.state();
+        let entry = match &self.place {
+            Place::In(entry) => Some(entry),
+            _ => None,
+        };
+        let session = self.session.as_deref().map(crate::ensemble::Connection::session);
+        let new = LockStatus {
+            state,
+            token: entry.map(|entry| entry.token),
+            contender: entry.map(|entry| entry.name.clone()),
+            position: entry.and_then(|entry| {
+                if entry.is_our_turn {
+                    return Some(0);
+                }
+                entry.ahead.as_ref().map(|ahead| ahead.place().position)
+            }),
+            lease_end: self.lease.end(),
+            session: session.map(|session| session.id),
+            session_timeout: session.map(|session| session.timeout),
+            predecessor_unclean: entry.is_some_and(|entry| entry.is_held && entry.predecessor_unclean),
+            yield_requested: entry.is_some_and(|entry| {
+                self.control
+                    .as_ref()
+                    .is_some_and(|(control, _)| control.asks(&entry.name))
+            }),
+            loss: self.lost,
+        };
+        self.status.send_if_modified(|old| {
+            if *old == new {
+                return false;
+            }
+            if old.state != new.state {
+                tracing::info!(
+                    lock.path = self.options.root,
+                    lock.from = old.state.name(),
+                    lock.to = new.state.name(),
+                    lock.token = new.token.map(|token| token.0),
+                    lock.loss = new.loss.map(LossReason::name),
+                    "Lock state changed"
+                );
+            }
+            *old = new;
+            true
+        });
+    }
+}

@@ -1,0 +1,233 @@
+//! From our turn to the loss or the release: renewing, holding, noticing a deletion by hand.
+
+use std::sync::Arc;
+
+use super::turn::{Watched, watch};
+use super::{Answer, Link, Place, Task, Write};
+use crate::clock::{BootInstant, Clock};
+use crate::ensemble::{Connection, Ensemble, EnsembleError, EnsembleResult, MultiError, NodeEvent, Op};
+use crate::error::LockError;
+use crate::record::{Control, contender_data};
+use crate::state::LossReason;
+
+/// Reads and watches the control node, which is made if it is missing.
+async fn watch_control<C: Connection>(connection: Arc<C>, path: String) -> Watched {
+    match watch(Arc::clone(&connection), path.clone()).await {
+        Err(EnsembleError::NoNode) => {
+            connection.make_path(&path, Vec::new()).await?;
+            watch(connection, path).await
+        }
+        answer => answer,
+    }
+}
+
+impl<E: Ensemble, C: Clock> Task<E, C> {
+    /// The holder renews, and so does the heir, so that its lease is valid when the lock falls to
+    /// it. Everybody does once over a new connection: that is a proof by itself.
+    pub(super) fn renewal_due(&self) -> Option<BootInstant> {
+        let (Link::Up(_), Place::In(entry)) = (&self.link, &self.place) else {
+            return None;
+        };
+        if self.lost.is_some() || self.releasing.is_some() || self.writes[Write::Renewal as usize].is_some() {
+            return None;
+        }
+        if self.lease.is_attach_unproven() {
+            return Some(BootInstant::from_nanos(0));
+        }
+        (entry.is_our_turn || self.is_heir()).then(|| self.last_renewal + self.options.timing.renew_interval)
+    }
+
+    fn is_heir(&self) -> bool {
+        match &self.place {
+            Place::In(entry) => entry.ahead.as_ref().is_some_and(|ahead| ahead.place().is_heir),
+            _ => false,
+        }
+    }
+
+    pub(super) fn drive_hold(&mut self, connection: &Arc<E::Connection>) {
+        let now = self.clock.now();
+        if self.renewal_due().is_some_and(|due| due <= now) {
+            self.renew(connection);
+        }
+        let is_heir = self.is_heir();
+        let Place::In(entry) = &self.place else { return };
+        if !entry.is_our_turn && !is_heir {
+            return;
+        }
+        if !entry.is_held && !self.lease.is_valid(now) && !self.lease.is_attach_unproven() {
+            return self.prove_by_attaching();
+        }
+        if !std::mem::replace(&mut self.is_control_watched, true) {
+            let watched = watch_control(Arc::clone(connection), self.options.control.clone());
+            self.ask(async move { Answer::Control(watched.await) });
+        }
+        self.hold_if_it_is_our_turn(now);
+        let Place::In(entry) = &mut self.place else { return };
+        if !entry.is_held {
+            return;
+        }
+        if !std::mem::replace(&mut entry.is_marked, true) {
+            let data = contender_data(&self.options.identity, true, self.options.timing.stop_grace);
+            let marking = connection.set_data(&entry.path, data, None);
+            let sent = self.writing(Write::Mark);
+            self.ask(async move {
+                Answer::Marked {
+                    sent,
+                    result: marking.await,
+                }
+            });
+        }
+        let Place::In(entry) = &mut self.place else { return };
+        if !std::mem::replace(&mut entry.is_own_watched, true) {
+            // Behind the mark, in order: the mark itself is no event for this watch.
+            let watched = watch(Arc::clone(connection), entry.path.clone());
+            self.ask(async move { Answer::Own(watched.await) });
+        }
+    }
+
+    /// Nobody is before us *and* our lease is valid, on our own clock: that is what holding means.
+    fn hold_if_it_is_our_turn(&mut self, now: BootInstant) {
+        let Place::In(entry) = &mut self.place else { return };
+        if entry.is_held || !entry.is_our_turn || !self.lease.is_valid(now) {
+            return;
+        }
+        if self.options.ask_for_predecessor {
+            let Some((control, _)) = &self.control else { return };
+            entry.predecessor_unclean = entry.suspects.iter().any(|suspect| !control.released(suspect));
+        }
+        entry.is_held = true;
+    }
+
+    fn renew(&mut self, connection: &Arc<E::Connection>) {
+        let Place::In(entry) = &self.place else { return };
+        let renewing = connection.multi(vec![Op::Check {
+            path: entry.path.clone(),
+        }]);
+        let sent = self.writing(Write::Renewal);
+        self.last_renewal = sent;
+        self.ask(async move {
+            Answer::Renewed {
+                sent,
+                result: renewing.await,
+            }
+        });
+    }
+
+    pub(super) fn renewed(&mut self, sent: BootInstant, result: Result<(), MultiError>) {
+        self.written(Write::Renewal);
+        match result {
+            Ok(()) => {
+                if !self.acknowledge(sent) {
+                    self.drop_link();
+                }
+            }
+            Err(MultiError {
+                error: EnsembleError::NoNode,
+                ..
+            }) => {
+                self.entry_is_gone(LossReason::ContenderDeleted);
+            }
+            Err(MultiError { error, .. }) => self.contender_refused("renew", error),
+        }
+    }
+
+    pub(super) fn marked(&mut self, sent: BootInstant, result: EnsembleResult<()>) {
+        self.written(Write::Mark);
+        match result {
+            Ok(()) => drop(self.acknowledge(sent)),
+            Err(EnsembleError::NoNode) => self.entry_is_gone(LossReason::ContenderDeleted),
+            Err(error) => self.contender_refused("mark as held", error),
+        }
+    }
+
+    pub(super) fn own(&mut self, result: Watched) {
+        let (Place::In(entry), Link::Up(connection)) = (&self.place, &self.link) else {
+            return;
+        };
+        match result {
+            Ok((node, event)) => {
+                if node.owner != connection.session().id || node.czxid != entry.token {
+                    return self.entry_is_gone(LossReason::ContenderDeleted);
+                }
+                self.ask(async move { Answer::OwnEvent(event.await) });
+            }
+            Err(EnsembleError::NoNode) => self.entry_is_gone(LossReason::ContenderDeleted),
+            Err(error) => self.contender_refused("watch", error),
+        }
+    }
+
+    pub(super) fn own_event(&mut self, event: NodeEvent) {
+        let Place::In(entry) = &mut self.place else { return };
+        match event {
+            NodeEvent::Changed => entry.is_own_watched = false,
+            NodeEvent::Deleted => self.entry_is_gone(LossReason::ContenderDeleted),
+            NodeEvent::Disconnected => self.drop_link(),
+        }
+    }
+
+    fn contender_refused(&mut self, verb: &str, error: EnsembleError) {
+        if !self.is_about_link(&error) {
+            let action = match &self.place {
+                Place::In(entry) => format!("cannot {verb} {}", entry.path),
+                _ => format!("cannot {verb}"),
+            };
+            self.fail(LockError::Refused { action, error });
+        }
+    }
+
+    pub(super) fn control(&mut self, result: Watched) {
+        match result {
+            Ok((node, event)) => {
+                self.control = Some((Control::parse(&node.data), node.version));
+                self.ask(async move { Answer::ControlEvent(event.await) });
+                self.yield_as_a_waiter();
+            }
+            Err(error) => {
+                if !self.is_about_link(&error) {
+                    let action = format!("cannot read the control node {}", self.options.control);
+                    self.fail(LockError::Refused { action, error });
+                }
+            }
+        }
+    }
+
+    pub(super) fn control_event(&mut self, event: NodeEvent) {
+        match event {
+            NodeEvent::Changed | NodeEvent::Deleted => self.is_control_watched = false,
+            NodeEvent::Disconnected => self.drop_link(),
+        }
+    }
+
+    /// Somebody who has nothing to stop steps down at once. The holder's owner does it when its
+    /// application is gone.
+    fn yield_as_a_waiter(&mut self) {
+        let (Place::In(entry), Some((control, _))) = (&self.place, &self.control) else {
+            return;
+        };
+        if !entry.is_held && control.asks(&entry.name) {
+            tracing::info!(
+                lock.path = self.options.root,
+                "Asked to step down while waiting; queueing again"
+            );
+            self.release(true, None);
+        }
+    }
+
+    /// What is not known is not held: at the end of the lease the lock is lost.
+    pub(super) fn watch_the_lease(&mut self) {
+        if self.is_held() && self.releasing.is_none() && !self.lease.is_valid(self.clock.now()) {
+            self.lose(LossReason::DeadlineReached);
+        }
+    }
+
+    pub(super) fn lose(&mut self, reason: LossReason) {
+        self.lost = Some(reason);
+        self.is_contending = false;
+        if let Place::In(entry) = &mut self.place {
+            entry.is_held = false;
+        }
+        for reply in self.contend_replies.drain(..) {
+            let _ = reply.send(Err(LockError::Lost(reason)));
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The session's connection: getting one, noticing that it is no good, taking the session elsewhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Answer, Link, Place, Task};
+use crate::clock::{BootInstant, Clock};
+use crate::ensemble::{Closed, Connection, Ensemble, EnsembleError};
+use crate::error::LockError;
+use crate::lease::Lease;
+use crate::state::LossReason;
+use crate::timing::Timing;
+
+/// Longest pause between two rounds over all servers.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A server's clients all lose it at once; they come back spread over this time, except the
+/// holder, which has something to lose.
+const RECONNECTION_SPREAD: Duration = Duration::from_millis(100);
+
+/// A new connection, and since when the leader counts the session anew.
+pub(super) struct Attached<C> {
+    /// Just before this server was asked.
+    asked: BootInstant,
+    server: usize,
+    connection: C,
+}
+
+/// Tries the servers in turn until one takes the session, or says that it never will.
+async fn attach<E: Ensemble, C: Clock>(
+    ensemble: Arc<E>,
+    clock: C,
+    session: Option<Arc<E::Connection>>,
+    first: usize,
+    wait: Duration,
+    patience: Duration,
+) -> Result<Attached<E::Connection>, EnsembleError> {
+    if !wait.is_zero() {
+        clock.sleep(wait).await;
+    }
+    let mut pause = Duration::from_millis(50);
+    loop {
+        for server in (first..first + ensemble.servers()).map(|index| index % ensemble.servers()) {
+            let asked = clock.now();
+            match ensemble.attach(server, session.as_deref(), patience).await {
+                Ok(connection) => {
+                    return Ok(Attached {
+                        asked,
+                        server,
+                        connection,
+                    });
+                }
+                Err(error) if error.is_connection() => {
+                    tracing::debug!(server = ensemble.server(server), %error, "Server not reached");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        clock.sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+impl<E: Ensemble, C: Clock> Task<E, C> {
+    /// How long a quorum write may stay without an answer before the server counts as cut off.
+    pub(super) fn patience_for_writes(&self) -> Duration {
+        self.options.timing.renew_interval * 2
+    }
+
+    fn patience_for_servers(&self) -> Duration {
+        (self.options.timing.renew_interval / 2).clamp(Duration::from_millis(250), LONGEST_PAUSE)
+    }
+
+    fn needs_link(&self) -> bool {
+        self.is_contending
+            || self.releasing.is_some()
+            || !self.queries.is_empty()
+            || (matches!(self.place, Place::In(_)) && self.lost.is_none())
+    }
+
+    pub(super) fn keep_the_link(&mut self) {
+        match self.link {
+            Link::Down if self.needs_link() => {
+                let spread = if self.session.is_some() && !self.is_held() {
+                    RECONNECTION_SPREAD.mul_f64(fastrand::f64())
+                } else {
+                    Duration::ZERO
+                };
+                self.start_attach(self.server + 1, spread);
+            }
+            Link::Up(_) => {
+                let stuck = self
+                    .unanswered_since()
+                    .is_some_and(|sent| self.clock.now() > sent + self.patience_for_writes());
+                if stuck {
+                    tracing::info!(
+                        server = self.ensemble.server(self.server),
+                        "Writes stay unanswered; taking the session to another server"
+                    );
+                    self.drop_link();
+                    self.start_attach(self.server + 1, Duration::ZERO);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Proves a lease at once, where there is none and waiting for three renewals would take too
+    /// long: a server asked to take the session over makes the leader count it anew.
+    pub(super) fn prove_by_attaching(&mut self) {
+        self.drop_link();
+        self.start_attach(self.server, Duration::ZERO);
+    }
+
+    fn start_attach(&mut self, first: usize, wait: Duration) {
+        self.link = Link::Attaching;
+        let attached = attach(
+            Arc::clone(&self.ensemble),
+            self.clock.clone(),
+            self.session.clone(),
+            first % self.ensemble.servers(),
+            wait,
+            self.patience_for_servers(),
+        );
+        self.ask(async move { Answer::Attached(attached.await) });
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        matches!(&self.place, Place::In(entry) if entry.is_held)
+    }
+
+    pub(super) fn attached(&mut self, result: Result<Attached<E::Connection>, EnsembleError>) {
+        let Attached {
+            asked,
+            server,
+            connection,
+        } = match result {
+            Ok(attached) => attached,
+            Err(EnsembleError::SessionExpired) => return self.session_expired(),
+            Err(EnsembleError::AuthFailed) => return self.refused("connect", EnsembleError::AuthFailed),
+            Err(error) => return self.refused("connect", error),
+        };
+        let granted = connection.session().timeout;
+        let timing = renegotiated(self.options.timing, granted);
+        if let Err(unsafe_timing) = timing.check() {
+            // Nothing was asked of the session yet, or it is held under the old terms: end it.
+            return self.fail(LockError::Timing {
+                granted,
+                unsafe_timing,
+            });
+        }
+        self.options.timing = timing;
+        if self.session.is_none() {
+            self.lease = Lease::new(granted, timing.proof_age());
+        }
+        self.lease.attach(asked, granted);
+        self.server = server;
+        let connection = Arc::new(connection);
+        let closed = connection.closed();
+        self.ask(async move { Answer::Closed(closed.await) });
+        self.session = Some(Arc::clone(&connection));
+        self.link = Link::Up(connection);
+        tracing::debug!(server = self.ensemble.server(server), "Session served");
+    }
+
+    pub(super) fn closed(&mut self, closed: Closed) {
+        match closed {
+            Closed::Disconnected => self.drop_link(),
+            Closed::Expired => self.session_expired(),
+            Closed::AuthFailed => self.refused("connect", EnsembleError::AuthFailed),
+        }
+    }
+
+    /// Forgets the connection and everything that was asked over it.
+    pub(super) fn drop_link(&mut self) {
+        self.answers.clear();
+        self.writes = [None; 4];
+        self.link = Link::Down;
+        self.is_control_watched = false;
+        if let Some(releasing) = &mut self.releasing {
+            releasing.is_asked = false;
+        }
+        match &mut self.place {
+            Place::Entering {
+                is_asked,
+                is_uncertain,
+                ..
+            } => {
+                *is_uncertain |= *is_asked;
+                *is_asked = false;
+            }
+            Place::In(entry) => {
+                entry.is_listing = false;
+                entry.is_own_watched = false;
+                entry.watched.clear();
+                // Events may have been missed: whoever was ahead is asked for again.
+                if !entry.is_our_turn {
+                    entry.ahead = None;
+                }
+            }
+            Place::Out => {}
+        }
+    }
+
+    /// What to do about an answer that is not about our request. True when there is nothing more
+    /// to do about it.
+    pub(super) fn is_about_link(&mut self, error: &EnsembleError) -> bool {
+        match error {
+            EnsembleError::SessionExpired => self.session_expired(),
+            error if error.is_connection() => self.drop_link(),
+            _ => return false,
+        }
+        true
+    }
+
+    /// The ensemble says so itself: all our nodes are gone.
+    pub(super) fn session_expired(&mut self) {
+        self.drop_link();
+        self.session = None;
+        self.lease = Lease::new(
+            self.options.timing.session_timeout,
+            self.options.timing.proof_age(),
+        );
+        self.entry_is_gone(LossReason::SessionExpired);
+    }
+
+    /// Our contender does not exist any more.
+    pub(super) fn entry_is_gone(&mut self, reason: LossReason) {
+        let was_held = self.is_held();
+        self.control = None;
+        self.is_control_watched = false;
+        if self.releasing.is_some() {
+            self.place = Place::Out;
+            return self.released();
+        }
+        if was_held {
+            self.lose(reason);
+        } else if self.lost.is_none() {
+            // We only waited: a new contender, at the end of the queue.
+            tracing::warn!(reason = reason.name(), "Place in the queue lost; queueing again");
+        }
+        self.place = Place::Out;
+    }
+
+    fn refused(&mut self, action: &str, error: EnsembleError) {
+        let action = match action {
+            "connect" => format!("cannot connect to {}", self.ensemble.server(self.server)),
+            other => other.to_owned(),
+        };
+        self.fail(LockError::Refused { action, error });
+    }
+
+    /// Gives up: what the user asked for cannot be had, and asking again would not help.
+    pub(super) fn fail(&mut self, error: LockError) {
+        tracing::error!(%error, "Lock refused");
+        if self.is_held() {
+            self.lose(LossReason::AuthFailed);
+        }
+        self.drop_link();
+        self.is_contending = false;
+        // A contender that may exist ends with its session: nothing keeps that alive now.
+        self.session = None;
+        self.place = Place::Out;
+        for reply in self.contend_replies.drain(..) {
+            let _ = reply.send(Err(error.clone()));
+        }
+        for reply in self.queries.drain(..) {
+            let _ = reply.send(Err(error.clone()));
+        }
+        if let Some(releasing) = self.releasing.take() {
+            for reply in releasing.replies {
+                let _ = reply.send(Err(error.clone()));
+            }
+        }
+    }
+
+    /// Ends the session at the servers, if it is known to be served; else it expires.
+    pub(super) async fn close(mut self, done: tokio::sync::oneshot::Sender<()>) {
+        self.answers.clear();
+        self.link = Link::Down;
+        if let Some(connection) = self.session.take().and_then(Arc::into_inner) {
+            connection.close_session().await;
+        }
+        let _ = done.send(());
+    }
+}
+
+/// The times with another session timeout: an interval that was an eighth of it stays one.
+fn renegotiated(timing: Timing, granted: Duration) -> Timing {
+    let renew_interval = if timing.renew_interval == timing.session_timeout / 8 {
+        granted / 8
+    } else {
+        timing.renew_interval
+    };
+    Timing {
+        session_timeout: granted,
+        renew_interval,
+        ..timing
+    }
+}

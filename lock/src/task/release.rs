@@ -1,0 +1,159 @@
+//! Leaving the queue: the contender is deleted, and known to be gone before anybody hears of it.
+
+use std::sync::Arc;
+
+use super::{Answer, Place, Releasing, Reply, Task, Write};
+use crate::clock::{BootInstant, Clock};
+use crate::ensemble::{Connection, Ensemble, EnsembleError, EnsembleResult, Op};
+use crate::error::LockError;
+use crate::record::{CleanRelease, Control};
+
+/// Deletes the contender, and says in the same transaction that this was no accident.
+async fn delete<C: Connection>(
+    connection: Arc<C>,
+    contender: String,
+    control_path: String,
+    mut clean: Option<(CleanRelease, Option<(Control, i32)>)>,
+) -> EnsembleResult<()> {
+    let delete = Op::Delete { path: contender };
+    loop {
+        let Some((release, known)) = &mut clean else {
+            return connection
+                .multi(vec![delete])
+                .await
+                .map_err(|failed| failed.error);
+        };
+        let (control, version) = match known.take() {
+            Some(known) => known,
+            None => match connection.node(&control_path).await {
+                Ok(node) => (Control::parse(&node.data), node.version),
+                Err(EnsembleError::NoNode) => {
+                    connection.make_path(&control_path, Vec::new()).await?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        let data = control.with_release(release.clone());
+        let set = Op::SetData {
+            path: control_path.clone(),
+            data,
+            version,
+        };
+        match connection.multi(vec![set, delete.clone()]).await {
+            Ok(()) => return Ok(()),
+            // Somebody else wrote to the control node or deleted it: read again.
+            Err(failed)
+                if failed.index == 0
+                    && matches!(failed.error, EnsembleError::BadVersion | EnsembleError::NoNode) => {}
+            // No right to it: the release itself matters more than the note about it.
+            Err(failed) if failed.index == 0 && failed.error == EnsembleError::NoAuth => clean = None,
+            Err(failed) => return Err(failed.error),
+        }
+    }
+}
+
+impl<E: Ensemble, C: Clock> Task<E, C> {
+    /// Leaves the queue, and stands in it again at the end if `queue_again`.
+    pub(super) fn release(&mut self, queue_again: bool, reply: Option<Reply<()>>) {
+        if let Some(releasing) = &mut self.releasing {
+            releasing.queue_again = queue_again;
+            releasing.replies.extend(reply);
+            return;
+        }
+        let was_held = self.is_held() || self.lost.is_some();
+        self.is_contending = false;
+        for waiting in self.contend_replies.drain(..) {
+            let _ = waiting.send(Err(LockError::NotQueued));
+        }
+        self.releasing = Some(Releasing {
+            queue_again,
+            is_asked: false,
+            was_held,
+            replies: reply.into_iter().collect(),
+        });
+        let is_certainly_out = match &self.place {
+            Place::Out => true,
+            Place::Entering {
+                is_asked,
+                is_uncertain,
+                ..
+            } => !is_asked && !is_uncertain,
+            Place::In(_) => false,
+        };
+        if is_certainly_out {
+            self.released();
+        }
+    }
+
+    pub(super) fn drive_release(&mut self, connection: &Arc<E::Connection>) {
+        let Some(releasing) = &mut self.releasing else {
+            return;
+        };
+        match &self.place {
+            // It may exist: find out first.
+            Place::Entering { .. } => self.drive_entering(connection),
+            Place::In(entry) => {
+                if std::mem::replace(&mut releasing.is_asked, true) {
+                    return;
+                }
+                let release = CleanRelease {
+                    contender: entry.name.clone(),
+                    token: entry.token,
+                };
+                let clean = releasing.was_held.then(|| (release, self.control.clone()));
+                let deleting = delete(
+                    Arc::clone(connection),
+                    entry.path.clone(),
+                    self.options.control.clone(),
+                    clean,
+                );
+                let sent = self.writing(Write::Delete);
+                self.ask(async move {
+                    Answer::Deleted {
+                        sent,
+                        result: deleting.await,
+                    }
+                });
+            }
+            Place::Out => self.released(),
+        }
+    }
+
+    pub(super) fn deleted(&mut self, sent: BootInstant, result: EnsembleResult<()>) {
+        self.written(Write::Delete);
+        match result {
+            Ok(()) => drop(self.acknowledge(sent)),
+            Err(EnsembleError::NoNode) => {}
+            Err(error) => {
+                if !self.is_about_link(&error) {
+                    let action = format!("cannot release the contender below {}", self.options.root);
+                    self.fail(LockError::Refused { action, error });
+                }
+                return;
+            }
+        }
+        self.released();
+    }
+
+    /// The contender is known to be gone.
+    pub(super) fn released(&mut self) {
+        let Some(releasing) = self.releasing.take() else {
+            return;
+        };
+        // Watches of the last contender's time are of no interest; those who wait for an answer
+        // about the queue as a whole are asked again.
+        self.forget_the_contender();
+        self.is_contending = releasing.queue_again;
+        for reply in releasing.replies {
+            let _ = reply.send(Ok(()));
+        }
+    }
+
+    fn forget_the_contender(&mut self) {
+        self.place = Place::Out;
+        self.lost = None;
+        self.control = None;
+        self.is_control_watched = false;
+    }
+}

@@ -1,0 +1,349 @@
+//! Standing in the queue: from the contender's creation to our turn.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::{Answer, Command, Entry, Link, Place, Reply, Task, Write};
+use crate::clock::{BootInstant, Clock};
+use crate::ensemble::{Connection, Created, Ensemble, EnsembleError, EnsembleResult, Node, NodeEvent, Op};
+use crate::error::LockError;
+use crate::participant::{self, Participant};
+use crate::queue::Ahead;
+use crate::record::{ContenderData, contender_data};
+use crate::state::LossReason;
+
+/// A node with a boxed watch.
+pub(super) type Watched = EnsembleResult<(Node, BoxFuture<'static, NodeEvent>)>;
+
+/// Reads a node and watches it.
+pub(super) async fn watch<C: Connection>(connection: Arc<C>, path: String) -> Watched {
+    let (node, event) = connection.watch_node(&path).await?;
+    // The event keeps no connection alive: when the connection goes, the request is forgotten.
+    Ok((node, event.boxed()))
+}
+
+/// Creates the contender, and the lock root if that is missing.
+async fn enter<C: Connection>(
+    connection: Arc<C>,
+    root: String,
+    prefix: String,
+    data: Vec<u8>,
+) -> EnsembleResult<Created> {
+    match connection.create_contender(&prefix, data.clone()).await {
+        Err(EnsembleError::NoNode) => {
+            connection.make_path(&root, Vec::new()).await?;
+            connection.create_contender(&prefix, data).await
+        }
+        answer => answer,
+    }
+}
+
+/// Finds a contender whose creation was not answered. The quorum write before the listing goes the
+/// same way as the creation, behind it: whatever became of that is decided when it is answered.
+async fn find<C: Connection>(
+    connection: Arc<C>,
+    root: String,
+    prefix: String,
+) -> EnsembleResult<Option<Created>> {
+    match connection.multi(vec![Op::Check { path: root.clone() }]).await {
+        Ok(()) => {}
+        Err(failed) if failed.error == EnsembleError::NoNode => return Ok(None),
+        Err(failed) => return Err(failed.error),
+    }
+    let children = connection.children(&root).await?;
+    let Some(path) = children
+        .iter()
+        .map(|name| format!("{root}/{name}"))
+        .find(|path| path.starts_with(&prefix))
+    else {
+        return Ok(None);
+    };
+    match connection.node(&path).await {
+        Ok(node) => Ok(Some(Created {
+            path,
+            czxid: node.czxid,
+            owner: node.owner,
+        })),
+        Err(EnsembleError::NoNode) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl<E: Ensemble, C: Clock> Task<E, C> {
+    pub(super) fn contend(&mut self, reply: Reply<()>) {
+        if let Some(reason) = self.lost {
+            let _ = reply.send(Err(LockError::Lost(reason)));
+            return;
+        }
+        self.is_contending = true;
+        if matches!(self.place, Place::In(_)) && self.releasing.is_none() {
+            let _ = reply.send(Ok(()));
+        } else {
+            self.contend_replies.push(reply);
+        }
+    }
+
+    /// A name of our own: recognised again after a lost answer (Curator's "protection").
+    pub(super) fn new_prefix(&self) -> String {
+        format!(
+            "{}/_c_{}{}",
+            self.options.root,
+            uuid::Uuid::new_v4(),
+            self.options.mode.marker()
+        )
+    }
+
+    pub(super) fn drive_entering(&mut self, connection: &Arc<E::Connection>) {
+        let Place::Entering {
+            prefix,
+            is_asked,
+            is_uncertain,
+        } = &mut self.place
+        else {
+            return;
+        };
+        if std::mem::replace(is_asked, true) {
+            return;
+        }
+        let (root, prefix, is_uncertain) = (self.options.root.clone(), prefix.clone(), *is_uncertain);
+        let connection = Arc::clone(connection);
+        let sent = self.writing(Write::Enter);
+        if is_uncertain {
+            self.ask(async move { Answer::Found(find(connection, root, prefix).await) });
+        } else {
+            let data = contender_data(&self.options.identity, false, self.options.timing.stop_grace);
+            self.ask(async move {
+                Answer::Entered {
+                    sent,
+                    result: enter(connection, root, prefix, data).await,
+                }
+            });
+        }
+    }
+
+    pub(super) fn entered(&mut self, sent: BootInstant, result: EnsembleResult<Created>) {
+        self.written(Write::Enter);
+        match result {
+            Ok(created) => {
+                self.acknowledge(sent);
+                self.last_renewal = self.clock.now();
+                self.adopt(created);
+            }
+            Err(error) => {
+                if !self.is_about_link(&error) {
+                    let action = format!("cannot create a contender below {}", self.options.root);
+                    self.fail(LockError::Refused { action, error });
+                }
+            }
+        }
+    }
+
+    pub(super) fn found(&mut self, result: EnsembleResult<Option<Created>>) {
+        self.written(Write::Enter);
+        match result {
+            Ok(Some(created)) => self.adopt(created),
+            // It was never created; the next attempt may have the same name.
+            Ok(None) => {
+                if let Place::Entering {
+                    is_asked,
+                    is_uncertain,
+                    ..
+                } = &mut self.place
+                {
+                    *is_asked = false;
+                    *is_uncertain = false;
+                }
+            }
+            Err(error) => {
+                if !self.is_about_link(&error) {
+                    let action = format!("cannot list {}", self.options.root);
+                    self.fail(LockError::Refused { action, error });
+                }
+            }
+        }
+    }
+
+    fn adopt(&mut self, created: Created) {
+        let Link::Up(connection) = &self.link else { return };
+        if created.owner != connection.session().id {
+            // The server handed out another session without a word: none of ours is left.
+            return self.session_expired();
+        }
+        let name = created.path.rsplit('/').next().unwrap_or_default().to_owned();
+        self.place = Place::In(Entry {
+            name,
+            path: created.path,
+            token: created.czxid,
+            ahead: None,
+            is_listing: false,
+            watched: HashMap::new(),
+            suspects: Vec::new(),
+            is_our_turn: false,
+            is_held: false,
+            is_marked: false,
+            is_own_watched: false,
+            predecessor_unclean: false,
+        });
+        for reply in self.contend_replies.drain(..) {
+            let _ = reply.send(Ok(()));
+        }
+    }
+
+    /// In the queue: list, watch, renew as the place asks for.
+    pub(super) fn drive_queue(&mut self, connection: &Arc<E::Connection>) {
+        self.drive_hold(connection);
+        let Place::In(entry) = &mut self.place else { return };
+        if entry.is_our_turn {
+            return;
+        }
+        let Some(ahead) = &entry.ahead else {
+            if !std::mem::replace(&mut entry.is_listing, true) {
+                let listing = connection.children(&self.options.root);
+                self.ask(async move { Answer::Listed(listing.await) });
+            }
+            return;
+        };
+        let new: Vec<_> = ahead
+            .place()
+            .watch
+            .into_iter()
+            .filter(|name| !entry.watched.contains_key(name))
+            .collect();
+        entry.watched.extend(new.iter().map(|name| (name.clone(), false)));
+        for name in new {
+            self.watch_predecessor(connection, name);
+        }
+    }
+
+    fn watch_predecessor(&mut self, connection: &Arc<E::Connection>, name: String) {
+        let watched = watch(Arc::clone(connection), format!("{}/{name}", self.options.root));
+        self.ask(async move {
+            Answer::Predecessor {
+                name,
+                result: watched.await,
+            }
+        });
+    }
+
+    pub(super) fn listed(&mut self, result: EnsembleResult<Vec<String>>) {
+        let Place::In(entry) = &mut self.place else { return };
+        entry.is_listing = false;
+        match result {
+            Ok(children) => match Ahead::from_children(&children, &entry.name, self.options.mode) {
+                Some(ahead) => {
+                    entry.suspects.extend(ahead.names().map(str::to_owned));
+                    entry.ahead = Some(ahead);
+                    self.look_whether_it_is_our_turn();
+                }
+                None => self.entry_is_gone(LossReason::ContenderDeleted),
+            },
+            Err(EnsembleError::NoNode) => self.entry_is_gone(LossReason::ContenderDeleted),
+            Err(error) => {
+                if !self.is_about_link(&error) {
+                    let action = format!("cannot list {}", self.options.root);
+                    self.fail(LockError::Refused { action, error });
+                }
+            }
+        }
+    }
+
+    pub(super) fn predecessor(&mut self, name: String, result: Watched) {
+        let Place::In(entry) = &mut self.place else { return };
+        match result {
+            Ok((node, event)) => {
+                if ContenderData::parse(&node.data).is_held() {
+                    entry.watched.insert(name.clone(), true);
+                    if let Some(ahead) = &mut entry.ahead {
+                        ahead.seen_held(&name);
+                        // Who held before it is its own business (it waited, if it had to).
+                        let Entry { suspects, .. } = entry;
+                        suspects.retain(|suspect| ahead.names().any(|name| name == suspect));
+                    }
+                }
+                self.ask(async move {
+                    Answer::PredecessorEvent {
+                        name,
+                        event: event.await,
+                    }
+                });
+            }
+            Err(EnsembleError::NoNode) => self.predecessor_event(name, NodeEvent::Deleted),
+            Err(error) => {
+                if !self.is_about_link(&error) {
+                    let action = format!("cannot watch {}/{name}", self.options.root);
+                    self.fail(LockError::Refused { action, error });
+                }
+            }
+        }
+    }
+
+    pub(super) fn predecessor_event(&mut self, name: String, event: NodeEvent) {
+        let Place::In(entry) = &mut self.place else { return };
+        match event {
+            NodeEvent::Changed => {
+                let Link::Up(connection) = &self.link else { return };
+                let connection = Arc::clone(connection);
+                self.watch_predecessor(&connection, name);
+            }
+            NodeEvent::Deleted => {
+                let was_held = entry.watched.remove(&name).unwrap_or(false);
+                let Some(ahead) = &mut entry.ahead else { return };
+                ahead.remove(&name, was_held);
+                if ahead.place().position > 0 && !ahead.place().is_heir {
+                    entry.ahead = None;
+                } else {
+                    self.look_whether_it_is_our_turn();
+                }
+            }
+            NodeEvent::Disconnected => self.drop_link(),
+        }
+    }
+
+    fn look_whether_it_is_our_turn(&mut self) {
+        let Place::In(entry) = &mut self.place else { return };
+        if entry
+            .ahead
+            .as_ref()
+            .is_some_and(|ahead| ahead.place().position == 0)
+        {
+            entry.is_our_turn = true;
+            entry.watched.clear();
+        }
+    }
+
+    pub(super) fn ask_participants(
+        &mut self,
+        connection: &Arc<E::Connection>,
+        reply: Reply<Vec<Participant>>,
+    ) {
+        let list = participant::list(
+            Arc::clone(connection),
+            self.options.root.clone(),
+            self.options.mode,
+        );
+        self.ask(async move {
+            Answer::Participants {
+                reply,
+                result: list.await,
+            }
+        });
+    }
+
+    pub(super) fn participants(
+        &mut self,
+        reply: Reply<Vec<Participant>>,
+        result: EnsembleResult<Vec<Participant>>,
+    ) {
+        match result {
+            Ok(list) => drop(reply.send(Ok(list))),
+            Err(error) if error.is_connection() => self.obey(Command::Participants(reply)),
+            Err(error) => {
+                let action = format!("cannot list {}", self.options.root);
+                let _ = reply.send(Err(LockError::Refused { action, error }));
+            }
+        }
+    }
+}

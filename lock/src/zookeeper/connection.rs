@@ -1,0 +1,278 @@
+//! One client, one server, one TCP connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use zookeeper_client as zk;
+
+use super::executor::Executor;
+use crate::ensemble::{
+    Closed, Connection, Created, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent, Op, Session,
+};
+use crate::token::FencingToken;
+
+/// How long to wait for the end of a session that would end by itself.
+const PATIENCE_FOR_CLOSING: Duration = Duration::from_secs(1);
+
+/// A connection to one ZooKeeper server.
+pub struct ZooKeeperConnection {
+    inner: Arc<Inner>,
+}
+
+/// Shared with the futures of calls and watches, so that the client's task outlives them: the
+/// client panics where a watch is polled after its task has ended.
+struct Inner {
+    client: zk::Client,
+    /// As of the moment when the session was confirmed: has changed once anything happened.
+    state: zk::StateWatcher,
+    /// Makes clients that close their session when they go.
+    ending: zk::Connector,
+    target: String,
+    acls: zk::Acls<'static>,
+    _executor: Executor,
+}
+
+impl ZooKeeperConnection {
+    pub(super) fn new(
+        client: zk::Client,
+        executor: Executor,
+        ending: zk::Connector,
+        target: String,
+        acls: zk::Acls<'static>,
+    ) -> Self {
+        let state = client.state_watcher();
+        executor.start();
+        Self {
+            inner: Arc::new(Inner {
+                client,
+                state,
+                ending,
+                target,
+                acls,
+                _executor: executor,
+            }),
+        }
+    }
+
+    pub(super) fn info(&self) -> &zk::SessionInfo {
+        self.inner.client.session()
+    }
+
+    /// Makes a call, and only believes an answer that came over this very connection.
+    fn call<T, F>(
+        &self,
+        call: impl FnOnce(Arc<Inner>) -> F + Send + 'static,
+    ) -> impl Future<Output = EnsembleResult<T>> + Send + 'static
+    where
+        F: Future<Output = Result<T, zk::Error>> + Send,
+        T: Send,
+    {
+        let inner = Arc::clone(&self.inner);
+        async move {
+            let answer = call(Arc::clone(&inner)).await;
+            if !inner.is_intact() {
+                // A new connection may already stand in the old one's place, even of another session.
+                return Err(match answer {
+                    Err(zk::Error::SessionExpired) => EnsembleError::SessionExpired,
+                    _ => EnsembleError::ConnectionLoss,
+                });
+            }
+            Ok(answer?)
+        }
+    }
+}
+
+impl Inner {
+    fn is_intact(&self) -> bool {
+        // The state channel keeps only the newest state, but it knows whether there was a newer one.
+        self.state.clone().changed().now_or_never().is_none()
+    }
+}
+
+fn token(stat: &zk::Stat) -> FencingToken {
+    FencingToken(stat.czxid)
+}
+
+impl Connection for ZooKeeperConnection {
+    fn session(&self) -> Session {
+        let client = &self.inner.client;
+        Session {
+            id: client.session_id().0,
+            timeout: client.session_timeout(),
+        }
+    }
+
+    fn closed(&self) -> impl Future<Output = Closed> + Send + 'static {
+        let inner = Arc::clone(&self.inner);
+        async move {
+            match inner.state.clone().changed().await {
+                zk::SessionState::Expired => Closed::Expired,
+                zk::SessionState::AuthFailed => Closed::AuthFailed,
+                _ => Closed::Disconnected,
+            }
+        }
+    }
+
+    fn is_intact(&self) -> bool {
+        self.inner.is_intact()
+    }
+
+    fn create_contender(
+        &self,
+        prefix: &str,
+        data: Vec<u8>,
+    ) -> impl Future<Output = EnsembleResult<Created>> + Send + 'static {
+        let prefix = prefix.to_owned();
+        self.call(move |inner| async move {
+            let options = zk::CreateMode::EphemeralSequential.with_acls(inner.acls);
+            let (stat, sequence) = inner.client.create(&prefix, &data, &options).await?;
+            Ok(Created {
+                path: format!("{prefix}{sequence}"),
+                czxid: token(&stat),
+                owner: stat.ephemeral_owner,
+            })
+        })
+    }
+
+    fn make_path(
+        &self,
+        path: &str,
+        data: Vec<u8>,
+    ) -> impl Future<Output = EnsembleResult<()>> + Send + 'static {
+        let path = path.to_owned();
+        self.call(move |inner| async move {
+            let options = zk::CreateMode::Persistent.with_acls(inner.acls);
+            if let Some((parent, _)) = path.rsplit_once('/')
+                && !parent.is_empty()
+                && inner.client.check_stat(parent).await?.is_none()
+            {
+                inner.client.mkdir(parent, &options).await?;
+            }
+            match inner.client.create(&path, &data, &options).await {
+                Ok(_) | Err(zk::Error::NodeExists) => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn children(&self, path: &str) -> impl Future<Output = EnsembleResult<Vec<String>>> + Send + 'static {
+        let path = path.to_owned();
+        self.call(move |inner| async move { inner.client.list_children(&path).await })
+    }
+
+    fn node(&self, path: &str) -> impl Future<Output = EnsembleResult<Node>> + Send + 'static {
+        let path = path.to_owned();
+        self.call(move |inner| async move { inner.client.get_data(&path).await.map(node) })
+    }
+
+    fn watch_node(
+        &self,
+        path: &str,
+    ) -> impl Future<Output = EnsembleResult<(Node, impl Future<Output = NodeEvent> + Send + Unpin + 'static)>>
+    + Send
+    + 'static {
+        let path = path.to_owned();
+        let inner = Arc::clone(&self.inner);
+        let watched = self.call(move |inner| async move { inner.client.get_and_watch_data(&path).await });
+        async move {
+            let (data, stat, watcher) = watched.await?;
+            let event = async move {
+                let event = watcher.changed().await;
+                // It outlives the watch.
+                drop(inner);
+                match event.event_type {
+                    zk::EventType::NodeDeleted => NodeEvent::Deleted,
+                    zk::EventType::Session => NodeEvent::Disconnected,
+                    _ => NodeEvent::Changed,
+                }
+            };
+            Ok((node((data, stat)), event.boxed()))
+        }
+    }
+
+    fn set_data(
+        &self,
+        path: &str,
+        data: Vec<u8>,
+        version: Option<i32>,
+    ) -> impl Future<Output = EnsembleResult<()>> + Send + 'static {
+        let path = path.to_owned();
+        self.call(move |inner| async move { inner.client.set_data(&path, &data, version).await.map(drop) })
+    }
+
+    fn multi(&self, ops: Vec<Op>) -> impl Future<Output = Result<(), MultiError>> + Send + 'static {
+        let inner = Arc::clone(&self.inner);
+        async move {
+            let mut writer = inner.client.new_multi_writer();
+            for (index, op) in ops.iter().enumerate() {
+                match op {
+                    // -1: any version.
+                    Op::Check { path } => writer.add_check_version(path, -1),
+                    Op::SetData { path, data, version } => writer.add_set_data(path, data, Some(*version)),
+                    Op::Delete { path } => writer.add_delete(path, None),
+                }
+                .map_err(|error| MultiError {
+                    index,
+                    error: error.into(),
+                })?;
+            }
+            let commit = writer.commit();
+            let answer = commit.await;
+            let lost = MultiError {
+                index: 0,
+                error: EnsembleError::ConnectionLoss,
+            };
+            match answer {
+                Ok(_) if inner.is_intact() => Ok(()),
+                Ok(_) => Err(lost),
+                Err(zk::MultiWriteError::OperationFailed { index, source }) if inner.is_intact() => {
+                    Err(MultiError {
+                        index,
+                        error: source.into(),
+                    })
+                }
+                Err(zk::MultiWriteError::OperationFailed { .. }) => Err(lost),
+                Err(zk::MultiWriteError::RequestFailed { source }) => Err(MultiError {
+                    index: 0,
+                    error: source.into(),
+                }),
+            }
+        }
+    }
+
+    async fn close_session(self) {
+        // The session is detached, so that no drop can end it. A second client that is not detached
+        // takes it over and ends it by going. Best effort: a session that stays expires by itself.
+        let Inner {
+            client,
+            ending,
+            target,
+            ..
+        } = &*self.inner;
+        let ended = async {
+            let executor = Executor::default();
+            let last = executor.enter(
+                ending
+                    .clone()
+                    .with_session(client.session().clone())
+                    .connect(target),
+            );
+            let Ok(last) = last.await else { return };
+            let mut state = last.state_watcher();
+            executor.start();
+            drop(last);
+            while !state.changed().await.is_terminated() {}
+        };
+        let _ = tokio::time::timeout(PATIENCE_FOR_CLOSING, ended).await;
+    }
+}
+
+fn node((data, stat): (Vec<u8>, zk::Stat)) -> Node {
+    Node {
+        data,
+        czxid: token(&stat),
+        version: stat.version,
+        owner: stat.ephemeral_owner,
+    }
+}

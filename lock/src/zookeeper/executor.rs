@@ -1,0 +1,61 @@
+//! Where the client's background task runs: on tokio, but so that it can be held back and ended.
+//!
+//! `zookeeper-client` spawns one task per client and offers no way to end it: a client that is
+//! dropped while it waits for an answer connects once more before it goes, and would take the session
+//! away from its successor.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Mutex;
+
+use spawns_core::{Spawn, Task};
+use tokio::task::AbortHandle;
+
+/// Takes the tasks that are spawned inside [`Executor::enter`]. They run after [`Executor::start`]
+/// until it is dropped.
+#[derive(Default)]
+pub(super) struct Executor {
+    held_back: Mutex<Vec<Task>>,
+    running: Mutex<Vec<AbortHandle>>,
+}
+
+impl Executor {
+    /// Polls a future such that what it spawns is held back here.
+    pub(super) async fn enter<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            let _scope = spawns_core::enter(self);
+            future.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// Lets what was held back run.
+    pub(super) fn start(&self) {
+        let tasks = std::mem::take(&mut *self.held_back.lock().expect("no panic while it is locked"));
+        let handles = tasks
+            .into_iter()
+            .map(|task| tokio::spawn(Box::into_pin(task.future)).abort_handle());
+        self.running
+            .lock()
+            .expect("no panic while it is locked")
+            .extend(handles);
+    }
+}
+
+impl Spawn for Executor {
+    fn spawn(&self, task: Task) {
+        self.held_back
+            .lock()
+            .expect("no panic while it is locked")
+            .push(task);
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        for handle in self.running.get_mut().expect("no panic while it is locked") {
+            handle.abort();
+        }
+    }
+}
