@@ -1,0 +1,164 @@
+//! Probes and metrics over TCP.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::{Method, Request, StatusCode};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+
+use crate::exit::Failure;
+use crate::http::{self, Answer, Listener, Routes, Stopping};
+use crate::metrics::LockMetrics;
+use crate::view::LockView;
+
+const KNOWN: &str = "/startupz, /readyz, /queuedz, /livez and /metrics";
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// OpenMetrics 1.0, section "Content Type".
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// A bound TCP port for probes and metrics.
+#[derive(Debug)]
+pub struct AdminServer {
+    listener: TcpListener,
+}
+
+#[derive(Clone)]
+struct Admin {
+    view: LockView,
+    metrics: LockMetrics,
+    registry: Arc<Registry>,
+}
+
+// === impl AdminServer ===
+
+impl AdminServer {
+    /// Listens on `address`. Where IPv6 is switched off, `[::]` is understood as `0.0.0.0`: both mean
+    /// all addresses. To be called in a tokio runtime.
+    ///
+    /// # Errors
+    /// When the address is in use, or is not one of this machine.
+    pub fn bind(address: SocketAddr) -> Result<Self, Failure> {
+        let bound = bind_reusable(address).or_else(|error| {
+            let no_ipv6 = matches!(
+                rustix::io::Errno::from_io_error(&error),
+                Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL)
+            );
+            if no_ipv6 && address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED) {
+                return bind_reusable(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())));
+            }
+            Err(error)
+        });
+        let listener = bound.map_err(|error| {
+            Failure::unavailable(format!(
+                "cannot listen on {address} for probes: {error}; choose another --admin-listen"
+            ))
+        })?;
+        Ok(Self { listener })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers until `stop` completes.
+    pub async fn serve(
+        self,
+        view: LockView,
+        metrics: LockMetrics,
+        registry: Registry,
+        stop: impl Future<Output = ()>,
+    ) {
+        let admin = Admin {
+            view,
+            metrics,
+            registry: Arc::new(registry),
+        };
+        http::serve(Listener::Tcp(self.listener), admin, stop).await;
+    }
+}
+
+fn bind_reusable(address: SocketAddr) -> io::Result<TcpListener> {
+    // The standard library sets SO_REUSEADDR, so that a restarted keeper gets its port back.
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+// === impl Admin ===
+
+impl Admin {
+    fn startup(&self) -> Answer {
+        probe(
+            self.metrics.was_acquired() || self.view.now().is_held(),
+            "the lock was held at least once",
+            || format!("the lock was not held yet: it is {}", self.view.now().explain()),
+        )
+    }
+
+    fn ready(&self) -> Answer {
+        let now = self.view.now();
+        probe(now.is_held(), "the lock is held", || {
+            format!("the lock is not held: it is {}", now.explain())
+        })
+    }
+
+    fn queued(&self) -> Answer {
+        let now = self.view.now();
+        probe(now.is_queued(), "in the queue", || {
+            format!(
+                "the place in the queue is not certain: the lock is {}",
+                now.explain()
+            )
+        })
+    }
+
+    fn live(&self) -> Answer {
+        probe(self.view.is_alive(), "the keeper runs", || {
+            "the task that keeps the lock has ended".to_owned()
+        })
+    }
+
+    fn scrape(&self) -> Answer {
+        let mut text = String::new();
+        match encode(&mut text, &self.registry) {
+            Ok(()) => http::text(StatusCode::OK, OPEN_METRICS, text),
+            Err(error) => http::text(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, error.to_string()),
+        }
+    }
+}
+
+impl Routes for Admin {
+    async fn answer(self, request: Request<Incoming>, _: Stopping) -> Answer {
+        let answer = match request.uri().path() {
+            "/startupz" => Self::startup,
+            "/readyz" => Self::ready,
+            "/queuedz" => Self::queued,
+            "/livez" => Self::live,
+            "/metrics" => Self::scrape,
+            _ => return http::not_found(&request, KNOWN),
+        };
+        match *request.method() {
+            Method::GET | Method::HEAD => answer(&self),
+            _ => http::wrong_method(&request, "GET"),
+        }
+    }
+}
+
+fn probe(passed: bool, yes: &'static str, no: impl FnOnce() -> String) -> Answer {
+    if passed {
+        http::text(StatusCode::OK, PLAIN, format!("{yes}\n"))
+    } else {
+        http::text(StatusCode::SERVICE_UNAVAILABLE, PLAIN, format!("{}\n", no()))
+    }
+}

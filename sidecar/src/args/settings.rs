@@ -1,0 +1,245 @@
+//! Arguments that were checked against each other.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lockkeeper_lock::Timing;
+
+use super::{
+    Connect, Credentials, LockArgs, OnExit, OnLoss, OnSuspect, ReadWrite, Restart, RunArgs, SidecarArgs,
+    lock_path,
+};
+use crate::exit::Failure;
+
+/// A lock and what happens to the application with it: everything fits together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The ensemble.
+    pub connect: Connect,
+    /// Path of the lock root, below the chroot.
+    pub lock: String,
+    /// Who may hold beside us.
+    pub access: Access,
+    /// All times of the lease; they passed [`Timing::check`].
+    pub timing: Timing,
+    /// At the deadline.
+    pub on_loss: OnLoss,
+    /// While the connection is in doubt.
+    pub on_suspect: OnSuspect,
+    /// When the application exits by itself.
+    pub on_exit: OnExit,
+    /// Pause before the start after a holder that did not release cleanly.
+    pub lock_delay: Duration,
+    /// How to authenticate.
+    pub credentials: Option<Credentials>,
+    /// How to speak TLS with the servers that want it.
+    #[cfg(feature = "tls")]
+    pub tls: super::Tls,
+}
+
+/// Who may hold the lock at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// One.
+    Exclusive,
+    /// This many; more than one.
+    Semaphore(u32),
+    /// One writer.
+    Write,
+    /// All readers before the next writer.
+    Read,
+}
+
+/// What `lockkeeper run` is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSettings {
+    /// The lock.
+    pub lock: Settings,
+    /// How long to wait for it; `None` for ever, zero to try once.
+    pub wait_timeout: Option<Duration>,
+    /// Whether to start the command again.
+    pub restart: Restart,
+    /// The socket; `None` for one in a private directory.
+    pub socket: Option<PathBuf>,
+    /// Where to listen for probes; `None` for nowhere.
+    pub admin_listen: Option<SocketAddr>,
+    /// The command and its arguments; not empty.
+    pub command: Vec<OsString>,
+}
+
+/// What `lockkeeper sidecar` is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SidecarSettings {
+    /// The lock.
+    pub lock: Settings,
+    /// The socket.
+    pub socket: PathBuf,
+    /// Where to listen for probes.
+    pub admin_listen: SocketAddr,
+    /// The file with the token.
+    pub lease_file: PathBuf,
+}
+
+// === impl Settings ===
+
+impl LockArgs {
+    /// Reads the files and checks what clap cannot: what does not fit together.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(self) -> Result<Settings, Failure> {
+        // All fields by name: one that nobody uses does not compile.
+        let Self {
+            connect,
+            lock,
+            session_timeout,
+            stop_grace,
+            renew_interval,
+            tick_time,
+            max_holders,
+            access,
+            on_loss,
+            on_suspect,
+            on_exit,
+            lock_delay,
+            auth_file,
+            #[cfg(feature = "tls")]
+            tls_ca,
+            #[cfg(feature = "tls")]
+            tls_cert,
+            #[cfg(feature = "tls")]
+            tls_key,
+        } = self;
+        let access = match (access, max_holders) {
+            (None, 1) => Access::Exclusive,
+            (None, holders) => Access::Semaphore(holders),
+            (Some(ReadWrite::Write), 1) => Access::Write,
+            (Some(ReadWrite::Read), 1) => Access::Read,
+            (Some(_), _) => {
+                return Err(Failure::usage(format!(
+                    "--access and --max-holders {max_holders} exclude each other: a read/write lock has one writer \
+                     or any number of readers; leave one of them out"
+                )));
+            }
+        };
+        let whole_path = format!("{}{lock}", connect.chroot);
+        if lock_path::is_reserved(&whole_path) {
+            return Err(Failure::usage(format!(
+                "--lock {whole_path} is ZooKeeper's own: take a path that is not below /zookeeper"
+            )));
+        }
+        let timing = Timing {
+            session_timeout,
+            tick_time,
+            renew_interval: renew_interval.unwrap_or(session_timeout / 8),
+            stop_grace,
+        };
+        timing.check().map_err(Failure::usage)?;
+        #[cfg(feature = "tls")]
+        let tls = super::Tls::read(tls_ca.as_deref(), tls_cert.as_deref(), tls_key.as_deref())?;
+        #[cfg(feature = "tls")]
+        if !tls.is_default() && !connect.servers.iter().any(|server| server.tls) {
+            return Err(Failure::usage(
+                "TLS files are given and no server of --connect speaks TLS: write tcp+tls://HOST:PORT",
+            ));
+        }
+        #[cfg(not(feature = "tls"))]
+        if let Some(server) = connect.servers.iter().find(|server| server.tls) {
+            return Err(Failure::usage(format!(
+                "--connect {server} wants TLS, which this binary was built without: build it with --features tls"
+            )));
+        }
+        Ok(Settings {
+            connect,
+            lock: lock.to_string(),
+            access,
+            timing,
+            on_loss,
+            on_suspect,
+            on_exit,
+            lock_delay,
+            credentials: auth_file.as_deref().map(Credentials::read).transpose()?,
+            #[cfg(feature = "tls")]
+            tls,
+        })
+    }
+}
+
+// === impl Access ===
+
+impl Access {
+    /// Its name, as on the socket.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Semaphore(_) => "semaphore",
+            Self::Write => "write",
+            Self::Read => "read",
+        }
+    }
+}
+
+// === impl RunSettings ===
+
+impl RunArgs {
+    /// See [`LockArgs::check`].
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(self) -> Result<RunSettings, Failure> {
+        let Self {
+            lock,
+            wait_timeout,
+            restart,
+            socket,
+            admin_listen,
+            log: _,
+            command,
+        } = self;
+        if lock.on_exit == OnExit::Hold && restart == Restart::Never {
+            return Err(Failure::usage(
+                "--on-exit hold keeps the lock until the command is started again, which --restart never rules out: \
+                 add --restart always or leave --on-exit out",
+            ));
+        }
+        if command.first().is_none_or(|program| program.is_empty()) {
+            return Err(Failure::usage(
+                "the command after -- is empty: write the program to run and its arguments",
+            ));
+        }
+        Ok(RunSettings {
+            lock: lock.check()?,
+            wait_timeout,
+            restart,
+            socket,
+            admin_listen,
+            command,
+        })
+    }
+}
+
+// === impl SidecarSettings ===
+
+impl SidecarArgs {
+    /// See [`LockArgs::check`].
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(self) -> Result<SidecarSettings, Failure> {
+        let Self {
+            lock,
+            socket,
+            admin_listen,
+            lease_file,
+            log: _,
+        } = self;
+        Ok(SidecarSettings {
+            lock: lock.check()?,
+            socket,
+            admin_listen,
+            lease_file,
+        })
+    }
+}

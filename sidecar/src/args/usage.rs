@@ -1,0 +1,153 @@
+//! From the words of the command line to a [`Command`], and from clap's errors to one sentence.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser};
+
+use super::{Cli, Command};
+use crate::exit::Failure;
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Parsed {
+    /// To do something.
+    Do(Command),
+    /// To print this text: `--help` or `--version`.
+    Print(String),
+}
+
+/// Reads the words of the command line, the first of which is the program, and the variables.
+///
+/// # Errors
+/// What is wrong, with a hint to `--help`.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Parsed, Failure> {
+    let words: Vec<OsString> = words.into_iter().collect();
+    match Cli::try_parse_from(&words) {
+        Ok(cli) => Ok(Parsed::Do(cli.command)),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                Ok(Parsed::Print(error.render().to_string()))
+            }
+            _ => Err(Failure::usage(sentence(&error, &words))),
+        },
+    }
+}
+
+/// clap says it in several paragraphs, of which the first is the error.
+fn sentence(error: &clap::Error, words: &[OsString]) -> String {
+    let subcommand = subcommand(words);
+    let help = match &subcommand {
+        Some(subcommand) => format!("lockkeeper {} --help", subcommand.get_name()),
+        None => "lockkeeper --help".to_owned(),
+    };
+    let problem = match error.kind() {
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            "what to do is missing: name a command, such as run or status".to_owned()
+        }
+        _ => {
+            let rendered = error.render().to_string();
+            let paragraph = rendered.split("\n\n").next().unwrap_or_default();
+            let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+            line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+        }
+    };
+    let separator = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(word)))
+            if !word.starts_with('-') && subcommand.as_ref().is_some_and(takes_command) =>
+        {
+            ": the command to run goes after --"
+        }
+        _ => "",
+    };
+    let origin = match variable(error, words, subcommand.as_ref()) {
+        Some(variable) => format!(" (from the environment variable {variable})"),
+        None => String::new(),
+    };
+    format!("{problem}{separator}{origin}; see `{help}`")
+}
+
+fn subcommand(words: &[OsString]) -> Option<clap::Command> {
+    let name = words.get(1)?.to_str()?;
+    Cli::command().find_subcommand(name).cloned()
+}
+
+fn takes_command(subcommand: &clap::Command) -> bool {
+    subcommand.get_arguments().any(clap::Arg::is_last_set)
+}
+
+/// The variable that the refused value came from: clap names the flag alone, even when the user
+/// never wrote it.
+fn variable(error: &clap::Error, words: &[OsString], subcommand: Option<&clap::Command>) -> Option<String> {
+    if !matches!(
+        error.kind(),
+        ErrorKind::ValueValidation | ErrorKind::InvalidValue | ErrorKind::InvalidUtf8
+    ) {
+        return None;
+    }
+    let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let flag = shown.split_whitespace().next()?;
+    let argument = subcommand?.get_arguments().find(|argument| {
+        argument
+            .get_long()
+            .is_some_and(|long| flag.strip_prefix("--") == Some(long))
+    })?;
+    let short = argument.get_short().map(|short| format!("-{short}"));
+    let written = words
+        .iter()
+        .skip(2)
+        .map_while(|word| (word != "--").then(|| word.to_string_lossy()))
+        .any(|word| {
+            word.strip_prefix(flag)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+                || short.as_ref().is_some_and(|short| word.starts_with(short))
+        });
+    let variable = argument.get_env()?.to_str()?;
+    (!written).then(|| variable.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_has_a_variable_of_its_own_in_each_command() {
+        for command in Cli::command().get_subcommands() {
+            let mut variables = std::collections::HashSet::new();
+            let options = command.get_arguments().filter(|argument| !argument.is_last_set());
+            for argument in
+                options.filter(|argument| !matches!(argument.get_id().as_str(), "help" | "version"))
+            {
+                let place = format!("{} {}", command.get_name(), argument.get_id());
+                let variable = argument
+                    .get_env()
+                    .unwrap_or_else(|| panic!("{place} has no variable"));
+                let variable = variable.to_str().unwrap();
+                assert!(variable.starts_with("LOCKKEEPER_"), "{place}: {variable}");
+                assert!(
+                    variables.insert(variable.to_owned()),
+                    "{place}: {variable} is taken twice"
+                );
+                assert!(argument.get_help().is_some(), "{place} has no help");
+            }
+        }
+    }
+
+    #[test]
+    fn a_command_inside_a_command_does_not_take_the_outer_ones_socket() {
+        // `run` sets these three for its command (architecture of the command line).
+        let run = Cli::command().find_subcommand("run").cloned().unwrap();
+        let variables: Vec<_> = run
+            .get_arguments()
+            .filter_map(|argument| argument.get_env())
+            .collect();
+        assert!(!variables.contains(&std::ffi::OsStr::new("LOCKKEEPER_SOCKET")));
+    }
+}

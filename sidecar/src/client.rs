@@ -1,0 +1,222 @@
+//! `lockkeeper status`, `wait` and `release`: clients of the socket.
+
+use std::io::BufRead;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use lockkeeper_lock::{BootInstant, LockState};
+
+use crate::duration;
+use crate::exit::Failure;
+use crate::view::Snapshot;
+
+mod request;
+
+use request::{Call, Reply};
+
+/// A keeper that runs answers a question at once; after this time it hangs.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time between two attempts to reach the keeper: it may be starting.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How `status` shows the lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// The object of the socket.
+    Json,
+}
+
+/// What `wait` waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum WaitFor {
+    /// The lock is held.
+    #[default]
+    Held,
+    /// The lock is not held: released, lost, or still in the queue.
+    Released,
+    /// There is a place in the queue, or the lock is held already.
+    Queued,
+}
+
+/// What the keeper at `socket` says of its lock, as text or JSON without a line end.
+///
+/// # Errors
+/// When no keeper answers.
+pub fn status(socket: &Path, output: OutputFormat) -> Result<String, Failure> {
+    let body = answer(socket, Call::Status, Some(ANSWER_TIMEOUT))?;
+    match output {
+        OutputFormat::Json => Ok(body),
+        OutputFormat::Text => parse(&body).map(|snapshot| describe(&snapshot)),
+    }
+}
+
+/// Asks the keeper at `socket` to stop its application and to release the lock, and waits for the
+/// outcome, which is the answer in words.
+///
+/// # Errors
+/// When no keeper answers, when the lock is not held, or when the release was not confirmed.
+pub fn release(socket: &Path) -> Result<String, Failure> {
+    // The keeper bounds the time: it knows how long the application may take to stop.
+    answer(socket, Call::Release, None)?;
+    Ok("the application was stopped and the lock released; its keeper queues again at the end".to_owned())
+}
+
+/// Waits until the lock of the keeper at `socket` is in a state, at most for `timeout`. A keeper that
+/// is not there yet, or that is restarted meanwhile, is waited for as well; `notice` is told once.
+///
+/// # Errors
+/// When the time is over, with what was seen last.
+pub fn wait(
+    socket: &Path,
+    wait_for: WaitFor,
+    timeout: Option<Duration>,
+    mut notice: impl FnMut(&str),
+) -> Result<(), Failure> {
+    let end = timeout.map(|timeout| BootInstant::now() + timeout);
+    let mut seen = None;
+    let mut noticed = false;
+    loop {
+        match follow(socket, wait_for, end, &mut seen) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(problem) => {
+                if !noticed && remaining(end) != Some(Duration::ZERO) {
+                    notice(&format!("{problem}; waiting for it"));
+                    noticed = true;
+                }
+                seen = Some(problem);
+            }
+        }
+        let pause = remaining(end).map_or(RETRY_INTERVAL, |left| left.min(RETRY_INTERVAL));
+        if pause.is_zero() {
+            return Err(Failure::unavailable(format!(
+                "the lock was not {} within {}: {}",
+                wait_for.name(),
+                timeout.map(duration::format).unwrap_or_default(),
+                seen.as_deref().unwrap_or("the keeper said nothing"),
+            )));
+        }
+        std::thread::sleep(pause);
+    }
+}
+
+/// Reads events until the state is reached (true), the stream ends (false) or time is over (false).
+fn follow(
+    socket: &Path,
+    wait_for: WaitFor,
+    end: Option<BootInstant>,
+    seen: &mut Option<String>,
+) -> Result<bool, String> {
+    // With no time left one look is still allowed: `--timeout 0` asks for the state now.
+    let patience = remaining(end).map(|left| left.max(Duration::from_millis(100)));
+    let reply = request::send(
+        socket,
+        Call::Events,
+        Some(patience.unwrap_or(ANSWER_TIMEOUT).min(ANSWER_TIMEOUT)),
+    )?;
+    if reply.status != 200 {
+        return Err(reply.into_failure(socket).sentence);
+    }
+    let Reply { mut stream, .. } = reply;
+    loop {
+        let left = remaining(end);
+        if seen.is_some() && left == Some(Duration::ZERO) {
+            return Ok(false);
+        }
+        // Silence is broken by a comment every 15 s, so that a keeper that hangs is noticed.
+        let patience = left
+            .unwrap_or(Duration::MAX)
+            .clamp(Duration::from_millis(100), Duration::from_secs(40));
+        let set = stream.get_ref().set_read_timeout(Some(patience));
+        set.map_err(|error| format!("the connection to {} failed: {error}", socket.display()))?;
+        let mut line = String::new();
+        match stream.read_line(&mut line) {
+            // A timeout, or a keeper that went away in the middle: the caller decides.
+            Ok(0) | Err(_) => return Ok(false),
+            Ok(_) => {}
+        }
+        if let Some(event) = line.strip_prefix("data: ") {
+            let snapshot = parse(event).map_err(|failure| failure.sentence)?;
+            if wait_for.is_reached(&snapshot) {
+                return Ok(true);
+            }
+            *seen = Some(format!("it is {}", snapshot.explain()));
+        }
+    }
+}
+
+/// The body of a good answer.
+fn answer(socket: &Path, call: Call, timeout: Option<Duration>) -> Result<String, Failure> {
+    let reply = request::send(socket, call, timeout).map_err(Failure::unavailable)?;
+    if reply.status != 200 {
+        return Err(reply.into_failure(socket));
+    }
+    reply.body(socket).map_err(Failure::unavailable)
+}
+
+fn parse(json: &str) -> Result<Snapshot, Failure> {
+    serde_json::from_str(json).map_err(|error| {
+        Failure::unavailable(format!(
+            "the answer is not one of a keeper of this version: {error}"
+        ))
+    })
+}
+
+fn describe(snapshot: &Snapshot) -> String {
+    let mut text = format!(
+        "lock       {}\nstate      {} ({})\naccess     {}",
+        snapshot.lock,
+        snapshot.state.name(),
+        snapshot.explain(),
+        snapshot.access
+    );
+    if let Some(token) = snapshot.fencing_token {
+        text += &format!("\ntoken      {token}");
+    }
+    if let Some(millis) = snapshot.remaining_millis {
+        text += &format!(
+            "\nremaining  {} until the application is killed, unless the lease is renewed",
+            duration::format(Duration::from_millis(millis))
+        );
+    }
+    text += &format!(
+        "\nstop grace {}",
+        duration::format(Duration::from_millis(snapshot.stop_budget_millis))
+    );
+    if let Some(session) = &snapshot.session {
+        text += &format!("\nsession    {session}");
+    }
+    text
+}
+
+fn remaining(end: Option<BootInstant>) -> Option<Duration> {
+    end.map(|end| end.saturating_since(BootInstant::now()))
+}
+
+// === impl WaitFor ===
+
+impl WaitFor {
+    /// What the user wrote.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Released => "released",
+            Self::Queued => "queued",
+        }
+    }
+
+    /// Whether a lock is in this state.
+    pub fn is_reached(self, snapshot: &Snapshot) -> bool {
+        match self {
+            Self::Held => snapshot.is_held(),
+            // Not while it is being released: the application may still run.
+            Self::Released => !snapshot.is_held() && snapshot.state != LockState::Releasing,
+            Self::Queued => snapshot.is_queued() || snapshot.is_held(),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! One request to the keeper, and its answer.
+//!
+//! HTTP/1.0 on purpose: the answer then ends where the connection ends, without chunks, and needs
+//! no HTTP library on this side.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::exit::{Exit, Failure};
+use crate::http::Sentence;
+
+/// An answer may be this long, in bytes: whatever is longer does not come from a keeper.
+const ANSWER_BYTES: u64 = 64 * 1024;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    Status,
+    Events,
+    Release,
+}
+
+/// An answer whose body is still to be read.
+#[derive(Debug)]
+pub(super) struct Reply {
+    /// Status code of HTTP.
+    pub(super) status: u16,
+    /// What follows the head.
+    pub(super) stream: BufReader<UnixStream>,
+}
+
+/// Sends a request and reads the head of the answer; waits at most `timeout` for each read.
+///
+/// # Errors
+/// One sentence with the path of the socket.
+pub(super) fn send(socket: &Path, call: Call, timeout: Option<Duration>) -> Result<Reply, String> {
+    let shown = socket.display();
+    let stream =
+        UnixStream::connect(socket).map_err(|error| format!("no keeper answers on {shown}: {error}"))?;
+    let broken = |error| format!("the keeper on {shown} does not answer: {error}");
+    stream.set_read_timeout(timeout).map_err(broken)?;
+    stream.set_write_timeout(timeout).map_err(broken)?;
+    (&stream).write_all(call.head().as_bytes()).map_err(broken)?;
+    let mut stream = BufReader::new(stream);
+    let mut status = None;
+    // hyper writes a head of less than 200 bytes.
+    for _ in 0..32 {
+        let mut line = String::new();
+        stream
+            .by_ref()
+            .take(ANSWER_BYTES)
+            .read_line(&mut line)
+            .map_err(broken)?;
+        if status.is_none() {
+            status = line
+                .strip_prefix("HTTP/1.")
+                .and_then(|rest| rest.split(' ').nth(1))
+                .and_then(|code| code.parse().ok());
+        }
+        if line.trim_end().is_empty() {
+            break;
+        }
+    }
+    let status =
+        status.ok_or_else(|| format!("what answers on {shown} does not speak HTTP: is it a keeper?"))?;
+    Ok(Reply { status, stream })
+}
+
+// === impl Call ===
+
+impl Call {
+    fn head(self) -> &'static str {
+        match self {
+            Self::Status => "GET /v1/lock HTTP/1.0\r\n\r\n",
+            Self::Events => "GET /v1/lock/events HTTP/1.0\r\n\r\n",
+            Self::Release => "POST /v1/lock/release HTTP/1.0\r\n\r\n",
+        }
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// The whole body.
+    ///
+    /// # Errors
+    /// When it does not arrive.
+    pub(super) fn body(self, socket: &Path) -> Result<String, String> {
+        let mut body = String::new();
+        self.stream
+            .take(ANSWER_BYTES)
+            .read_to_string(&mut body)
+            .map_err(|error| format!("the keeper on {} does not answer: {error}", socket.display()))?;
+        Ok(body)
+    }
+
+    /// What the keeper says is wrong.
+    pub(super) fn into_failure(self, socket: &Path) -> Failure {
+        let status = self.status;
+        let sentence = self
+            .body(socket)
+            .ok()
+            .and_then(|body| serde_json::from_str::<Sentence>(&body).ok())
+            .map_or_else(
+                || {
+                    format!(
+                        "what answers on {} does not speak as a keeper (status {status})",
+                        socket.display()
+                    )
+                },
+                |sentence| sentence.error,
+            );
+        Failure::new(Exit::Unavailable, sentence)
+    }
+}

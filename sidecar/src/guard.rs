@@ -1,0 +1,283 @@
+//! The guard: a small synchronous process that starts and stops the application by deadline.
+//!
+//! It knows nothing but deadlines on `CLOCK_BOOTTIME`, which the keeper sends it over a socket. A
+//! frozen, dead or starved keeper sends no new ones, and the application is stopped in time all the
+//! same. From the moment it runs it has one thread, and on the way to a kill it asks for no memory.
+//!
+//! What it decides is in the pure state machine [`schedule`]; how it finds and signals processes is
+//! in its targets: PID 1 of a container or a subreaper with an [`anchor`] ([`child`]), or a
+//! [`container`] beside it.
+
+mod anchor;
+mod child;
+mod command;
+mod container;
+mod keeper;
+pub mod link;
+mod options;
+mod processes;
+pub mod protocol;
+mod schedule;
+mod signals;
+mod target;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use lockkeeper_lock::BootInstant;
+use rustix::event::{PollFd, PollFlags};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+
+use self::child::{Pid1, Subreaper};
+pub use self::command::{CommandError, resolve_command};
+use self::container::Container;
+pub use self::container::DEFAULT_TERMINATION_LOG;
+use self::keeper::{Keeper, Received};
+pub use self::options::{GuardOptions, KeeperSocket, TargetKind};
+use self::protocol::FromGuard;
+use self::schedule::{Action, Event, Schedule};
+pub use self::schedule::{EXIT_LOST, EXIT_SOFTWARE};
+use self::target::Target;
+use crate::sys::{self, Caught};
+
+/// Runs the guard until it is done, and says with which code the process should exit.
+///
+/// Call it before the process has a second thread: it forks. From here on it takes all signals of
+/// the process and reaps all its children, the keeper among them.
+///
+/// The code is the one the keeper asked for with `Finish`; the application's own when there is no
+/// keeper left to ask; 75 when the lock was lost and the application was stopped; 128 and the
+/// signal's number when a user ended an idle guard; 70 after a sentence on stderr when it cannot
+/// work at all, or lost its keeper with nothing to guard.
+pub fn run(options: GuardOptions) -> u8 {
+    let code = match guard(options) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("lockkeeper guard: {error}");
+            EXIT_SOFTWARE
+        }
+    };
+    // A PID 1 with survivors must not lose another moment on the way out.
+    if rustix::process::getpid() == rustix::process::Pid::INIT {
+        sys::exit_now(code);
+    }
+    code
+}
+
+fn guard(options: GuardOptions) -> io::Result<u8> {
+    let program = options.program()?;
+    let keeper = match options.keeper {
+        KeeperSocket::Inherited(socket) => Keeper::inherited(socket)?,
+        KeeperSocket::Path(path) => Keeper::at(rustix::net::SocketAddrUnix::new(&path).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("the socket path {} cannot be used: {error}", path.display()),
+            )
+        })?),
+    };
+    match (options.target, program) {
+        (TargetKind::Pid1, Some(program)) => EventLoop::new(Pid1::new(program)?, keeper)?.run(),
+        (TargetKind::Subreaper, Some(program)) => {
+            EventLoop::new(Subreaper::new(program, options.keeper_pid)?, keeper)?.run()
+        }
+        (
+            TargetKind::Container {
+                name,
+                termination_log,
+            },
+            None,
+        ) => EventLoop::new(Container::new(&name, &termination_log)?, keeper)?.run(),
+        (TargetKind::Container { .. }, Some(_)) => Err(io::Error::other(
+            "a command was given, but a guard beside a container starts none",
+        )),
+        (_, None) => Err(io::Error::other(
+            "no command was given: say what to run after `--`",
+        )),
+    }
+}
+
+/// Waits for what happens, asks the schedule, does what it says.
+struct EventLoop<T> {
+    target: T,
+    keeper: Keeper,
+    schedule: Schedule,
+    signals: OwnedFd,
+    timer: OwnedFd,
+    /// Set once the schedule wants to end.
+    exit: Option<u8>,
+}
+
+impl<T: Target> EventLoop<T> {
+    fn new(target: T, keeper: Keeper) -> io::Result<Self> {
+        let schedule = Schedule::new(target.mode(), keeper.reconnects(), BootInstant::now());
+        let signals = sys::take_signals(signals::taken())?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = rustix::time::timerfd_create(TimerfdClockId::Boottime, flags)?;
+        Ok(Self {
+            target,
+            keeper,
+            schedule,
+            signals,
+            timer,
+            exit: None,
+        })
+    }
+
+    fn run(mut self) -> io::Result<u8> {
+        if self.keeper.socket().is_some() {
+            self.greet();
+        }
+        loop {
+            self.handle(Event::Tick);
+            if self.keeper.connect(BootInstant::now()) {
+                self.greet();
+            }
+            if let Some(code) = self.exit {
+                return Ok(code);
+            }
+            self.wait()?;
+            self.read_keeper();
+            self.read_signals();
+            self.read_target();
+        }
+    }
+
+    /// Sleeps until something may have happened.
+    fn wait(&self) -> io::Result<()> {
+        let wake_at = match (self.schedule.wake_at(), self.keeper.retry_at()) {
+            (Some(schedule), Some(keeper)) => Some(schedule.min(keeper)),
+            (schedule, keeper) => schedule.or(keeper),
+        };
+        self.arm(wake_at)?;
+        let timer = PollFd::new(&self.timer, PollFlags::IN);
+        // A place without a descriptor of its own watches the timer once more, which changes nothing.
+        let or_timer =
+            |fd: Option<_>| PollFd::from_borrowed_fd(fd.unwrap_or(self.timer.as_fd()), PollFlags::IN);
+        let [first, second] = self.target.pipes();
+        let mut fds = [
+            timer,
+            PollFd::new(&self.signals, PollFlags::IN),
+            or_timer(self.keeper.socket()),
+            or_timer(first),
+            or_timer(second),
+        ];
+        match rustix::event::poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sets the timer to go off at a moment, at once if that has passed, or never.
+    fn arm(&self, at: Option<BootInstant>) -> io::Result<()> {
+        // All zero disarms a timer, so the moment of boot becomes the one after it.
+        let nanos = at.map_or(0, |at| at.as_nanos().clamp(1, i64::MAX as u64));
+        let value = Timespec {
+            tv_sec: (nanos / NANOS) as i64,
+            tv_nsec: (nanos % NANOS) as i64,
+        };
+        let interval = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let spec = Itimerspec {
+            it_interval: interval,
+            it_value: value,
+        };
+        rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &spec)?;
+        Ok(())
+    }
+
+    fn greet(&mut self) {
+        self.handle(Event::KeeperConnected);
+        let hello = self
+            .schedule
+            .hello(rustix::process::getpid().as_raw_nonzero().get().unsigned_abs());
+        self.send(&hello);
+    }
+
+    fn read_keeper(&mut self) {
+        loop {
+            match self.keeper.receive() {
+                Received::Frame(frame) => self.handle(Event::Frame(frame)),
+                Received::Nothing => return,
+                Received::Lost(error) => {
+                    if let Some(error) = error {
+                        eprintln!("lockkeeper guard: closed the connection to the keeper: {error}");
+                    }
+                    self.lose_keeper();
+                    return;
+                }
+            }
+        }
+    }
+
+    fn lose_keeper(&mut self) {
+        self.keeper.hang_up(BootInstant::now());
+        self.handle(Event::KeeperLost);
+        if self.exit == Some(EXIT_SOFTWARE) {
+            eprintln!("lockkeeper guard: the keeper has gone and nothing is running: nothing to guard");
+        }
+    }
+
+    fn read_signals(&mut self) {
+        let mut child_ended = false;
+        while let Some(Caught { signo, by_kernel }) = sys::next_signal(&self.signals) {
+            if i32::from(signo) == libc::SIGCHLD {
+                child_ended = true;
+            } else if !signals::is_for_nobody(signo) {
+                self.handle(Event::Signal {
+                    signo,
+                    to_group: by_kernel,
+                });
+            }
+        }
+        if child_ended {
+            self.target.reap();
+            self.read_target();
+            self.handle(Event::ChildEnded);
+        }
+    }
+
+    fn read_target(&mut self) {
+        while let Some(event) = self.target.news() {
+            self.handle(event);
+        }
+    }
+
+    /// Gives an event to the schedule and does what it says; what that sees is an event, too.
+    fn handle(&mut self, event: Event) {
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            if self.exit.is_some() {
+                return;
+            }
+            let actions = self.schedule.handle(event, BootInstant::now());
+            for action in actions.iter() {
+                match action {
+                    Action::Start(token) => {
+                        if let Err(error) = self.target.start(token) {
+                            let errno = error.raw_os_error().unwrap_or_default().unsigned_abs();
+                            next = Some(Event::StartFailed { errno });
+                        }
+                    }
+                    Action::Terminate => self.target.signal_main(libc::SIGTERM as u8),
+                    Action::Forward(signo) => self.target.signal_main(signo),
+                    Action::Sweep(sweep) => next = Some(Event::Saw(self.target.sweep(sweep))),
+                    Action::Report(frame) => self.send(&frame),
+                    Action::Exit(code) => self.exit = Some(code),
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, frame: &FromGuard) {
+        if !self.keeper.send(frame) {
+            // Reading finds the end of it in the next round, and then the schedule learns of it.
+            if let Some(socket) = self.keeper.socket() {
+                let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+            }
+        }
+    }
+}
+
+const NANOS: u64 = 1_000_000_000;

@@ -1,0 +1,282 @@
+//! The guard's own child tree, as PID 1 of a container or as a subreaper above an anchor.
+
+mod application;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use lockkeeper_lock::FencingToken;
+use rustix::process::{Pid, WaitOptions};
+
+use self::application::Application;
+use super::anchor::{self, Pipes, Report, exit_code};
+use super::processes::Processes;
+use super::schedule::{Event, Mode, Sight, Sweep};
+use super::target::{Target, sweep_marked};
+use crate::sys::{self, Program};
+
+/// What the main process of an anchor that was killed is said to have ended by: SIGKILL.
+const KILLED: u8 = 128 + 9;
+
+/// The application as a child of a guard that is PID 1.
+#[derive(Debug)]
+pub(super) struct Pid1 {
+    program: Program,
+    processes: Processes,
+    application: Application,
+    /// The last `wait` said that there are no children. For PID 1 that proves that nothing is left:
+    /// an orphan of its namespace is its child.
+    childless: bool,
+}
+
+/// The application below an anchor (see [`anchor`]).
+#[derive(Debug)]
+pub(super) struct Subreaper {
+    program: Program,
+    processes: Processes,
+    application: Application,
+    anchor: Option<Anchor>,
+    /// Spared with all that descends from it.
+    keeper: Option<Pid>,
+    /// Start time of the last anchor. What is older is none of the application's processes, but
+    /// perhaps a child that the guard's process had before.
+    since: u64,
+}
+
+#[derive(Debug)]
+struct Anchor {
+    pid: Pid,
+    reports: OwnedFd,
+    /// Held, never written to: its end is how the anchor learns of ours.
+    _lifeline: OwnedFd,
+    /// Not yet reaped.
+    alive: bool,
+    /// It did not end by itself, so that its children may have come to us.
+    killed: bool,
+}
+
+impl Pid1 {
+    pub fn new(program: Program) -> io::Result<Self> {
+        if rustix::process::getpid() != Pid::INIT {
+            return Err(io::Error::other(
+                "not PID 1: the guard must be the first process of the application's container",
+            ));
+        }
+        let processes = Processes::open()?;
+        Ok(Self {
+            program,
+            processes,
+            application: Application::default(),
+            childless: true,
+        })
+    }
+}
+
+impl Target for Pid1 {
+    fn mode(&self) -> Mode {
+        Mode::Pid1
+    }
+
+    fn start(&mut self, token: FencingToken) -> io::Result<()> {
+        self.program.set_token(token.0);
+        let (exec_read, exec_write) = pipe()?;
+        match sys::fork()? {
+            None => {
+                application::take_terminal();
+                anchor::become_application(Pid::INIT, &self.program, &exec_write)
+            }
+            Some(pid) => {
+                self.childless = false;
+                self.application = Application::forked(exec_read);
+                self.application.is(pid);
+                Ok(())
+            }
+        }
+    }
+
+    fn signal_main(&mut self, signo: u8) {
+        self.application.signal(signo);
+    }
+
+    fn sweep(&mut self, sweep: Sweep) -> Sight {
+        // kill(-1) says nothing about what it skipped, so look afterwards.
+        let signo = match sweep {
+            Sweep::Kill => libc::SIGKILL,
+            Sweep::Stop => libc::SIGSTOP,
+            Sweep::Continue => libc::SIGCONT,
+            Sweep::Look => 0,
+        };
+        sys::signal_everybody(signo);
+        self.reap();
+        if self.childless {
+            return Sight::default();
+        }
+        if sweep == Sweep::Kill {
+            return Sight {
+                alive: true,
+                unstopped: true,
+            };
+        }
+        // Only what descends from the application: what the runtime put into the container beside
+        // it, as an exec probe, is nobody's lock.
+        self.processes.scan();
+        self.processes.mark_descendants(Pid::INIT, None, None, 0);
+        sweep_marked(&self.processes, Sweep::Look)
+    }
+
+    fn reap(&mut self) {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => self.application.reaped(pid, exit_code(status)),
+                Ok(None) => return,
+                Err(_) => {
+                    self.childless = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn pipes(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        [self.application.exec_pipe(), None]
+    }
+
+    fn news(&mut self) -> Option<Event> {
+        self.application.news()
+    }
+}
+
+impl Subreaper {
+    pub fn new(program: Program, keeper: Option<Pid>) -> io::Result<Self> {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let processes = Processes::open()?;
+        Ok(Self {
+            program,
+            processes,
+            application: Application::default(),
+            anchor: None,
+            keeper,
+            since: 0,
+        })
+    }
+
+    /// Marks what belongs to the application; true when nothing but the scan has to prove it.
+    fn mark(&mut self) {
+        let anchor = self
+            .anchor
+            .as_ref()
+            .filter(|anchor| anchor.alive)
+            .map(|anchor| anchor.pid);
+        self.processes.scan();
+        let guard = rustix::process::getpid();
+        self.processes
+            .mark_descendants(guard, anchor, self.keeper, self.since);
+    }
+}
+
+impl Target for Subreaper {
+    fn mode(&self) -> Mode {
+        Mode::Subreaper
+    }
+
+    fn start(&mut self, token: FencingToken) -> io::Result<()> {
+        self.program.set_token(token.0);
+        let guard = rustix::process::getpid();
+        let (exec_read, exec) = pipe()?;
+        let (reports_read, reports) = pipe()?;
+        let (lifeline, lifeline_write) = pipe()?;
+        match sys::fork()? {
+            None => {
+                let pipes = Pipes {
+                    lifeline,
+                    reports,
+                    exec,
+                };
+                // Without this the anchor would keep its own lifeline up.
+                drop(lifeline_write);
+                anchor::run(guard, &self.program, &mut self.processes, pipes)
+            }
+            Some(pid) => {
+                self.since = self.processes.started(pid).unwrap_or(0);
+                self.application = Application::forked(exec_read);
+                self.anchor = Some(Anchor {
+                    pid,
+                    reports: reports_read,
+                    _lifeline: lifeline_write,
+                    alive: true,
+                    killed: false,
+                });
+                Ok(())
+            }
+        }
+    }
+
+    fn signal_main(&mut self, signo: u8) {
+        self.application.signal(signo);
+    }
+
+    fn sweep(&mut self, sweep: Sweep) -> Sight {
+        self.reap();
+        if self.anchor.is_none() {
+            return Sight::default();
+        }
+        self.mark();
+        let mut sight = sweep_marked(&self.processes, sweep);
+        match &self.anchor {
+            // It ends by itself when it has no children left, and that is the proof.
+            Some(anchor) if anchor.alive => sight.alive = true,
+            Some(anchor) if anchor.killed && !sight.alive => {
+                // A fork may have hidden behind the position of one scan, but not of two.
+                self.mark();
+                sight = sweep_marked(&self.processes, sweep);
+            }
+            _ => {}
+        }
+        if !sight.alive {
+            self.anchor = None;
+        }
+        sight
+    }
+
+    fn reap(&mut self) {
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            if let Some(anchor) = &mut self.anchor
+                && anchor.pid == pid
+            {
+                anchor.alive = false;
+                anchor.killed = status.signaled();
+            }
+        }
+    }
+
+    fn pipes(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        let reports = self
+            .anchor
+            .as_ref()
+            .filter(|anchor| anchor.alive)
+            .map(|anchor| anchor.reports.as_fd());
+        [self.application.exec_pipe(), reports]
+    }
+
+    fn news(&mut self) -> Option<Event> {
+        if let Some(anchor) = &self.anchor {
+            let mut bytes = [0; anchor::REPORT_LEN];
+            while let Ok(anchor::REPORT_LEN) = rustix::io::read(&anchor.reports, &mut bytes) {
+                match Report::decode(bytes) {
+                    Some(Report::Forked(pid)) => self.application.is(pid),
+                    Some(Report::Exited(code)) => self.application.ended(code),
+                    None => {}
+                }
+            }
+            if !anchor.alive && anchor.killed {
+                self.application.ended(KILLED);
+            }
+        }
+        self.application.news()
+    }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    use rustix::pipe::{PipeFlags, pipe_with};
+    Ok(pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?)
+}

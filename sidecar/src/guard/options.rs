@@ -1,0 +1,80 @@
+//! What the command line tells the guard.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use rustix::process::Pid;
+
+use super::command::resolve_command;
+use crate::sys::Program;
+
+/// What a guard needs to know.
+#[derive(Debug)]
+pub struct GuardOptions {
+    /// What it guards.
+    pub target: TargetKind,
+    /// How it talks to the keeper.
+    pub keeper: KeeperSocket,
+    /// Program and arguments of the application; empty beside a container.
+    pub command: Vec<OsString>,
+    /// Set in the application's environment beside what the guard itself has: `LOCKKEEPER_LOCK`,
+    /// `LOCKKEEPER_SOCKET`. `LOCKKEEPER_FENCING_TOKEN` comes from each grant.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The keeper, where it is a child of the guard: it is not part of what is stopped.
+    pub keeper_pid: Option<Pid>,
+}
+
+/// What a guard guards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetKind {
+    /// The PID namespace of which it is PID 1 (`wrap`).
+    Pid1,
+    /// Its descendants (`run`).
+    Subreaper,
+    /// Another container of its pod (`signal`).
+    Container {
+        /// Name of the container in the pod.
+        name: String,
+        /// Its `terminationMessagePath`, see [`DEFAULT_TERMINATION_LOG`](super::DEFAULT_TERMINATION_LOG).
+        termination_log: String,
+    },
+}
+
+/// How a guard talks to its keeper.
+#[derive(Debug)]
+pub enum KeeperSocket {
+    /// Over one end of a socket pair. Without a keeper at its other end the guard ends, at the
+    /// deadline if something is running.
+    Inherited(OwnedFd),
+    /// Over a socket at this path; the guard connects again whenever the connection is lost.
+    Path(PathBuf),
+}
+
+/// Set by the guard alone.
+const TOKEN: &str = "LOCKKEEPER_FENCING_TOKEN";
+
+impl GuardOptions {
+    /// The application, ready to be executed, if there is a command.
+    pub(super) fn program(&self) -> io::Result<Option<Program>> {
+        let Some(name) = self.command.first() else {
+            return Ok(None);
+        };
+        // Whoever wants to refuse such a command has done so before. Here it may be late: it may
+        // have gone since, and may be back at the next start. `exec` will say.
+        let path = resolve_command(name).map_or_else(|_| name.clone(), PathBuf::into_os_string);
+        let is_set_here =
+            |name: &OsString| name == TOKEN || self.environment.iter().any(|(set, _)| set == name);
+        let inherited = std::env::vars_os().filter(|(name, _)| !is_set_here(name));
+        let environment = inherited
+            .chain(self.environment.iter().cloned())
+            .map(|(mut name, value)| {
+                name.push("=");
+                name.push(value);
+                name
+            })
+            .collect();
+        Program::new(path, self.command.clone(), environment).map(Some)
+    }
+}

@@ -1,0 +1,521 @@
+//! What keeper and guard say to each other: fixed frames of 32 bytes over a Unix stream socket.
+//!
+//! | bytes | content (little-endian) |
+//! |---|---|
+//! | 0 | kind |
+//! | 1 | flags |
+//! | 2 | protocol version (only in `Hello`, else 0) |
+//! | 3 | 0 |
+//! | 4..8 | argument: a process id, an exit code, an errno or a signal |
+//! | 8..16 | fencing token; 0 is none |
+//! | 16..24, 24..32 | two instants, nanoseconds of `CLOCK_BOOTTIME` |
+//!
+//! Both ends are on one machine and of one release, so there is nothing to negotiate: what is not
+//! understood closes the connection and is never acted on.
+
+use lockkeeper_lock::{BootInstant, FencingToken};
+
+/// Bytes of one frame.
+pub const FRAME_LEN: usize = 32;
+
+/// Version of this protocol, the third byte of [`FromGuard::Hello`].
+pub const VERSION: u8 = 1;
+
+/// One frame as it goes over the socket.
+pub type Frame = [u8; FRAME_LEN];
+
+/// From the keeper to the guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToGuard {
+    /// The application may run until the instants of this grant.
+    Grant(Grant),
+    /// The connection to the ensemble is in doubt: SIGSTOP the tree (`onSuspect: Pause`). The
+    /// deadlines go on meanwhile.
+    Suspect {
+        /// The token under which the tree runs.
+        token: FencingToken,
+    },
+    /// The same session is confirmed: SIGCONT what [`ToGuard::Suspect`] stopped.
+    Confirm {
+        /// The token under which the tree runs.
+        token: FencingToken,
+    },
+    /// SIGTERM now, SIGKILL at `kill_at` or at the deadline, whichever is earlier.
+    Stop {
+        /// The token under which the tree runs.
+        token: FencingToken,
+        /// When what is left gets SIGKILL.
+        kill_at: BootInstant,
+    },
+    /// SIGKILL to everything now: somebody deleted the contender.
+    Revoke {
+        /// The token under which the tree runs.
+        token: FencingToken,
+    },
+    /// Stop what is left as by [`ToGuard::Revoke`], then exit with this code.
+    Finish {
+        /// Exit code of the guard.
+        code: u8,
+    },
+}
+
+/// The right to run until two instants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The token of the lock that is held.
+    pub token: FencingToken,
+    /// Start the application if none is running. Grants without it only move the deadlines.
+    pub start: bool,
+    /// SIGSTOP the tree at `kill_at` instead of ending it (`onLoss: Pause`). There is no SIGTERM
+    /// at `term_at` then.
+    pub pause: bool,
+    /// When the application gets SIGTERM. Nothing starts after it.
+    pub term_at: BootInstant,
+    /// When everything that is left gets SIGKILL, or SIGSTOP with `pause`.
+    pub kill_at: BootInstant,
+}
+
+/// From the guard to the keeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FromGuard {
+    /// The first frame of every connection: what the guard has.
+    Hello {
+        /// Process id of the guard, in its own PID namespace.
+        pid: u32,
+        /// The token of what is running or paused; `None` when nothing is.
+        token: Option<FencingToken>,
+        /// The tree is stopped by SIGSTOP.
+        paused: bool,
+    },
+    /// The application was started, or a paused one goes on, under this token.
+    Started {
+        /// The token of the grant.
+        token: FencingToken,
+        /// Process id of the application; 0 for a container, which the guard does not start.
+        pid: u32,
+    },
+    /// The main process ended by itself and nothing of its tree is left.
+    Exited {
+        /// The token under which it ran.
+        token: FencingToken,
+        /// Its exit code, or 128 and the number of the signal that ended it.
+        code: u8,
+    },
+    /// The guard stopped the tree, and nothing of it is left. Also the answer to a grant that came
+    /// too late to start anything.
+    Gone {
+        /// The token under which it ran.
+        token: FencingToken,
+        /// How the main process ended, if it did before SIGKILL.
+        code: Option<u8>,
+    },
+    /// Every process of the tree was seen stopped.
+    Paused {
+        /// The token under which it ran.
+        token: FencingToken,
+    },
+    /// Something outlives SIGKILL, or may not be signalled. The guard goes on trying.
+    Survivors {
+        /// The token under which it ran.
+        token: FencingToken,
+    },
+    /// The application could not be started.
+    StartFailed {
+        /// The token of the grant.
+        token: FencingToken,
+        /// Why, as of `errno(3)`.
+        errno: u32,
+    },
+    /// A user sent the guard SIGTERM, SIGINT, SIGHUP or SIGQUIT.
+    Signal {
+        /// Its number.
+        signo: u8,
+    },
+}
+
+/// A frame that is not understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The kind is not one of this direction.
+    #[error("unknown frame kind {0}: are keeper and guard of one release?")]
+    Kind(u8),
+    /// Flags, a reserved byte or the argument are not what this kind may have.
+    #[error("a frame of kind {0} with contents that it cannot have: are keeper and guard of one release?")]
+    Contents(u8),
+    /// The guard speaks another version.
+    #[error("the guard speaks version {0} of the protocol, the keeper version {VERSION}")]
+    Version(u8),
+}
+
+const GRANT: u8 = 1;
+const SUSPECT: u8 = 2;
+const CONFIRM: u8 = 3;
+const STOP: u8 = 4;
+const REVOKE: u8 = 5;
+const FINISH: u8 = 6;
+
+const HELLO: u8 = 65;
+const STARTED: u8 = 66;
+const EXITED: u8 = 67;
+const GONE: u8 = 68;
+const PAUSED: u8 = 69;
+const SURVIVORS: u8 = 70;
+const START_FAILED: u8 = 71;
+const SIGNAL: u8 = 72;
+
+/// Flags of `Grant`.
+const START: u8 = 1;
+const PAUSE: u8 = 2;
+/// Flag of `Hello`.
+const IS_PAUSED: u8 = 1;
+/// Flag of `Gone`: the argument is an exit code.
+const HAS_CODE: u8 = 1;
+
+/// The fields of a frame before they mean anything.
+#[derive(Default)]
+struct Fields {
+    kind: u8,
+    flags: u8,
+    version: u8,
+    argument: u32,
+    token: i64,
+    first: u64,
+    second: u64,
+}
+
+impl ToGuard {
+    /// The bytes of this frame.
+    pub fn encode(&self) -> Frame {
+        let fields = match *self {
+            Self::Grant(grant) => Fields {
+                kind: GRANT,
+                flags: if grant.start { START } else { 0 } | if grant.pause { PAUSE } else { 0 },
+                token: grant.token.0,
+                first: grant.term_at.as_nanos(),
+                second: grant.kill_at.as_nanos(),
+                ..Fields::default()
+            },
+            Self::Suspect { token } => Fields {
+                kind: SUSPECT,
+                token: token.0,
+                ..Fields::default()
+            },
+            Self::Confirm { token } => Fields {
+                kind: CONFIRM,
+                token: token.0,
+                ..Fields::default()
+            },
+            Self::Stop { token, kill_at } => Fields {
+                kind: STOP,
+                token: token.0,
+                second: kill_at.as_nanos(),
+                ..Fields::default()
+            },
+            Self::Revoke { token } => Fields {
+                kind: REVOKE,
+                token: token.0,
+                ..Fields::default()
+            },
+            Self::Finish { code } => Fields {
+                kind: FINISH,
+                argument: code.into(),
+                ..Fields::default()
+            },
+        };
+        fields.write()
+    }
+
+    /// What `frame` says.
+    ///
+    /// # Errors
+    /// When it is not a frame that a keeper of this release sends: close the connection.
+    pub fn decode(frame: &Frame) -> Result<Self, FrameError> {
+        let fields = Fields::read(frame)?;
+        let token = FencingToken(fields.token);
+        let first = BootInstant::from_nanos(fields.first);
+        let second = BootInstant::from_nanos(fields.second);
+        let (flags, decoded) = match fields.kind {
+            GRANT => {
+                let grant = Grant {
+                    token,
+                    start: fields.flags & START != 0,
+                    pause: fields.flags & PAUSE != 0,
+                    term_at: first,
+                    kill_at: second,
+                };
+                (START | PAUSE, Self::Grant(grant))
+            }
+            SUSPECT => (0, Self::Suspect { token }),
+            CONFIRM => (0, Self::Confirm { token }),
+            STOP => (
+                0,
+                Self::Stop {
+                    token,
+                    kill_at: second,
+                },
+            ),
+            REVOKE => (0, Self::Revoke { token }),
+            FINISH => (0, Self::Finish { code: fields.byte()? }),
+            kind => return Err(FrameError::Kind(kind)),
+        };
+        // A token of 0 is how `Hello` says "nothing": nobody may run under it.
+        let without_token = fields.kind != FINISH && fields.token == 0;
+        if fields.flags & !flags != 0 || fields.version != 0 || without_token {
+            return Err(FrameError::Contents(fields.kind));
+        }
+        Ok(decoded)
+    }
+}
+
+impl FromGuard {
+    /// The bytes of this frame.
+    pub fn encode(&self) -> Frame {
+        let with_token = |kind, token: FencingToken, argument| Fields {
+            kind,
+            token: token.0,
+            argument,
+            ..Fields::default()
+        };
+        let fields = match *self {
+            Self::Hello { pid, token, paused } => Fields {
+                flags: if paused { IS_PAUSED } else { 0 },
+                version: VERSION,
+                ..with_token(HELLO, token.unwrap_or(FencingToken(0)), pid)
+            },
+            Self::Started { token, pid } => with_token(STARTED, token, pid),
+            Self::Exited { token, code } => with_token(EXITED, token, code.into()),
+            Self::Gone { token, code } => Fields {
+                flags: if code.is_some() { HAS_CODE } else { 0 },
+                ..with_token(GONE, token, code.unwrap_or(0).into())
+            },
+            Self::Paused { token } => with_token(PAUSED, token, 0),
+            Self::Survivors { token } => with_token(SURVIVORS, token, 0),
+            Self::StartFailed { token, errno } => with_token(START_FAILED, token, errno),
+            Self::Signal { signo } => with_token(SIGNAL, FencingToken(0), signo.into()),
+        };
+        fields.write()
+    }
+
+    /// What `frame` says.
+    ///
+    /// # Errors
+    /// When it is not a frame that a guard of this release sends: close the connection.
+    pub fn decode(frame: &Frame) -> Result<Self, FrameError> {
+        let fields = Fields::read(frame)?;
+        let token = FencingToken(fields.token);
+        let (flags, decoded) = match fields.kind {
+            HELLO if fields.version != VERSION => return Err(FrameError::Version(fields.version)),
+            HELLO => {
+                let token = (fields.token != 0).then_some(token);
+                let paused = fields.flags & IS_PAUSED != 0;
+                (
+                    IS_PAUSED,
+                    Self::Hello {
+                        pid: fields.argument,
+                        token,
+                        paused,
+                    },
+                )
+            }
+            STARTED => (
+                0,
+                Self::Started {
+                    token,
+                    pid: fields.argument,
+                },
+            ),
+            EXITED => (
+                0,
+                Self::Exited {
+                    token,
+                    code: fields.byte()?,
+                },
+            ),
+            GONE => {
+                let code = fields.byte()?;
+                (
+                    HAS_CODE,
+                    Self::Gone {
+                        token,
+                        code: (fields.flags & HAS_CODE != 0).then_some(code),
+                    },
+                )
+            }
+            PAUSED => (0, Self::Paused { token }),
+            SURVIVORS => (0, Self::Survivors { token }),
+            START_FAILED => (
+                0,
+                Self::StartFailed {
+                    token,
+                    errno: fields.argument,
+                },
+            ),
+            SIGNAL => (
+                0,
+                Self::Signal {
+                    signo: fields.byte()?,
+                },
+            ),
+            kind => return Err(FrameError::Kind(kind)),
+        };
+        if fields.flags & !flags != 0 || (fields.kind != HELLO && fields.version != 0) {
+            return Err(FrameError::Contents(fields.kind));
+        }
+        Ok(decoded)
+    }
+}
+
+impl Fields {
+    fn write(&self) -> Frame {
+        let mut frame = [0; FRAME_LEN];
+        frame[0] = self.kind;
+        frame[1] = self.flags;
+        frame[2] = self.version;
+        frame[4..8].copy_from_slice(&self.argument.to_le_bytes());
+        frame[8..16].copy_from_slice(&self.token.to_le_bytes());
+        frame[16..24].copy_from_slice(&self.first.to_le_bytes());
+        frame[24..32].copy_from_slice(&self.second.to_le_bytes());
+        frame
+    }
+
+    fn read(frame: &Frame) -> Result<Self, FrameError> {
+        if frame[3] != 0 {
+            return Err(FrameError::Contents(frame[0]));
+        }
+        let eight = |at: usize| -> [u8; 8] { std::array::from_fn(|i| frame[at + i]) };
+        Ok(Self {
+            kind: frame[0],
+            flags: frame[1],
+            version: frame[2],
+            argument: u32::from_le_bytes(std::array::from_fn(|i| frame[4 + i])),
+            token: i64::from_le_bytes(eight(8)),
+            first: u64::from_le_bytes(eight(16)),
+            second: u64::from_le_bytes(eight(24)),
+        })
+    }
+
+    /// The argument, where it is an exit code or a signal.
+    fn byte(&self) -> Result<u8, FrameError> {
+        u8::try_from(self.argument).map_err(|_| FrameError::Contents(self.kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: FencingToken = FencingToken(4_294_967_331);
+
+    fn at(nanos: u64) -> BootInstant {
+        BootInstant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn every_frame_of_the_keeper_reads_as_it_was_written() {
+        let grant = |start, pause| {
+            ToGuard::Grant(Grant {
+                token: TOKEN,
+                start,
+                pause,
+                term_at: at(1),
+                kill_at: at(u64::MAX),
+            })
+        };
+        for frame in [
+            grant(false, false),
+            grant(true, false),
+            grant(false, true),
+            grant(true, true),
+            ToGuard::Suspect { token: TOKEN },
+            ToGuard::Confirm {
+                token: FencingToken(i64::MIN),
+            },
+            ToGuard::Stop {
+                token: TOKEN,
+                kill_at: at(7),
+            },
+            ToGuard::Revoke { token: TOKEN },
+            ToGuard::Finish { code: 75 },
+        ] {
+            assert_eq!(ToGuard::decode(&frame.encode()), Ok(frame));
+        }
+    }
+
+    #[test]
+    fn every_frame_of_the_guard_reads_as_it_was_written() {
+        for frame in [
+            FromGuard::Hello {
+                pid: 1,
+                token: None,
+                paused: false,
+            },
+            FromGuard::Hello {
+                pid: 1,
+                token: Some(TOKEN),
+                paused: true,
+            },
+            FromGuard::Started {
+                token: TOKEN,
+                pid: u32::MAX,
+            },
+            FromGuard::Exited {
+                token: TOKEN,
+                code: 143,
+            },
+            FromGuard::Gone {
+                token: TOKEN,
+                code: None,
+            },
+            FromGuard::Gone {
+                token: TOKEN,
+                code: Some(0),
+            },
+            FromGuard::Paused { token: TOKEN },
+            FromGuard::Survivors { token: TOKEN },
+            FromGuard::StartFailed {
+                token: TOKEN,
+                errno: 2,
+            },
+            FromGuard::Signal { signo: 15 },
+        ] {
+            assert_eq!(FromGuard::decode(&frame.encode()), Ok(frame));
+        }
+    }
+
+    #[test]
+    fn a_frame_that_is_not_understood_is_never_acted_on() {
+        let mut frame = ToGuard::Revoke { token: TOKEN }.encode();
+        frame[1] = 1;
+        assert_eq!(ToGuard::decode(&frame), Err(FrameError::Contents(REVOKE)));
+
+        assert_eq!(ToGuard::decode(&[0; FRAME_LEN]), Err(FrameError::Kind(0)));
+        let of_the_guard = FromGuard::Gone {
+            token: TOKEN,
+            code: None,
+        }
+        .encode();
+        assert_eq!(ToGuard::decode(&of_the_guard), Err(FrameError::Kind(GONE)));
+
+        let mut finish = ToGuard::Finish { code: 1 }.encode();
+        finish[5] = 1;
+        assert_eq!(ToGuard::decode(&finish), Err(FrameError::Contents(FINISH)));
+
+        let nobody = ToGuard::Revoke {
+            token: FencingToken(0),
+        }
+        .encode();
+        assert_eq!(ToGuard::decode(&nobody), Err(FrameError::Contents(REVOKE)));
+    }
+
+    #[test]
+    fn a_guard_of_another_release_is_told_apart_by_its_hello() {
+        let mut hello = FromGuard::Hello {
+            pid: 1,
+            token: None,
+            paused: false,
+        }
+        .encode();
+        hello[2] = VERSION + 1;
+        assert_eq!(FromGuard::decode(&hello), Err(FrameError::Version(VERSION + 1)));
+    }
+}

@@ -1,0 +1,219 @@
+//! What the keeper's frames and a user's signals change.
+
+use std::time::Duration;
+
+use lockkeeper_lock::{BootInstant, FencingToken};
+
+use super::phase::{Active, Outcome, Phase, Suspended};
+use super::{Action, Actions, EXIT_SOFTWARE, Mode, Schedule, Sweep, interval};
+use crate::guard::protocol::{FromGuard, Grant, ToGuard};
+use crate::guard::signals;
+
+impl Schedule {
+    pub(super) fn frame(&mut self, frame: ToGuard, now: BootInstant, out: &mut Actions) {
+        match frame {
+            ToGuard::Grant(grant) => self.grant(grant, now, out),
+            ToGuard::Suspect { token } => {
+                if let Phase::Active(active) = &mut self.phase
+                    && active.grant.token == token
+                    && active.suspended.is_none()
+                    && !active.ends()
+                {
+                    let sweep_at = now + interval(Duration::ZERO);
+                    active.suspended = Some(Suspended::Sweeping { since: now, sweep_at });
+                    out.push(Action::Sweep(Sweep::Stop));
+                }
+            }
+            ToGuard::Confirm { token } => {
+                if let Phase::Active(active) = &mut self.phase
+                    && active.grant.token == token
+                {
+                    active.resume(out);
+                }
+            }
+            ToGuard::Stop { token, kill_at } => match &mut self.phase {
+                Phase::Active(active) if active.grant.token == token => {
+                    active.stopping = true;
+                    active.grant.kill_at = active.grant.kill_at.min(kill_at);
+                    active.terminate(out);
+                    self.tick(now, out);
+                }
+                // Already paused past its deadline: it may not run even to say goodbye.
+                _ => self.revoke(token, now, out),
+            },
+            ToGuard::Revoke { token } => self.revoke(token, now, out),
+            ToGuard::Finish { code } => match &mut self.phase {
+                Phase::Idle => out.push(Action::Exit(code)),
+                Phase::Killing(killing) => {
+                    killing.next = None;
+                    killing.finish = Some(code);
+                }
+                Phase::Active(Active {
+                    grant: Grant { token, .. },
+                    ..
+                })
+                | Phase::Pausing { token, .. }
+                | Phase::Paused { token, .. } => {
+                    let token = *token;
+                    self.kill(token, Outcome::Gone(None), now, out).finish = Some(code);
+                }
+            },
+        }
+    }
+
+    fn grant(&mut self, grant: Grant, now: BootInstant, out: &mut Actions) {
+        match &mut self.phase {
+            Phase::Idle => {
+                if grant.start {
+                    self.begin(grant, now, out);
+                }
+            }
+            Phase::Active(active) if active.grant.token == grant.token => {
+                if !active.stopping {
+                    active.extend(&grant, now);
+                }
+            }
+            Phase::Active(Active {
+                grant: Grant { token, .. },
+                ..
+            }) => {
+                let old = *token;
+                if grant.start {
+                    self.kill(old, Outcome::Gone(None), now, out).next = Some(grant);
+                }
+            }
+            Phase::Pausing { token, pid, .. } | Phase::Paused { token, pid, .. } => {
+                if *token != grant.token && grant.start && grant.can_start(now) {
+                    let pid = *pid;
+                    self.phase = Phase::Active(Active {
+                        pid,
+                        ..Active::new(grant)
+                    });
+                    out.push(Action::Sweep(Sweep::Continue));
+                    out.push(Action::Report(FromGuard::Started {
+                        token: grant.token,
+                        pid,
+                    }));
+                }
+            }
+            Phase::Killing(killing) => match &mut killing.next {
+                Some(next) if next.token == grant.token => next.extend(&grant),
+                _ if grant.start && grant.token != killing.token && killing.finish.is_none() => {
+                    killing.next = Some(grant);
+                }
+                _ => {}
+            },
+        }
+    }
+
+    /// Starts the application under `grant`, unless that comes too late.
+    pub(super) fn begin(&mut self, grant: Grant, now: BootInstant, out: &mut Actions) {
+        if grant.can_start(now) {
+            self.phase = Phase::Active(Active::new(grant));
+            out.push(Action::Start(grant.token));
+        } else {
+            out.push(Action::Report(FromGuard::Gone {
+                token: grant.token,
+                code: None,
+            }));
+        }
+    }
+
+    fn revoke(&mut self, token: FencingToken, now: BootInstant, out: &mut Actions) {
+        match &mut self.phase {
+            Phase::Active(Active {
+                grant: Grant { token: current, .. },
+                ..
+            })
+            | Phase::Pausing { token: current, .. }
+            | Phase::Paused { token: current, .. }
+                if *current == token =>
+            {
+                self.kill(token, Outcome::Gone(None), now, out);
+            }
+            Phase::Killing(killing) if killing.token == token => {}
+            phase => {
+                if let Phase::Killing(killing) = phase
+                    && killing.next.is_some_and(|next| next.token == token)
+                {
+                    killing.next = None;
+                }
+                // Nothing runs under this token, and nothing will.
+                out.push(Action::Report(FromGuard::Gone { token, code: None }));
+            }
+        }
+    }
+
+    pub(super) fn keeper_lost(&mut self, now: BootInstant, out: &mut Actions) {
+        self.connected = false;
+        if self.reconnects && self.ending.is_none() {
+            return;
+        }
+        match &mut self.phase {
+            Phase::Idle => out.push(Action::Exit(match (self.last_code, self.ending) {
+                (Some(code), _) => code,
+                (None, Some(signo)) => 128 + signo,
+                (None, None) => EXIT_SOFTWARE,
+            })),
+            Phase::Killing(killing) => killing.next = None,
+            // Losing the keeper is not losing the lock: on to the deadline.
+            Phase::Active(_) => {}
+            // No new keeper will come, so nobody could ever resume it.
+            Phase::Pausing { token, .. } | Phase::Paused { token, .. } => {
+                let token = *token;
+                self.kill(token, Outcome::Gone(None), now, out);
+            }
+        }
+    }
+
+    pub(super) fn signal(&mut self, signo: u8, to_group: bool, now: BootInstant, out: &mut Actions) {
+        if signals::is_for_the_keeper(signo) {
+            out.push(Action::Report(FromGuard::Signal { signo }));
+        }
+        let ends = signals::asks_to_end(signo);
+        match &mut self.phase {
+            Phase::Idle => {
+                if signals::is_for_the_keeper(signo) {
+                    if self.mode == Mode::Pid1 || !self.connected || self.ending.is_some() {
+                        out.push(Action::Exit(self.last_code.unwrap_or(128 + signo)));
+                    }
+                    self.ending = Some(signo);
+                }
+            }
+            // The container gets its signals from the container runtime.
+            Phase::Active(active) if self.mode == Mode::Container => {
+                if ends && !self.connected {
+                    let token = active.grant.token;
+                    self.kill(token, Outcome::Gone(None), now, out).finish = Some(128 + signo);
+                }
+            }
+            Phase::Active(active) => {
+                // A user's SIGCONT must not undo what the keeper asked for.
+                let undoes_pause = signals::resumes(signo) && active.suspended.is_some();
+                if !to_group && !undoes_pause {
+                    out.push(Action::Forward(signo));
+                }
+                if ends {
+                    self.ending = Some(signo);
+                    active.term_forwarded |= signals::is_term(signo);
+                    active.resume(out);
+                }
+            }
+            Phase::Pausing { token, .. } | Phase::Paused { token, .. } => {
+                if ends {
+                    // It may not run even to say goodbye.
+                    let token = *token;
+                    self.ending = Some(signo);
+                    self.kill(token, Outcome::Gone(None), now, out);
+                } else if self.mode != Mode::Container && !to_group && !signals::resumes(signo) {
+                    out.push(Action::Forward(signo));
+                }
+            }
+            Phase::Killing(_) => {
+                if ends {
+                    self.ending = Some(signo);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The states of the guarded tree, and what is true of each by itself.
+
+use std::time::Duration;
+
+use lockkeeper_lock::{BootInstant, FencingToken};
+
+use super::{Action, Actions, PATIENCE, Sweep};
+use crate::guard::protocol::Grant;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing runs, or nothing that may run.
+    Idle,
+    Active(Active),
+    /// SIGSTOP was sent at the deadline; not yet seen to work.
+    Pausing {
+        token: FencingToken,
+        pid: u32,
+        since: BootInstant,
+        sweep_at: BootInstant,
+    },
+    Paused {
+        token: FencingToken,
+        pid: u32,
+        look_at: BootInstant,
+    },
+    Killing(Killing),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Active {
+    pub grant: Grant,
+    pub pid: u32,
+    /// SIGTERM was sent for the deadline that stands now.
+    pub term_sent: bool,
+    /// The guard sent SIGTERM some time: the end that follows is not "by itself".
+    pub told_to_end: bool,
+    /// A user's SIGTERM was passed on: a second one could be taken for impatience.
+    pub term_forwarded: bool,
+    /// `Stop` was said: nothing moves the deadline later any more.
+    pub stopping: bool,
+    pub suspended: Option<Suspended>,
+}
+
+/// Stopped on suspicion, within the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Suspended {
+    Sweeping {
+        since: BootInstant,
+        sweep_at: BootInstant,
+    },
+    Settled,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Killing {
+    pub token: FencingToken,
+    pub since: BootInstant,
+    pub sweep_at: BootInstant,
+    pub outcome: Outcome,
+    pub survivors_told: bool,
+    pub next: Option<Grant>,
+    pub finish: Option<u8>,
+}
+
+/// What the keeper is told once the tree is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Gone(Option<u8>),
+    Exited(u8),
+    StartFailed(u32),
+}
+
+impl Grant {
+    /// Whether there is time left to start anything.
+    pub(super) fn can_start(&self, now: BootInstant) -> bool {
+        now < self.term_at && now < self.kill_at
+    }
+
+    /// Takes over a later grant of the same token. Deadlines only ever move later.
+    pub(super) fn extend(&mut self, later: &Grant) {
+        self.pause = later.pause;
+        self.term_at = self.term_at.max(later.term_at);
+        self.kill_at = self.kill_at.max(later.kill_at);
+    }
+}
+
+impl Active {
+    pub fn new(grant: Grant) -> Self {
+        Self {
+            grant,
+            pid: 0,
+            term_sent: false,
+            told_to_end: false,
+            term_forwarded: false,
+            stopping: false,
+            suspended: None,
+        }
+    }
+
+    pub fn extend(&mut self, later: &Grant, now: BootInstant) {
+        self.grant.extend(later);
+        // An application that shrugged off SIGTERM gets it again before the new deadline.
+        if now < self.grant.term_at {
+            self.term_sent = false;
+        }
+    }
+
+    /// Whether it has been asked to end, so that pausing it would only take its time away.
+    pub fn ends(&self) -> bool {
+        self.stopping || self.term_sent || self.term_forwarded
+    }
+
+    /// SIGTERM, once, and SIGCONT so that it can act on it.
+    pub fn terminate(&mut self, out: &mut Actions) {
+        if !self.term_sent {
+            self.term_sent = true;
+            self.told_to_end = true;
+            if !self.term_forwarded {
+                out.push(Action::Terminate);
+            }
+        }
+        self.resume(out);
+    }
+
+    pub fn resume(&mut self, out: &mut Actions) {
+        if self.suspended.take().is_some() {
+            out.push(Action::Sweep(Sweep::Continue));
+        }
+    }
+}
+
+impl Killing {
+    pub fn interval(&self, now: BootInstant) -> Duration {
+        interval(now - self.since)
+    }
+}
+
+/// Time to the next sweep, when sweeps have gone on for `elapsed`: often as long as the margin runs,
+/// then seldom, since what is left waits for something else than us.
+pub(super) fn interval(elapsed: Duration) -> Duration {
+    Duration::from_millis(if elapsed <= PATIENCE { 1 } else { 50 })
+}
+
+/// What a shell says for a command that it could not execute: 127 when it is not there, else 126.
+pub(super) fn exit_code_of_errno(errno: u32) -> u8 {
+    if errno == rustix::io::Errno::NOENT.raw_os_error().unsigned_abs() {
+        127
+    } else {
+        126
+    }
+}

@@ -1,0 +1,61 @@
+//! Which signals the guard takes, and what they mean to it.
+
+use crate::sys::{self, SignalSet};
+
+/// Signals that a process cannot usefully block: they report its own faults.
+const FAULTS: [i32; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGABRT,
+];
+
+/// The C library keeps these two to itself (thread cancellation, `setuid` of all threads).
+const RESERVED: [i32; 2] = [32, 33];
+
+/// Everything that the guard takes from the kernel through its signalfd: every signal that can be
+/// caught, but for faults, SIGPIPE (a lost socket is seen by its error code), and those that were
+/// ignored when the guard was started (`nohup`): they stay ignored, for the application as well.
+pub(super) fn taken() -> SignalSet {
+    let ignored = sys::ignored_signals();
+    let mut set = SignalSet::default();
+    for signo in 1..=64 {
+        let never = [libc::SIGKILL, libc::SIGSTOP, libc::SIGPIPE].contains(&signo)
+            || FAULTS.contains(&signo)
+            || RESERVED.contains(&signo);
+        if !never && !ignored.contains(signo) {
+            set.add(signo);
+        }
+    }
+    set.add(libc::SIGCHLD);
+    set
+}
+
+/// The keeper is told of these: somebody wants the guard to end.
+pub(super) fn is_for_the_keeper(signo: u8) -> bool {
+    asks_to_end(signo) || i32::from(signo) == libc::SIGHUP
+}
+
+/// An application that ends after one of these was asked to; SIGHUP may be a wish for new settings.
+pub(super) fn asks_to_end(signo: u8) -> bool {
+    [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT].contains(&i32::from(signo))
+}
+
+/// SIGTERM.
+pub(super) fn is_term(signo: u8) -> bool {
+    i32::from(signo) == libc::SIGTERM
+}
+
+/// SIGCONT.
+pub(super) fn resumes(signo: u8) -> bool {
+    i32::from(signo) == libc::SIGCONT
+}
+
+/// Not passed on: a terminal means them for whoever reads or writes it in the background, and the
+/// guard does neither. It must not stop itself either, for it has deadlines to keep.
+pub(super) fn is_for_nobody(signo: u8) -> bool {
+    [libc::SIGTTIN, libc::SIGTTOU].contains(&i32::from(signo))
+}

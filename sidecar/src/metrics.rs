@@ -1,0 +1,273 @@
+//! What Prometheus sees. All names begin with `lockkeeper_`; all labels are there from the start, at 0.
+
+use std::time::Duration;
+
+use lockkeeper_lock::{LockState, LossReason};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::view::LockView;
+
+type Label = [(&'static str, &'static str); 1];
+
+/// What happened to one lock. Methods are named after it; a clone counts into the same numbers.
+#[derive(Clone, Debug)]
+pub struct LockMetrics {
+    acquisitions: Counter,
+    losses: Family<Label, Counter>,
+    releases: Family<Label, Counter>,
+    kills: Family<Label, Counter>,
+    session_moves: Counter,
+    wait: Histogram,
+    hold: Histogram,
+    renewal: Histogram,
+}
+
+/// How a release ended. A closed set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseOutcome {
+    /// The application was seen to be gone, and the place in the queue was given up.
+    Confirmed,
+    /// It was not seen to be gone; the place was left to expire.
+    Abandoned,
+}
+
+/// A signal by which the guard stops the application. A closed set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopSignal {
+    /// It is asked to end.
+    Term,
+    /// It is ended.
+    Kill,
+    /// It is halted.
+    Stop,
+}
+
+/// What the lock is now: computed when somebody asks, so it cannot be out of date.
+#[derive(Debug)]
+struct LockNow(LockView);
+
+/// A registry for the metrics of this process, with `lockkeeper_build_info`.
+pub fn registry() -> Registry {
+    let mut registry = Registry::with_prefix("lockkeeper");
+    registry.register(
+        "build",
+        "Version of this binary",
+        Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]),
+    );
+    registry
+}
+
+/// Adds what `view` shows at the moment of a scrape: `held`, `state`, `fencing_token`,
+/// `queue_position`, `lease_remaining_seconds`.
+pub fn register_view(view: LockView, registry: &mut Registry) {
+    registry.register_collector(Box::new(LockNow(view)));
+}
+
+// === impl LockMetrics ===
+
+impl LockMetrics {
+    /// Adds the counters and histograms to a registry.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            acquisitions: Counter::default(),
+            losses: at_zero("reason", LossReason::ALL.map(LossReason::name)),
+            releases: at_zero("outcome", ReleaseOutcome::ALL.map(ReleaseOutcome::name)),
+            kills: at_zero("signal", StopSignal::ALL.map(StopSignal::name)),
+            session_moves: Counter::default(),
+            // 0.1 s to 29 h: from a released lock to a standby's whole life.
+            wait: Histogram::new(powers_of_four(0.1, 11)),
+            // 1 s to 12 days.
+            hold: Histogram::new(powers_of_four(1.0, 11)),
+            // 1 ms to 16 s: beyond any session timeout that is usual.
+            renewal: Histogram::new(powers_of_four(0.001, 8)),
+        };
+        registry.register(
+            "acquisitions",
+            "Times that the lock was acquired",
+            metrics.acquisitions.clone(),
+        );
+        registry.register(
+            "losses",
+            "Times that the lock was lost, by reason",
+            metrics.losses.clone(),
+        );
+        registry.register(
+            "releases",
+            "Times that the lock was given up, by outcome",
+            metrics.releases.clone(),
+        );
+        registry.register(
+            "kills",
+            "Signals sent to stop the application",
+            metrics.kills.clone(),
+        );
+        registry.register(
+            "session_moves",
+            "Times that the session was taken to another server",
+            metrics.session_moves.clone(),
+        );
+        registry.register_with_unit(
+            "wait",
+            "Time from asking for the lock to holding it",
+            Unit::Seconds,
+            metrics.wait.clone(),
+        );
+        registry.register_with_unit(
+            "hold",
+            "Time for which the lock was held",
+            Unit::Seconds,
+            metrics.hold.clone(),
+        );
+        registry.register_with_unit(
+            "renewal",
+            "Time from sending a renewal to its acknowledgement",
+            Unit::Seconds,
+            metrics.renewal.clone(),
+        );
+        metrics
+    }
+
+    /// The lock is held, `waited` after it was asked for.
+    pub fn acquired(&self, waited: Duration) {
+        self.acquisitions.inc();
+        self.wait.observe(waited.as_secs_f64());
+    }
+
+    /// The lock was lost; `held` when it had been held, and for how long.
+    pub fn lost(&self, reason: LossReason, held: Option<Duration>) {
+        self.losses.get_or_create(&[("reason", reason.name())]).inc();
+        if let Some(held) = held {
+            self.hold.observe(held.as_secs_f64());
+        }
+    }
+
+    /// The lock was given up after it had been held for `held`.
+    pub fn released(&self, outcome: ReleaseOutcome, held: Duration) {
+        self.releases.get_or_create(&[("outcome", outcome.name())]).inc();
+        self.hold.observe(held.as_secs_f64());
+    }
+
+    /// The guard has sent a signal to the application.
+    pub fn killed(&self, signal: StopSignal) {
+        self.kills.get_or_create(&[("signal", signal.name())]).inc();
+    }
+
+    /// A renewal was acknowledged, `took` after it was sent.
+    pub fn renewed(&self, took: Duration) {
+        self.renewal.observe(took.as_secs_f64());
+    }
+
+    /// The session was taken to another server.
+    pub fn session_moved(&self) {
+        self.session_moves.inc();
+    }
+
+    /// Whether the lock was ever held.
+    pub fn was_acquired(&self) -> bool {
+        self.acquisitions.get() > 0
+    }
+}
+
+fn at_zero<const N: usize>(label: &'static str, values: [&'static str; N]) -> Family<Label, Counter> {
+    let family = Family::default();
+    for value in values {
+        // Asking for it makes it.
+        drop(family.get_or_create(&[(label, value)]));
+    }
+    family
+}
+
+fn powers_of_four(first: f64, count: usize) -> impl Iterator<Item = f64> {
+    std::iter::successors(Some(first), |bound| Some(bound * 4.0)).take(count)
+}
+
+// === impl ReleaseOutcome ===
+
+impl ReleaseOutcome {
+    /// All outcomes.
+    pub const ALL: [Self; 2] = [Self::Confirmed, Self::Abandoned];
+
+    /// Its label.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+// === impl StopSignal ===
+
+impl StopSignal {
+    /// All signals.
+    pub const ALL: [Self; 3] = [Self::Term, Self::Kill, Self::Stop];
+
+    /// Its label.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Term => "SIGTERM",
+            Self::Kill => "SIGKILL",
+            Self::Stop => "SIGSTOP",
+        }
+    }
+}
+
+// === impl LockNow ===
+
+impl Collector for LockNow {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
+        let now = self.0.now();
+        let mut gauge = |name, help, unit: Option<&Unit>, value: Option<f64>| {
+            let metric = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+            match value {
+                Some(value) => ConstGauge::new(value).encode(metric),
+                None => Ok(()),
+            }
+        };
+        gauge(
+            "held",
+            "Whether the lock is held",
+            None,
+            Some(f64::from(now.is_held())),
+        )?;
+        gauge(
+            "queue_position",
+            "How many are before us in the queue; none while it is not known",
+            None,
+            now.position.map(|position| position as f64),
+        )?;
+        gauge(
+            "lease_remaining",
+            "Time until the application is killed unless a renewal comes first; 0 while the lock is not held",
+            Some(&Unit::Seconds),
+            Some(now.remaining_millis.unwrap_or(0) as f64 / 1_000.0),
+        )?;
+        // A whole number of 64 bits, which a float would round.
+        let token = encoder.encode_descriptor(
+            "fencing_token",
+            "The fencing token while the lock is held, else 0",
+            None,
+            MetricType::Gauge,
+        )?;
+        ConstGauge::new(now.fencing_token.map_or(0, |token| token.0)).encode(token)?;
+        let mut states = encoder.encode_descriptor(
+            "state",
+            "1 for the state in which our place in the queue is",
+            None,
+            MetricType::Gauge,
+        )?;
+        for state in LockState::ALL {
+            let label: Label = [("state", state.name())];
+            ConstGauge::new(i64::from(state == now.state)).encode(states.encode_family(&label)?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! The lock after every change, as server-sent events (WHATWG HTML, "Server-sent events").
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use futures_util::stream::{self, Stream};
+use http_body_util::StreamBody;
+use hyper::body::{Body, Bytes, Frame};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::http::Stopping;
+use crate::view::{LockView, Snapshot};
+
+/// A comment is sent after this time without an event, so that both sides notice when the other is gone.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// One client's stream.
+struct Events {
+    view: LockView,
+    stopping: Stopping,
+    /// What was sent last.
+    last: Option<Snapshot>,
+    /// Its place among the streams that may be open at once.
+    _slot: OwnedSemaphorePermit,
+}
+
+/// An event at once, one after every change, and the end when the keeper or the server ends.
+///
+/// A client that does not read costs no memory: it gets the newest state when it reads again, and
+/// not those between.
+pub(super) fn body(
+    view: LockView,
+    stopping: Stopping,
+    slot: OwnedSemaphorePermit,
+) -> impl Body<Data = Bytes, Error = Infallible> + Send + 'static {
+    StreamBody::new(frames(Events {
+        view,
+        stopping,
+        last: None,
+        _slot: slot,
+    }))
+}
+
+fn frames(events: Events) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + 'static {
+    stream::unfold(events, |mut events| async {
+        let text = events.next().await?;
+        Some((Ok(Frame::data(Bytes::from(text))), events))
+    })
+}
+
+impl Events {
+    async fn next(&mut self) -> Option<String> {
+        let Some(last) = &self.last else {
+            return self.event();
+        };
+        if !self.view.is_alive() {
+            // The client has been told, with the last event: or that is still to be done.
+            return if *last == self.view.now() {
+                None
+            } else {
+                self.event()
+            };
+        }
+        // Passing the deadline is an event of its own, should nobody publish one in time. Remaining
+        // time is in whole milliseconds, cut off: one more, so as not to wake before it.
+        let until_deadline = self
+            .view
+            .now()
+            .remaining_millis
+            .map_or(Duration::MAX, |millis| Duration::from_millis(millis + 1));
+        let stopped = async {
+            // An error means that the server is gone: the end as well.
+            let _ = self.stopping.wait_for(|stopping| *stopping).await;
+        };
+        tokio::select! {
+            biased;
+            () = stopped => None,
+            _ = self.view.changed() => self.event(),
+            () = tokio::time::sleep(until_deadline.min(KEEP_ALIVE)) => {
+                if self.view.now().state == last.state {
+                    Some(": still here\n\n".to_owned())
+                } else {
+                    self.event()
+                }
+            }
+        }
+    }
+
+    fn event(&mut self) -> Option<String> {
+        let snapshot = self.view.take();
+        let json = serde_json::to_string(&snapshot).ok()?;
+        self.last = Some(snapshot);
+        Some(format!("data: {json}\n\n"))
+    }
+}

@@ -1,0 +1,237 @@
+//! The system calls for which there is no safe binding. Nothing else in this crate is unsafe.
+//!
+//! The guard has one thread. That makes `fork` here as harmless as it is in C: the child has a
+//! consistent copy of everything.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
+
+use rustix::process::Pid;
+
+/// A set of signals, by number from 1 to 64.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SignalSet(u64);
+
+/// A signal taken from a signalfd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caught {
+    pub signo: u8,
+    /// Sent by the kernel, as terminals do, and not by a process.
+    pub by_kernel: bool,
+}
+
+/// Everything that `execve` needs, laid out before it is needed.
+///
+/// The fencing token is written into a buffer of fixed size, so that a start needs no memory.
+#[derive(Debug)]
+pub(crate) struct Program {
+    path: CString,
+    /// Own what `argv` and `envp` point to.
+    _arguments: Vec<CString>,
+    _environment: Vec<CString>,
+    token: Box<[u8; TOKEN_LEN]>,
+    argv: Vec<*const libc::c_char>,
+    envp: Vec<*const libc::c_char>,
+}
+
+const TOKEN_NAME: &[u8] = b"LOCKKEEPER_FENCING_TOKEN=";
+
+/// Name, the 20 characters of the longest `i64`, and the final zero.
+const TOKEN_LEN: usize = TOKEN_NAME.len() + 21;
+
+impl SignalSet {
+    pub fn add(&mut self, signo: i32) {
+        self.0 |= 1 << (signo - 1);
+    }
+
+    pub fn contains(self, signo: i32) -> bool {
+        self.0 & (1 << (signo - 1)) != 0
+    }
+
+    fn to_raw(self) -> libc::sigset_t {
+        // SAFETY: all-zero bytes are a valid sigset_t, and both calls only write to it.
+        unsafe {
+            let mut raw: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut raw);
+            for signo in 1..=64 {
+                if self.contains(signo) {
+                    libc::sigaddset(&mut raw, signo);
+                }
+            }
+            raw
+        }
+    }
+}
+
+impl Program {
+    /// `arguments` begin with the name of the program; `environment` are `NAME=value` strings.
+    ///
+    /// # Errors
+    /// When a string contains a zero byte.
+    pub fn new(path: OsString, arguments: Vec<OsString>, environment: Vec<OsString>) -> io::Result<Self> {
+        let strings = |from: Vec<OsString>| -> io::Result<Vec<CString>> {
+            from.into_iter()
+                .map(|s| Ok(CString::new(s.into_vec())?))
+                .collect()
+        };
+        let arguments = strings(arguments)?;
+        let environment = strings(environment)?;
+        let token = Box::new([0; TOKEN_LEN]);
+        let mut argv: Vec<_> = arguments.iter().map(|s| s.as_ptr()).collect();
+        argv.push(std::ptr::null());
+        let mut envp: Vec<_> = environment.iter().map(|s| s.as_ptr()).collect();
+        envp.push(token.as_ptr().cast());
+        envp.push(std::ptr::null());
+        let path = CString::new(path.into_vec())?;
+        let mut program = Self {
+            path,
+            _arguments: arguments,
+            _environment: environment,
+            token,
+            argv,
+            envp,
+        };
+        program.set_token(0);
+        Ok(program)
+    }
+
+    /// Writes `LOCKKEEPER_FENCING_TOKEN=<decimal>`.
+    pub fn set_token(&mut self, token: i64) {
+        use std::io::Write;
+        let mut rest = &mut self.token[..];
+        // Neither can fail: the buffer has room for the longest number.
+        let _ = rest.write_all(TOKEN_NAME);
+        let _ = write!(rest, "{token}");
+        if let Some(end) = rest.first_mut() {
+            *end = 0;
+        }
+    }
+
+    /// Becomes this program; returns only when that fails.
+    pub fn exec(&self) -> io::Error {
+        // SAFETY: argv and envp are arrays of pointers that end in null; they point into strings
+        // that end in zero and are owned by self.
+        unsafe { libc::execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr()) };
+        io::Error::last_os_error()
+    }
+}
+
+/// Splits the process in two. `None` is the child.
+///
+/// Only for a process with a single thread, as the guard and the anchor are.
+pub(crate) fn fork() -> io::Result<Option<Pid>> {
+    // SAFETY: with one thread no lock is held by anybody else in the child.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        pid => Ok(Pid::from_raw(pid)),
+    }
+}
+
+/// Ends the process at once: no destructors, no `atexit` handlers, no flushing.
+pub(crate) fn exit_now(code: u8) -> ! {
+    // SAFETY: _exit has no preconditions.
+    unsafe { libc::_exit(code.into()) }
+}
+
+/// Blocks `set` too and gives a file descriptor from which its signals are read.
+pub(crate) fn take_signals(set: SignalSet) -> io::Result<OwnedFd> {
+    let raw = set.to_raw();
+    // SAFETY: raw is a valid set that outlives the calls; a new descriptor belongs to nobody else.
+    unsafe {
+        // Children of a process that ignores SIGCHLD leave no exit code behind.
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        if libc::sigprocmask(libc::SIG_BLOCK, &raw, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        match libc::signalfd(-1, &raw, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// The next signal that waits in a signalfd, if any.
+pub(crate) fn next_signal(signals: impl AsFd) -> Option<Caught> {
+    // struct signalfd_siginfo: ssi_signo at 0, ssi_errno at 4, ssi_code at 8.
+    let mut info = [0u8; 128];
+    match rustix::io::read(signals, &mut info) {
+        Ok(128) => {
+            let code = i32::from_ne_bytes([info[8], info[9], info[10], info[11]]);
+            let signo = u32::from_ne_bytes([info[0], info[1], info[2], info[3]]);
+            // si_code is positive for what the kernel sends, zero or negative for processes.
+            Some(Caught {
+                signo: signo as u8,
+                by_kernel: code > 0,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The signals that this process ignores. SIGPIPE is not counted: the Rust runtime ignores it.
+pub(crate) fn ignored_signals() -> SignalSet {
+    let mut set = SignalSet::default();
+    for signo in 1..=64 {
+        // SAFETY: sigaction with a null action only writes to `old`, which may be all zero.
+        let ignored = unsafe {
+            let mut old: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signo, std::ptr::null(), &mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
+        };
+        if ignored && signo != libc::SIGPIPE && signo != libc::SIGCHLD {
+            set.add(signo);
+        }
+    }
+    set
+}
+
+/// Makes the signals of a child what a program expects at its start: none blocked, SIGPIPE deadly.
+/// (`exec` itself resets handlers; what was ignored when the guard started stays so.)
+pub(crate) fn release_signals() {
+    let none = SignalSet::default().to_raw();
+    // SAFETY: `none` is a valid set that outlives the call.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+}
+
+/// Sends `signo` to every process that this one may signal, itself and PID 1 excepted.
+///
+/// Outside a PID namespace of its own that is half the machine, so anybody but PID 1 is refused.
+pub(crate) fn signal_everybody(signo: i32) {
+    // SAFETY: neither call has preconditions.
+    unsafe {
+        if libc::getpid() == 1 {
+            libc::kill(-1, signo);
+        }
+    }
+}
+
+/// Sends `signo` to the process behind a pidfd. Any number goes, real-time signals too.
+pub(crate) fn signal_pidfd(pidfd: BorrowedFd<'_>, signo: i32) -> io::Result<()> {
+    let none = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: the descriptor is open, and a null siginfo is what the call documents.
+    match unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signo, none, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Closes every file descriptor from 3 on but for those in `keep`.
+///
+/// For the anchor only: it is a fork of the guard, never runs a destructor, and must not hold the
+/// guard's socket open beyond the guard's end.
+pub(crate) fn close_all_but<const N: usize>(mut keep: [RawFd; N]) {
+    keep.sort_unstable();
+    let mut from = 3;
+    for fd in keep.into_iter().chain([RawFd::MAX]) {
+        if fd > from {
+            // SAFETY: whoever owns these descriptors does not run any more in this process.
+            unsafe { libc::syscall(libc::SYS_close_range, from, fd - 1, 0) };
+        }
+        from = fd.saturating_add(1);
+    }
+}

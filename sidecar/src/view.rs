@@ -1,0 +1,257 @@
+//! What socket, probes and metrics see of the lock. What is not known is not held.
+
+use std::sync::Arc;
+
+use lockkeeper_lock::{BootInstant, FencingToken, LockState, LockStatus, Timing};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::args::{Access, Settings};
+
+/// The read side of a lock. A clone is cheap.
+#[derive(Clone, Debug)]
+pub struct LockView {
+    status: watch::Receiver<LockStatus>,
+    about: Arc<About>,
+}
+
+/// What does not change.
+#[derive(Debug)]
+struct About {
+    lock: String,
+    access: Access,
+    timing: Timing,
+}
+
+/// A lock at one moment: the JSON object of the socket. It gives remaining time and never a time of
+/// day, since clocks of different processes, or of one machine at different times, may differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// Path of the lock.
+    pub lock: String,
+    /// State of our place in its queue.
+    pub state: LockState,
+    /// `exclusive`, `semaphore`, `write` or `read`.
+    pub access: String,
+    /// The token to show to resources; only while the lock is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fencing_token: Option<FencingToken>,
+    /// How many are before us, while it is known; 0 while the lock is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<usize>,
+    /// Time until the application is killed, unless a renewal comes first; only while held. In milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remaining_millis: Option<u64>,
+    /// Time that the application gets between SIGTERM and SIGKILL, which is at the end of
+    /// `remainingMillis`. In milliseconds.
+    pub stop_budget_millis: u64,
+    /// The session as ZooKeeper's tools write it, while there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}
+
+// === impl LockView ===
+
+impl LockView {
+    /// A view of the lock whose task publishes into `status`.
+    pub fn new(status: watch::Receiver<LockStatus>, settings: &Settings) -> Self {
+        Self {
+            status,
+            about: Arc::new(About {
+                lock: settings.lock.clone(),
+                access: settings.access,
+                timing: settings.timing,
+            }),
+        }
+    }
+
+    /// The lock now.
+    pub fn now(&self) -> Snapshot {
+        self.about
+            .snapshot(&self.status.borrow(), self.is_alive(), BootInstant::now())
+    }
+
+    /// Whether anybody is left who would publish a change.
+    pub fn is_alive(&self) -> bool {
+        self.status.has_changed().is_ok()
+    }
+
+    /// Time between SIGTERM and SIGKILL, and all other times of the lock.
+    pub fn timing(&self) -> Timing {
+        self.about.timing
+    }
+
+    /// The lock now; [`LockView::changed`] then waits for what comes after it.
+    pub(crate) fn take(&mut self) -> Snapshot {
+        let alive = self.is_alive();
+        let status = self.status.borrow_and_update();
+        self.about.snapshot(&status, alive, BootInstant::now())
+    }
+
+    /// Waits for a change; false when there will be none.
+    pub(crate) async fn changed(&mut self) -> bool {
+        self.status.changed().await.is_ok()
+    }
+}
+
+// === impl About ===
+
+impl About {
+    fn snapshot(&self, status: &LockStatus, alive: bool, now: BootInstant) -> Snapshot {
+        let timing = Timing {
+            session_timeout: status.session_timeout.unwrap_or(self.timing.session_timeout),
+            ..self.timing
+        };
+        let remaining = status
+            .lease_end
+            .map(|end| end.saturating_sub(timing.margin()).saturating_since(now))
+            .filter(|remaining| alive && status.is_held(now) && !remaining.is_zero());
+        let state = match status.state {
+            state if remaining.is_some() => state,
+            LockState::Held | LockState::Suspended => LockState::Lost,
+            LockState::Released => LockState::Released,
+            _ if !alive => LockState::Lost,
+            state => state,
+        };
+        let queued = matches!(state, LockState::Waiting | LockState::Held | LockState::Suspended);
+        Snapshot {
+            lock: self.lock.clone(),
+            state,
+            access: self.access.name().to_owned(),
+            fencing_token: status.token.filter(|_| remaining.is_some()),
+            position: status.position.filter(|_| queued),
+            remaining_millis: remaining.map(millis),
+            stop_budget_millis: millis(self.timing.stop_grace),
+            session: status.session.filter(|_| alive).map(|id| format!("{id:#x}")),
+        }
+    }
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// Whether the application may run.
+    pub fn is_held(&self) -> bool {
+        matches!(self.state, LockState::Held | LockState::Suspended)
+    }
+
+    /// Whether our place in the queue is there and the session is not in doubt.
+    pub fn is_queued(&self) -> bool {
+        matches!(self.state, LockState::Waiting | LockState::Held)
+    }
+
+    /// The state in words.
+    pub fn explain(&self) -> String {
+        match (self.state, self.position) {
+            (LockState::Connecting, _) => "connecting to the ensemble".to_owned(),
+            (LockState::Waiting, None) => "waiting in the queue".to_owned(),
+            (LockState::Waiting, Some(before)) => format!("waiting in the queue, {before} before us"),
+            (LockState::Held, _) => "held".to_owned(),
+            (LockState::Suspended, _) => "held, and the connection to the ensemble is in doubt".to_owned(),
+            (LockState::Lost, _) => "lost, and not yet in the queue again".to_owned(),
+            (LockState::Releasing, _) => "being released".to_owned(),
+            (LockState::Released, _) => "not in the queue".to_owned(),
+        }
+    }
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn about() -> About {
+        About {
+            lock: "/l".to_owned(),
+            access: Access::Exclusive,
+            timing: Timing::new(Duration::from_secs(15)),
+        }
+    }
+
+    fn at(millis: u64) -> BootInstant {
+        BootInstant::from_nanos(millis * 1_000_000)
+    }
+
+    fn held_until(end: BootInstant) -> LockStatus {
+        LockStatus {
+            state: LockState::Held,
+            token: Some(FencingToken(4_294_967_331)),
+            position: Some(0),
+            lease_end: Some(end),
+            session: Some(0x1000_0abc),
+            session_timeout: Some(Duration::from_secs(10)),
+            ..LockStatus::new()
+        }
+    }
+
+    #[test]
+    fn the_remaining_time_ends_at_the_deadline_by_the_negotiated_session_timeout() {
+        // 10 s were negotiated, 15 s wished for: the margin is 100 ms + 200 ms.
+        let snapshot = about().snapshot(&held_until(at(9_000)), true, at(1_000));
+        assert_eq!(snapshot.remaining_millis, Some(7_700));
+        let json = r#"{"lock":"/l","state":"Held","access":"exclusive","fencingToken":4294967331,"position":0,"remainingMillis":7700,"stopBudgetMillis":3000,"session":"0x10000abc"}"#;
+        assert_eq!(serde_json::to_string(&snapshot).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Snapshot>(json).unwrap(), snapshot);
+    }
+
+    #[test]
+    fn a_lock_past_its_deadline_is_not_held_whatever_was_published() {
+        for state in [LockState::Held, LockState::Suspended] {
+            let status = LockStatus {
+                state,
+                ..held_until(at(9_000))
+            };
+            let before = about().snapshot(&status, true, at(8_699));
+            assert_eq!((before.state, before.remaining_millis), (state, Some(1)));
+            assert!(before.is_held());
+            for now in [8_700, 9_000, 60_000] {
+                let after = about().snapshot(&status, true, at(now));
+                assert_eq!(after.state, LockState::Lost);
+                assert_eq!(
+                    (after.fencing_token, after.remaining_millis, after.position),
+                    (None, None, None)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_held_once_the_task_of_the_lock_is_gone() {
+        let status = held_until(at(9_000));
+        let snapshot = about().snapshot(&status, false, at(1_000));
+        assert_eq!(snapshot.state, LockState::Lost);
+        assert_eq!((snapshot.fencing_token, snapshot.session), (None, None));
+        let waiting = LockStatus {
+            state: LockState::Waiting,
+            ..status
+        };
+        assert_eq!(
+            about().snapshot(&waiting, false, at(1_000)).state,
+            LockState::Lost
+        );
+        assert_eq!(
+            about().snapshot(&LockStatus::new(), false, at(1_000)).state,
+            LockState::Released
+        );
+    }
+
+    #[test]
+    fn a_waiter_with_a_valid_lease_shows_its_position_and_no_token() {
+        let heir = LockStatus {
+            state: LockState::Waiting,
+            position: Some(1),
+            ..held_until(at(9_000))
+        };
+        let snapshot = about().snapshot(&heir, true, at(1_000));
+        assert_eq!((snapshot.fencing_token, snapshot.remaining_millis), (None, None));
+        assert_eq!(snapshot.position, Some(1));
+        assert_eq!(snapshot.explain(), "waiting in the queue, 1 before us");
+        assert!(snapshot.is_queued() && !snapshot.is_held());
+    }
+}

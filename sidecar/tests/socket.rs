@@ -1,0 +1,231 @@
+//! The calls on a real socket.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use lockkeeper_lock::{BootInstant, LockState, LockStatus};
+use serde_json::{Value, json};
+use served::{PATIENCE, Served, body, held, waiting};
+
+#[path = "support/served.rs"]
+mod served;
+
+const RELEASE: &str = "POST /v1/lock/release HTTP/1.1\r\nhost: lock\r\n\r\n";
+
+/// An open event stream.
+struct Events(BufReader<UnixStream>);
+
+impl Events {
+    fn open(served: &Served) -> Self {
+        let mut stream = served.connect();
+        stream.write_all(b"GET /v1/lock/events HTTP/1.0\r\n\r\n").unwrap();
+        let mut events = Self(BufReader::new(stream));
+        let head: String = std::iter::from_fn(|| events.line())
+            .take_while(|line| line != "\r\n")
+            .collect();
+        assert!(head.starts_with("HTTP/1.0 200 OK\r\n"), "{head}");
+        assert!(head.contains("content-type: text/event-stream\r\n"), "{head}");
+        events
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        (self.0.read_line(&mut line).unwrap() > 0).then_some(line)
+    }
+
+    /// The next event; `None` at the end of the stream.
+    fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(data) = self.line()?.strip_prefix("data: ") {
+                assert_eq!(
+                    self.line().as_deref(),
+                    Some("\n"),
+                    "an event ends with an empty line"
+                );
+                return Some(serde_json::from_str(data).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_lock_is_described_with_its_token_only_while_it_is_held() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = Served::start(scratch.path());
+    assert_eq!(
+        served.lock(),
+        json!({
+            "lock": "/locks/report", "state": "Waiting", "access": "exclusive", "position": 2,
+            "stopBudgetMillis": 3000, "session": "0x10000abc"
+        })
+    );
+    served.publish(held(Duration::from_secs(60)));
+    let mut lock = served.lock();
+    let remaining = lock["remainingMillis"].take().as_u64().unwrap();
+    assert!((1..=59_650).contains(&remaining), "{remaining}");
+    assert_eq!(
+        lock,
+        json!({
+            "lock": "/locks/report", "state": "Held", "access": "exclusive", "position": 0,
+            "fencingToken": 4_294_967_331_i64, "remainingMillis": null,
+            "stopBudgetMillis": 3000, "session": "0x10000abc"
+        })
+    );
+    // It is counted when it is asked for.
+    let end = BootInstant::now() + PATIENCE;
+    while served.lock()["remainingMillis"].as_u64().unwrap() == remaining {
+        assert!(BootInstant::now() < end, "the remaining time stands still");
+    }
+}
+
+#[test]
+fn events_come_at_once_and_after_every_change_and_end_with_the_server() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut served = Served::start(scratch.path());
+    let mut events = Events::open(&served);
+    assert_eq!(events.next().unwrap()["position"], 2);
+    served.publish(waiting(1));
+    assert_eq!(events.next().unwrap()["position"], 1);
+    served.publish(held(Duration::from_secs(60)));
+    let event = events.next().unwrap();
+    assert_eq!(
+        (&event["state"], &event["fencingToken"]),
+        (&json!("Held"), &json!(4_294_967_331_i64))
+    );
+    served.publish(LockStatus {
+        state: LockState::Suspended,
+        ..held(Duration::from_secs(60))
+    });
+    assert_eq!(events.next().unwrap()["state"], "Suspended");
+    served.stop();
+    assert_eq!(events.next(), None);
+    assert!(!served.socket.exists(), "the socket's file is removed at the end");
+}
+
+#[test]
+fn followers_are_told_when_the_deadline_passes_even_if_nobody_publishes_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = Served::start(scratch.path());
+    served.publish(held(Duration::from_millis(850)));
+    let mut events = Events::open(&served);
+    assert_eq!(events.next().unwrap()["state"], "Held");
+    let event = events.next().unwrap();
+    assert_eq!(
+        (&event["state"], &event["fencingToken"]),
+        (&json!("Lost"), &Value::Null)
+    );
+    assert_eq!(served.lock()["state"], "Lost");
+}
+
+#[test]
+fn nothing_is_held_once_the_keeper_is_gone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut served = Served::start(scratch.path());
+    served.publish(held(Duration::from_secs(60)));
+    let mut events = Events::open(&served);
+    assert_eq!(events.next().unwrap()["state"], "Held");
+    drop(served.status.take());
+    assert_eq!(events.next().unwrap()["state"], "Lost");
+    assert_eq!(events.next(), None, "nobody is left who would tell more");
+    assert_eq!(served.lock()["fencingToken"], Value::Null);
+    assert!(served.ask(RELEASE).starts_with("HTTP/1.1 409 "));
+}
+
+#[test]
+fn a_release_is_answered_when_it_is_confirmed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut served = Served::start(scratch.path());
+    served.publish(held(Duration::from_secs(60)));
+    let mut client = served.connect();
+    client.write_all(RELEASE.as_bytes()).unwrap();
+    let confirm = served.next_command();
+    let second = served.ask(RELEASE);
+    assert!(second.starts_with("HTTP/1.1 409 "), "{second}");
+    assert!(second.contains("is being released already"), "{second}");
+    confirm.send(Ok(())).unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut client, &mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!(body(&answer), r#"{"released":true}"#);
+}
+
+#[test]
+fn a_release_that_is_not_possible_or_not_confirmed_says_why() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut served = Served::start_with(scratch.path(), Duration::from_millis(300));
+    let answer = served.ask(RELEASE);
+    assert!(answer.starts_with("HTTP/1.1 409 "), "{answer}");
+    assert!(
+        body(&answer).contains("it is waiting in the queue, 2 before us"),
+        "{answer}"
+    );
+
+    served.publish(held(Duration::from_secs(60)));
+    let mut client = served.connect();
+    client.write_all(RELEASE.as_bytes()).unwrap();
+    served
+        .next_command()
+        .send(Err("the application did not end".to_owned()))
+        .unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut client, &mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
+    assert_eq!(body(&answer), r#"{"error":"the application did not end"}"#);
+
+    let answer = served.ask(RELEASE);
+    assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
+    assert!(body(&answer).contains("not confirmed within 300ms"), "{answer}");
+
+    drop(served.commands.take());
+    assert!(served.ask(RELEASE).starts_with("HTTP/1.1 503 "));
+}
+
+#[test]
+fn a_client_that_gives_up_on_a_release_does_not_block_the_next_one() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut served = Served::start(scratch.path());
+    served.publish(held(Duration::from_secs(60)));
+    let mut client = served.connect();
+    client.write_all(RELEASE.as_bytes()).unwrap();
+    let confirm = served.next_command();
+    drop(client);
+    // The server notices that the client is gone: then nobody waits for the confirmation.
+    let end = BootInstant::now() + PATIENCE;
+    while !confirm.is_closed() {
+        assert!(BootInstant::now() < end);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut client = served.connect();
+    client.write_all(RELEASE.as_bytes()).unwrap();
+    served.next_command().send(Ok(())).unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut client, &mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[test]
+fn wrong_paths_and_methods_are_refused_with_the_right_ones() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = Served::start(scratch.path());
+    let answer = served.get("/v2/lock");
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    assert!(
+        body(&answer).contains("there is no /v2/lock here; there is GET /v1/lock,"),
+        "{answer}"
+    );
+    for (request, allowed) in [
+        ("GET /v1/lock/release", "POST"),
+        ("POST /v1/lock", "GET"),
+        ("DELETE /v1/lock/events", "GET"),
+    ] {
+        let answer = served.ask(&format!("{request} HTTP/1.1\r\nhost: lock\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+        assert!(answer.contains(&format!("allow: {allowed}\r\n")), "{answer}");
+        assert!(
+            body(&answer).contains(&format!("is asked for with {allowed}, not with")),
+            "{answer}"
+        );
+    }
+    assert!(served.ask("nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+}

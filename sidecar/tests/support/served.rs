@@ -1,0 +1,206 @@
+//! A keeper's socket and probes, served in a thread, with the test in the place of the lock.
+
+#![allow(dead_code, reason = "each test uses its part of it")]
+
+use std::ffi::OsString;
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lockkeeper_lock::{BootInstant, FencingToken, LockState, LockStatus};
+use lockkeeper_sidecar::admin::AdminServer;
+use lockkeeper_sidecar::args::{self, Parsed, RunSettings};
+use lockkeeper_sidecar::metrics::{self, LockMetrics};
+use lockkeeper_sidecar::socket::{Command, SocketServer};
+use lockkeeper_sidecar::view::LockView;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// What a test waits for at most: far beyond what it should take.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct Served {
+    pub status: Option<watch::Sender<LockStatus>>,
+    pub commands: Option<mpsc::Receiver<Command>>,
+    pub metrics: LockMetrics,
+    pub socket: PathBuf,
+    pub admin: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+pub fn settings() -> RunSettings {
+    let words = [
+        "lockkeeper",
+        "run",
+        "--connect",
+        "zk:2181",
+        "--lock",
+        "/locks/report",
+        "--",
+        "true",
+    ];
+    match args::parse(words.map(OsString::from)) {
+        Ok(Parsed::Do(args::Command::Run(args))) => args.check().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+impl Served {
+    pub fn start(directory: &Path) -> Self {
+        Self::start_with(directory, PATIENCE)
+    }
+
+    pub fn start_with(directory: &Path, release_timeout: Duration) -> Self {
+        let socket = directory.join("lock.sock");
+        let (status, watch_status) = watch::channel(waiting(2));
+        let (send_command, commands) = mpsc::channel(1);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let view = LockView::new(watch_status, &settings().lock);
+        let mut registry = metrics::registry();
+        let metrics = LockMetrics::register(&mut registry);
+        metrics::register_view(view.clone(), &mut registry);
+        let (tell_address, address) = std::sync::mpsc::channel();
+        let (path, counted) = (socket.clone(), metrics.clone());
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async move {
+                let server = SocketServer::bind(&path).unwrap();
+                let admin = AdminServer::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+                tell_address.send(admin.local_address().unwrap()).unwrap();
+                let (stop_both, watch_stop) = watch::channel(false);
+                let until_stop = |mut stop: watch::Receiver<bool>| async move {
+                    let _ = stop.wait_for(|stop| *stop).await;
+                };
+                tokio::join!(
+                    server.serve(
+                        view.clone(),
+                        send_command,
+                        release_timeout,
+                        until_stop(watch_stop.clone())
+                    ),
+                    admin.serve(view, counted, registry, until_stop(watch_stop)),
+                    async {
+                        let _ = stopped.await;
+                        stop_both.send_replace(true);
+                    }
+                );
+            });
+        });
+        Self {
+            status: Some(status),
+            commands: Some(commands),
+            metrics,
+            socket,
+            admin: address.recv_timeout(PATIENCE).unwrap(),
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    pub fn publish(&self, status: LockStatus) {
+        self.status.as_ref().unwrap().send_replace(status);
+    }
+
+    pub fn next_command(&mut self) -> oneshot::Sender<Result<(), String>> {
+        let Command::StepDown(answer) = self.commands.as_mut().unwrap().blocking_recv().unwrap();
+        answer
+    }
+
+    /// Sends bytes and reads the answer to its end.
+    pub fn ask(&self, request: &str) -> String {
+        let mut stream = self.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        read_all(&mut stream)
+    }
+
+    pub fn get(&self, path: &str) -> String {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nhost: lock\r\n\r\n"))
+    }
+
+    /// The JSON object of `GET /v1/lock`.
+    pub fn lock(&self) -> serde_json::Value {
+        let answer = self.get("/v1/lock");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(answer.contains("content-type: application/json\r\n"), "{answer}");
+        serde_json::from_str(body(&answer)).unwrap()
+    }
+
+    pub fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(&self.socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    pub fn probe(&self, path: &str) -> String {
+        self.probe_raw(&format!("GET {path} HTTP/1.1\r\nhost: lock\r\n\r\n"))
+    }
+
+    pub fn probe_raw(&self, request: &str) -> String {
+        let mut stream = std::net::TcpStream::connect(self.admin).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        read_all(&mut stream)
+    }
+
+    /// Ends the servers and waits until they have ended.
+    pub fn stop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+pub fn body(answer: &str) -> &str {
+    answer
+        .split_once("\r\n\r\n")
+        .map(|(_, body)| body)
+        .unwrap_or_else(|| panic!("no body: {answer:?}"))
+}
+
+pub fn waiting(position: usize) -> LockStatus {
+    LockStatus {
+        state: LockState::Waiting,
+        token: Some(FencingToken(4_294_967_331)),
+        position: Some(position),
+        session: Some(0x1000_0abc),
+        session_timeout: Some(Duration::from_secs(15)),
+        ..LockStatus::new()
+    }
+}
+
+/// Held, with a lease that ends after `left` (the margin of 350 ms included).
+pub fn held(left: Duration) -> LockStatus {
+    LockStatus {
+        state: LockState::Held,
+        position: Some(0),
+        lease_end: Some(BootInstant::now() + left),
+        ..waiting(0)
+    }
+}
+
+fn read_all(stream: &mut impl Read) -> String {
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Ok(_) => {}
+        // The server has answered and closed before it read everything that was sent.
+        Err(error) if error.kind() == ErrorKind::ConnectionReset && !answer.is_empty() => {}
+        Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&answer)),
+    }
+    String::from_utf8(answer).unwrap()
+}
