@@ -260,17 +260,11 @@ impl World {
         }
     }
 
-    /// Nothing gets through between a follower and the leader for a while. For the leader: a cut
-    /// between it and all others.
+    /// Nothing gets through between a server and the others for a while.
     pub fn cut_server(&self, server: usize, length: Duration) {
         let mut state = self.shared.state();
         let until = until(&state, length);
-        let leader = state.leader;
-        for (index, other) in state.servers.iter_mut().enumerate() {
-            if index == server || (server == leader && index != leader) {
-                other.cut_until = until;
-            }
-        }
+        state.servers[server].cut_until = until;
     }
 
     /// Breaks the connections of a client. What is on its way may be lost.
@@ -316,15 +310,6 @@ impl World {
         let mut state = self.shared.state();
         state.servers[server].is_up = false;
         state.leave(server);
-        if state.leader == server {
-            let up = |index: &usize| state.servers[*index].up_and_reachable(state.now);
-            let candidates: Vec<usize> = (0..state.servers.len()).filter(up).collect();
-            if candidates.len() > state.servers.len() / 2 {
-                let tick = state.tick();
-                let takes = tick + state.up_to(tick);
-                state.elect(candidates[0], takes);
-            }
-        }
     }
 
     /// Starts a server that was stopped; it follows as soon as it reaches a leader.

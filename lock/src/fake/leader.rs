@@ -1,7 +1,5 @@
 //! What the leader does: puts writes in order, and counts sessions.
 
-use std::collections::BTreeSet;
-
 use super::link::LinkId;
 use super::state::{Entry, Millis, Outcome, Pending, SessionRecord, State};
 use super::tree::{Change, Done};
@@ -64,12 +62,13 @@ impl State {
         let leader = &self.servers[self.leader];
         let with = (0..self.servers.len()).filter(|&index| {
             let server = &self.servers[index];
-            let is_reachable = index == self.leader || server.cut_until <= self.now;
-            server.is_up && server.is_in_sync && is_reachable && server.stalled_until <= self.now
+            server.is_in_sync && (index == self.leader || server.can_elect(self.now))
         });
+        let is_alone = leader.cut_until > self.now;
         leader.is_up
             && leader.is_in_sync
             && leader.stalled_until <= self.now
+            && !is_alone
             && with.count() > self.servers.len() / 2
     }
 
@@ -239,7 +238,7 @@ impl State {
             self.leave(server);
         }
         let leader = &self.servers[self.leader];
-        let is_reachable = leader.is_up && leader.is_in_sync && leader.stalled_until <= self.now;
+        let is_reachable = leader.is_in_sync && leader.can_elect(self.now);
         let follower = &self.servers[server];
         if !follower.is_in_sync && is_reachable && follower.cut_until <= self.now {
             self.join(server);
@@ -268,10 +267,30 @@ impl State {
         self.servers[server].heard_leader = self.now;
     }
 
+    /// A majority that has no leader, or has left it, elects one.
+    pub(super) fn election_round(&mut self) {
+        let half = self.tick() / 2;
+        self.after(half, Self::election_round);
+        let leader = &self.servers[self.leader];
+        if leader.is_in_sync && leader.can_elect(self.now) {
+            return; // whoever is not with it joins it
+        }
+        let candidates: Vec<usize> = (0..self.servers.len())
+            .filter(|&index| self.servers[index].can_elect(self.now))
+            .filter(|&index| !leader.is_in_sync || !self.servers[index].is_in_sync)
+            .collect();
+        if !self.is_electing && candidates.len() > self.servers.len() / 2 {
+            let leader = candidates[self.rng.usize(..candidates.len())];
+            let takes = self.up_to(self.tick());
+            self.elect(leader, takes);
+        }
+    }
+
     /// All servers leave the leader and follow another one, which starts the clock of every
     /// session anew.
     pub(super) fn elect(&mut self, leader: usize, takes: Millis) {
         self.epoch += 1;
+        self.is_electing = true;
         let epoch = self.epoch;
         self.pending.clear();
         for server in 0..self.servers.len() {
@@ -282,15 +301,9 @@ impl State {
             if state.epoch != epoch {
                 return;
             }
-            let can_follow = |server: usize, state: &Self| {
-                state.servers[server].is_up && state.servers[server].cut_until <= state.now
-            };
-            let followers: BTreeSet<usize> = (0..state.servers.len())
-                .filter(|&server| server == leader || can_follow(server, state))
-                .collect();
-            for server in followers {
-                state.join(server);
-            }
+            state.is_electing = false;
+            // The others follow as soon as they reach it.
+            state.join(leader);
             // The epoch is the high half of a zxid.
             state.zxid = ((state.zxid >> 32) + 1) << 32;
             let sessions: Vec<i64> = state.sessions.keys().copied().collect();

@@ -93,7 +93,7 @@ pub(super) struct Server {
     /// Whether it follows (or is) the leader; else it serves nobody.
     pub(super) is_in_sync: bool,
     pub(super) stalled_until: Millis,
-    /// Nothing between it and the leader until then.
+    /// Nothing between it and other servers until then.
     pub(super) cut_until: Millis,
     pub(super) heard_leader: Millis,
     /// How long what the leader commits takes to it, at most.
@@ -108,7 +108,7 @@ pub(super) struct Server {
 
 impl Server {
     /// Whether it can take part in an election.
-    pub(super) fn up_and_reachable(&self, now: Millis) -> bool {
+    pub(super) fn can_elect(&self, now: Millis) -> bool {
         self.is_up && self.cut_until <= now && self.stalled_until <= now
     }
 }
@@ -128,6 +128,7 @@ pub(super) struct State {
     pub(super) now: Millis,
     pub(super) leader: usize,
     pub(super) epoch: u64,
+    pub(super) is_electing: bool,
     pub(super) zxid: i64,
     pub(super) next_session: i64,
     pub(super) servers: Vec<Server>,
@@ -168,6 +169,7 @@ impl State {
             now: 0,
             leader: 0,
             epoch: 1,
+            is_electing: false,
             zxid: 1 << 32,
             next_session: 0x1000,
             servers: (0..options.servers).map(|_| server()).collect(),
@@ -187,6 +189,7 @@ impl State {
             options,
         };
         state.after(0, Self::leader_round);
+        state.after(0, Self::election_round);
         for server in 0..state.servers.len() {
             state.after(0, move |state| state.follower_round(server));
         }
@@ -261,13 +264,14 @@ impl State {
             })
         };
         match link {
-            LinkId::ToLeader(server) => {
-                let leader = &self.servers[self.leader];
-                self.servers[server].cut_until.max(leader.stalled_until)
-            }
-            LinkId::ToFollower(server) => {
-                let follower = &self.servers[server];
-                follower.cut_until.max(follower.stalled_until)
+            LinkId::ToLeader(server) | LinkId::ToFollower(server) => {
+                let (follower, leader) = (&self.servers[server], &self.servers[self.leader]);
+                let receiver = match link {
+                    LinkId::ToLeader(_) => leader,
+                    _ => follower,
+                };
+                let cut = follower.cut_until.max(leader.cut_until);
+                cut.max(receiver.stalled_until)
             }
             LinkId::Up(number) => {
                 let server = self.connections.get(&number).map(|connection| connection.server);

@@ -277,7 +277,7 @@ async fn a_new_leader_counts_every_session_anew() {
 async fn without_a_majority_nothing_is_written_and_no_session_ends() {
     let world = world();
     let connection = connect(&world.client("a"), 0).await;
-    world.cut_server(0, T * 3);
+    world.cut_server(0, T * 2 + TICK);
     let write = connection.make_path("/l", Vec::new());
     let mut write = Box::pin(write);
     tokio::time::sleep(T * 2).await;
