@@ -35,14 +35,30 @@ fn built(package: &str, binary: &str) -> anyhow::Result<PathBuf> {
         None => bail!("{} has no name of a build profile", directory.display()),
     };
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--quiet", "--package", package, "--bin", binary, "--profile", profile])
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            package,
+            "--bin",
+            binary,
+            "--profile",
+            profile,
+        ])
         .arg("--target-dir")
-        .arg(directory.parent().context("a build profile's directory has a parent")?)
+        .arg(
+            directory
+                .parent()
+                .context("a build profile's directory has a parent")?,
+        )
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .context("cannot run cargo")?;
     if !output.status.success() {
-        bail!("cargo cannot build {binary}:\n{}", String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "cargo cannot build {binary}:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     built.push(path.clone());
     Ok(path)
@@ -64,8 +80,15 @@ mod tests {
 
     #[test]
     fn programs_are_looked_for_where_cargo_puts_those_of_the_same_profile() {
-        for program in ["/t/debug/deps/harness-12ab", "/t/debug/examples/demo", "/t/debug/lockkeeper-check"] {
-            assert_eq!(profile_directory(Path::new(program)).unwrap(), Path::new("/t/debug"));
+        for program in [
+            "/t/debug/deps/harness-12ab",
+            "/t/debug/examples/demo",
+            "/t/debug/lockkeeper-check",
+        ] {
+            assert_eq!(
+                profile_directory(Path::new(program)).unwrap(),
+                Path::new("/t/debug")
+            );
         }
     }
 }

@@ -107,8 +107,10 @@ impl Report {
     /// Compares each hold with the life of its node at the leader. Holds whose node was not seen or
     /// still exists are left out.
     pub fn spares(&self, lives: &[NodeLife]) -> Vec<Spare> {
-        let deleted: BTreeMap<i64, BootInstant> =
-            lives.iter().filter_map(|life| Some((life.token, life.deleted?))).collect();
+        let deleted: BTreeMap<i64, BootInstant> = lives
+            .iter()
+            .filter_map(|life| Some((life.token, life.deleted?)))
+            .collect();
         self.holds
             .iter()
             .filter_map(|hold| {
@@ -143,7 +145,11 @@ pub fn check_with_pauses(records: &[Record], rule: Rule, silence: Duration) -> R
         Violation::Overlap { from, .. } => *from,
         Violation::TokenOrder { later, .. } => holds[*later].begin,
     });
-    Report { gaps: gaps(&holds), holds, violations }
+    Report {
+        gaps: gaps(&holds),
+        holds,
+        violations,
+    }
 }
 
 fn holds(records: &[Record], silence: Duration) -> Vec<Hold> {
@@ -165,7 +171,12 @@ fn holds(records: &[Record], silence: Duration) -> Vec<Hold> {
             ended: false,
         });
         if record.at - hold.end > silence {
-            let resumed = Hold { begin: record.at, pids: Vec::new(), resumed: true, ..hold.clone() };
+            let resumed = Hold {
+                begin: record.at,
+                pids: Vec::new(),
+                resumed: true,
+                ..hold.clone()
+            };
             paused.push(std::mem::replace(hold, resumed));
         }
         hold.end = record.at;
@@ -217,7 +228,11 @@ fn overlaps(holds: &[Hold], rule: Rule) -> Vec<Violation> {
                 Rule::Exclusive | Rule::ReadWrite => holds[group[0]].end.min(hold.end),
             };
             group.push(index);
-            found.push(Violation::Overlap { holds: group, from: hold.begin, lasted: end - hold.begin });
+            found.push(Violation::Overlap {
+                holds: group,
+                from: hold.begin,
+                lasted: end - hold.begin,
+            });
         }
         running.push(index);
     }

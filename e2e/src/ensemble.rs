@@ -11,10 +11,10 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use tempfile::TempDir;
 
+use crate::java;
 use crate::network::{Host, Network, Unsupported};
 use crate::owner::{Owner, sweep_leftovers};
 use crate::process::{Process, wait_for};
-use crate::java;
 
 mod client;
 mod deletions;
@@ -96,16 +96,29 @@ impl Ensemble {
         };
         sweep_leftovers();
         java::classpath()?;
-        let directory = owner.directory().context("cannot make a directory for the servers' data")?;
+        let directory = owner
+            .directory()
+            .context("cannot make a directory for the servers' data")?;
         let servers = (1..=config.servers)
             .map(|id| {
                 let host = network.host(format!("server {id}"))?;
                 let directory = directory.path().join(format!("server-{id}"));
-                Ok(Server { host, directory, process: Mutex::new(None) })
+                Ok(Server {
+                    host,
+                    directory,
+                    process: Mutex::new(None),
+                })
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
         let observer = network.host("observer")?;
-        let ensemble = Self { servers, config, network, observer, owner, directory };
+        let ensemble = Self {
+            servers,
+            config,
+            network,
+            observer,
+            owner,
+            directory,
+        };
         for index in 0..ensemble.servers.len() {
             ensemble.write_configuration(index)?;
             ensemble.launch(index)?;
@@ -131,7 +144,9 @@ impl Ensemble {
 
     /// All servers, as clients want them: `10.99.0.1:2181,10.99.0.2:2181,…`.
     pub fn connect_string(&self) -> String {
-        let addresses: Vec<_> = (0..self.servers.len()).map(|index| self.address(index).to_string()).collect();
+        let addresses: Vec<_> = (0..self.servers.len())
+            .map(|index| self.address(index).to_string())
+            .collect();
         addresses.join(",")
     }
 
@@ -198,14 +213,20 @@ impl Ensemble {
         self.kill(server);
         self.launch(server)?;
         wait_for(START_BOUND, || self.mode(server).serves().then_some(())).ok_or_else(|| {
-            anyhow!("{} did not serve within {START_BOUND:?}:\n{}", self.server(server).name(), self.log_end(server))
+            anyhow!(
+                "{} did not serve within {START_BOUND:?}:\n{}",
+                self.server(server).name(),
+                self.log_end(server)
+            )
         })
     }
 
     /// Restarts all servers, one after the other, the leader last, as an operator does.
     pub fn rolling_restart(&self) -> anyhow::Result<()> {
         let leader = self.leader();
-        let mut order: Vec<_> = (0..self.servers.len()).filter(|&index| Some(index) != leader).collect();
+        let mut order: Vec<_> = (0..self.servers.len())
+            .filter(|&index| Some(index) != leader)
+            .collect();
         order.extend(leader);
         for index in order {
             self.restart(index)?;
@@ -216,7 +237,11 @@ impl Ensemble {
 
     /// Waits until every server that has been started serves, and one leads.
     pub fn wait_ready(&self) -> anyhow::Result<()> {
-        let all = || (0..self.servers.len()).filter(|&index| self.pid(index).is_some()).all(|i| self.mode(i).serves());
+        let all = || {
+            (0..self.servers.len())
+                .filter(|&index| self.pid(index).is_some())
+                .all(|i| self.mode(i).serves())
+        };
         wait_for(START_BOUND, || all().then_some(())).ok_or_else(|| {
             let logs: String = (0..self.servers.len())
                 .map(|index| format!("--- {}:\n{}\n", self.server(index).name(), self.log_end(index)))
@@ -237,7 +262,10 @@ impl Ensemble {
     }
 
     fn process(&self, server: usize) -> MutexGuard<'_, Option<Process>> {
-        self.servers[server].process.lock().unwrap_or_else(PoisonError::into_inner)
+        self.servers[server]
+            .process
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn log_end(&self, server: usize) -> String {
@@ -272,9 +300,13 @@ impl Ensemble {
         Ok(())
     }
 
-    fn launch(&self, server: usize) -> anyhow::Result<()> {
+    /// Starts a server that is down, and does not wait for it.
+    pub fn launch(&self, server: usize) -> anyhow::Result<()> {
         let Server { host, directory, .. } = &self.servers[server];
-        let log = File::options().create(true).append(true).open(directory.join("log"))?;
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(directory.join("log"))?;
         // What is written survives the death of a process without fsync; only a machine's would lose
         // it, and tests should not wait for a shared disk.
         let mut arguments = vec!["-Dzookeeper.forceSync=no".to_owned()];

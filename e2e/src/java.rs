@@ -87,10 +87,20 @@ impl Contender {
     pub fn command(&self) -> anyhow::Result<Command> {
         let mut command = command("lockkeeper.CuratorContender", 64, "error", &[])?;
         command
-            .args(["--connect", &self.connect, "--path", &self.path, "--name", &self.name])
+            .args([
+                "--connect",
+                &self.connect,
+                "--path",
+                &self.path,
+                "--name",
+                &self.name,
+            ])
             .args(["--times", &self.times.to_string()])
             .args(["--hold-ms", &self.hold.as_millis().to_string()])
-            .args(["--session-timeout-ms", &self.session_timeout.as_millis().to_string()])
+            .args([
+                "--session-timeout-ms",
+                &self.session_timeout.as_millis().to_string(),
+            ])
             .args(["--boot-offset-ns", &boot_offset().to_string()])
             .arg("--record")
             .arg(&self.record);
@@ -151,7 +161,10 @@ fn built() -> anyhow::Result<PathBuf> {
     let lock = File::create(&lock).with_context(|| format!("cannot make {}", lock.display()))?;
     lock.lock().context("cannot lock the cache of Java programs")?;
     if !complete.exists() {
-        eprintln!("Fetching ZooKeeper and Curator with Maven into {} (once)", directory.display());
+        eprintln!(
+            "Fetching ZooKeeper and Curator with Maven into {} (once)",
+            directory.display()
+        );
         let began = BootInstant::now();
         build(&directory)?;
         File::create(&complete)?;
@@ -174,7 +187,11 @@ fn build(directory: &Path) -> anyhow::Result<()> {
         .output()
         .context("cannot run mvn: the tests on real servers need JDK 17 or newer, and Maven")?;
     if !output.status.success() {
-        bail!("mvn failed:\n{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "mvn failed:\n{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     ensure!(
         directory.join("lockkeeper-e2e.jar").exists(),
@@ -198,9 +215,15 @@ fn fingerprint(sources: &Path) -> anyhow::Result<u64> {
     let mut files = vec![sources.join("pom.xml")];
     let mut directories = vec![sources.join("src")];
     while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))? {
+        for entry in
+            fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))?
+        {
             let path = entry?.path();
-            if path.is_dir() { directories.push(path) } else { files.push(path) }
+            if path.is_dir() {
+                directories.push(path)
+            } else {
+                files.push(path)
+            }
         }
     }
     files.sort();

@@ -84,20 +84,30 @@ impl Network {
     /// A network of loopback addresses, in which nothing can be cut because of `reason`.
     pub fn loopback(owner: &Owner, reason: &str) -> io::Result<Self> {
         let block = free_loopback_block()?;
-        let kind = Kind::Loopback { block, reason: reason.to_owned() };
-        Ok(Self { owner: owner.clone(), kind, hosts: AtomicU8::new(0), cuts: Mutex::default() })
+        let kind = Kind::Loopback {
+            block,
+            reason: reason.to_owned(),
+        };
+        Ok(Self {
+            owner: owner.clone(),
+            kind,
+            hosts: AtomicU8::new(0),
+            cuts: Mutex::default(),
+        })
     }
 
     fn namespaces(owner: &Owner) -> io::Result<Self> {
         let router = new_namespace()?;
-        ip(
-            &router,
-            &format!("link set lo up\naddr add {ROUTER}/32 dev lo\n"),
-        )?;
+        ip(&router, &format!("link set lo up\naddr add {ROUTER}/32 dev lo\n"))?;
         inside(Some(&router), || fs::write("/proc/sys/net/ipv4/ip_forward", "1"))?
             .map_err(|error| io::Error::new(error.kind(), format!("cannot switch on routing: {error}")))?;
         let kind = Kind::Namespaces { router };
-        Ok(Self { owner: owner.clone(), kind, hosts: AtomicU8::new(0), cuts: Mutex::default() })
+        Ok(Self {
+            owner: owner.clone(),
+            kind,
+            hosts: AtomicU8::new(0),
+            cuts: Mutex::default(),
+        })
     }
 
     /// Why nothing can be cut here; `Ok` where it can.
@@ -126,7 +136,12 @@ impl Network {
                 (address, Some(plug_in(router, number, address)?))
             }
         };
-        Ok(Host { name: name.into(), address, namespace, mark: self.owner.mark() })
+        Ok(Host {
+            name: name.into(),
+            address,
+            namespace,
+            mark: self.owner.mark(),
+        })
     }
 
     /// Loses every packet between two hosts, in both directions, from now on.
@@ -206,7 +221,10 @@ fn pair(a: &Host, b: &Host) -> (Ipv4Addr, Ipv4Addr) {
 fn plug_in(router: &Arc<File>, number: u8, address: Ipv4Addr) -> io::Result<Arc<File>> {
     let namespace = new_namespace()?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), namespace.as_raw_fd());
-    ip(router, &format!("link add v{number} type veth peer name eth0 netns {path}\n"))?;
+    ip(
+        router,
+        &format!("link add v{number} type veth peer name eth0 netns {path}\n"),
+    )?;
     ip(
         &namespace,
         &format!(
@@ -214,7 +232,10 @@ fn plug_in(router: &Arc<File>, number: u8, address: Ipv4Addr) -> io::Result<Arc<
              route add {ROUTER} dev eth0 scope link\nroute add default via {ROUTER} src {address}\n"
         ),
     )?;
-    ip(router, &format!("link set v{number} up\nroute add {address}/32 dev v{number}\n"))?;
+    ip(
+        router,
+        &format!("link set v{number} up\nroute add {address}/32 dev v{number}\n"),
+    )?;
     Ok(namespace)
 }
 
@@ -226,7 +247,8 @@ fn new_namespace() -> io::Result<Arc<File>> {
             })?;
             File::open("/proc/thread-self/ns/net")
         });
-        made.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        made.join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
     Ok(Arc::new(file))
 }
@@ -240,14 +262,20 @@ fn inside<T: Send>(namespace: Option<&Arc<File>>, work: impl FnOnce() -> T + Sen
             }
             Ok(work())
         });
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
 /// Runs lines of `ip -batch` in a namespace.
 fn ip(namespace: &Arc<File>, lines: &str) -> io::Result<()> {
     let mut command = Command::new("ip");
-    command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     let mut process = Process::spawn_in("ip", command, Some(Arc::clone(namespace)))?;
     let child = process.child_mut();
     let mut input = child.stdin.take().expect("the command has a pipe");
@@ -260,7 +288,11 @@ fn ip(namespace: &Arc<File>, lines: &str) -> io::Result<()> {
     if child.wait()?.success() {
         return Ok(());
     }
-    Err(io::Error::other(format!("ip: {} (in \"{}\")", complaint.trim(), lines.trim())))
+    Err(io::Error::other(format!(
+        "ip: {} (in \"{}\")",
+        complaint.trim(),
+        lines.trim()
+    )))
 }
 
 /// The addresses are 127.a.b.1 and up. Another harness uses another block: whoever listens on the
@@ -273,7 +305,9 @@ fn free_loopback_block() -> io::Result<[u8; 2]> {
             return Ok(block);
         }
     }
-    Err(io::Error::other("no free block of loopback addresses was found in 100 tries"))
+    Err(io::Error::other(
+        "no free block of loopback addresses was found in 100 tries",
+    ))
 }
 
 /// Starts this program again as root of a user namespace, if it is not root, the kernel allows that,
@@ -285,7 +319,9 @@ fn become_root_of_a_user_namespace() {
         return;
     }
     let mut probe = Command::new("unshare");
-    probe.args(["--user", "--map-root-user", "--net", "true"]).stderr(Stdio::null());
+    probe
+        .args(["--user", "--map-root-user", "--net", "true"])
+        .stderr(Stdio::null());
     if !probe.status().is_ok_and(|status| status.success()) {
         return;
     }

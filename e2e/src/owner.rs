@@ -6,7 +6,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal};
@@ -39,17 +38,26 @@ impl Owner {
 
     /// The value of [`MARK`] for processes of this owner.
     pub fn mark(&self) -> String {
-        format!("{}.{}.{}.{}", self.pid_namespace, self.pid, self.started, self.serial)
+        format!(
+            "{}.{}.{}.{}",
+            self.pid_namespace, self.pid, self.started, self.serial
+        )
     }
 
     /// A directory for this owner's data, removed by Drop or by the next harness.
     pub fn directory(&self) -> std::io::Result<tempfile::TempDir> {
-        tempfile::Builder::new().prefix(&format!("{DIRECTORY_PREFIX}{}.", self.mark())).tempdir()
+        tempfile::Builder::new()
+            .prefix(&format!("{DIRECTORY_PREFIX}{}.", self.mark()))
+            .tempdir()
     }
 
     /// The processes that carry this owner's mark, except zombies.
     pub fn processes(&self) -> Vec<Pid> {
-        marked().into_iter().filter(|(_, owner)| owner == self).map(|(pid, _)| pid).collect()
+        marked()
+            .into_iter()
+            .filter(|(_, owner)| owner == self)
+            .map(|(pid, _)| pid)
+            .collect()
     }
 
     /// Kills everything that carries this owner's mark, whatever it has forked meanwhile.
@@ -79,18 +87,19 @@ impl Default for Owner {
     }
 }
 
-/// Ends the processes and removes the directories of harnesses that were killed. Once per process.
+/// Ends the processes and removes the directories of harnesses that were killed.
 pub fn sweep_leftovers() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        kill_until_none(|| {
-            marked().into_iter().filter(|(_, owner)| owner.is_dead()).map(|(pid, _)| pid).collect()
-        });
-        for directory in leftover_directories() {
-            // Another harness may be sweeping, too; what cannot be removed belongs to somebody else.
-            let _ = fs::remove_dir_all(directory);
-        }
+    kill_until_none(|| {
+        marked()
+            .into_iter()
+            .filter(|(_, owner)| owner.is_dead())
+            .map(|(pid, _)| pid)
+            .collect()
     });
+    for directory in leftover_directories() {
+        // Another harness may be sweeping, too; what cannot be removed belongs to somebody else.
+        let _ = fs::remove_dir_all(directory);
+    }
 }
 
 /// A process may fork while it is being killed: look again until nothing is found. Bounded, since a
@@ -140,14 +149,25 @@ fn marked() -> Vec<(Pid, Owner)> {
             let mark = environment
                 .split(|&byte| byte == 0)
                 .find_map(|entry| entry.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="))?;
-            Some((Pid::from_raw(pid as i32)?, Owner::parse(std::str::from_utf8(mark).ok()?)?))
+            Some((
+                Pid::from_raw(pid as i32)?,
+                Owner::parse(std::str::from_utf8(mark).ok()?)?,
+            ))
         })
         .collect()
 }
 
 fn pid_namespace() -> String {
     let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    link.to_string_lossy().chars().filter(char::is_ascii_digit).collect()
+    link.to_string_lossy()
+        .chars()
+        .filter(char::is_ascii_digit)
+        .collect()
+}
+
+/// True while there is such a process and it has not ended; a zombie has.
+pub fn is_running(pid: u32) -> bool {
+    start_time(pid).is_some()
 }
 
 /// Start time of a process in clock ticks since boot, or nothing when there is none such: field 22
@@ -178,7 +198,20 @@ mod tests {
     #[test]
     fn an_owner_with_a_reused_process_id_is_dead_and_one_of_another_pid_namespace_is_left_alone() {
         let owner = Owner::new();
-        assert!(Owner { started: owner.started + 1, ..owner.clone() }.is_dead());
-        assert!(!Owner { pid_namespace: "1".to_owned(), started: 1, ..owner }.is_dead());
+        assert!(
+            Owner {
+                started: owner.started + 1,
+                ..owner.clone()
+            }
+            .is_dead()
+        );
+        assert!(
+            !Owner {
+                pid_namespace: "1".to_owned(),
+                started: 1,
+                ..owner
+            }
+            .is_dead()
+        );
     }
 }

@@ -89,7 +89,10 @@ impl Records {
             .enumerate()
             .map(|(index, line)| line.parse().with_context(|| format!("line {}", index + 1)))
             .collect::<anyhow::Result<_>>()?;
-        Ok(Self { records, torn: !rest.is_empty() })
+        Ok(Self {
+            records,
+            torn: !rest.is_empty(),
+        })
     }
 }
 
@@ -103,7 +106,10 @@ pub struct Tail {
 impl Tail {
     /// From the beginning of the file, which need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), offset: 0 }
+        Self {
+            path: path.into(),
+            offset: 0,
+        }
     }
 
     /// The records that have been added since the last call. A torn line waits for its rest.
@@ -122,7 +128,9 @@ impl Tail {
         }
         let whole = added.rfind('\n').map_or("", |end| &added[..=end]);
         self.offset += whole.len() as u64;
-        Ok(Records::parse(whole).with_context(|| self.path.display().to_string())?.records)
+        Ok(Records::parse(whole)
+            .with_context(|| self.path.display().to_string())?
+            .records)
     }
 }
 
@@ -154,7 +162,12 @@ fn parse(line: &str) -> Option<Record> {
         "end" => Moment::End,
         _ => return None,
     };
-    words.next().is_none().then_some(Record { moment, token, at, pid })
+    words.next().is_none().then_some(Record {
+        moment,
+        token,
+        at,
+        pid,
+    })
 }
 
 impl fmt::Display for Record {
@@ -167,8 +180,14 @@ impl fmt::Display for Record {
         };
         write!(f, "{kind} {} {} {}", self.token, self.at.as_nanos(), self.pid)?;
         match &self.moment {
-            Moment::Begin { name, access: Access::Write } => write!(f, " {name}"),
-            Moment::Begin { name, access: Access::Read } => write!(f, " {name} read"),
+            Moment::Begin {
+                name,
+                access: Access::Write,
+            } => write!(f, " {name}"),
+            Moment::Begin {
+                name,
+                access: Access::Read,
+            } => write!(f, " {name} read"),
             Moment::Beat | Moment::End => Ok(()),
         }
     }
@@ -193,7 +212,12 @@ mod tests {
 
     #[test]
     fn what_a_program_writes_is_what_the_checker_reads() {
-        for line in ["begin 7 100 42 alice", "begin -1 100 42 bob read", "beat 7 105 42", "end 7 110 42"] {
+        for line in [
+            "begin 7 100 42 alice",
+            "begin -1 100 42 bob read",
+            "beat 7 105 42",
+            "end 7 110 42",
+        ] {
             assert_eq!(line.parse::<Record>().unwrap().to_string(), line);
         }
     }
@@ -223,6 +247,9 @@ mod tests {
     #[test]
     fn a_malformed_line_in_the_middle_is_refused_and_named() {
         let error = Records::parse("beat 7 100 42\nbeat 7 x 42\nbeat 7 110 42\n").unwrap_err();
-        assert!(format!("{error:#}").starts_with("line 2: \"beat 7 x 42\" is not a record"), "{error:#}");
+        assert!(
+            format!("{error:#}").starts_with("line 2: \"beat 7 x 42\" is not a record"),
+            "{error:#}"
+        );
     }
 }

@@ -66,17 +66,35 @@ impl Timeline {
     /// A timeline that begins at `start`, with a row for each of the `workers` that are known before
     /// they hold.
     pub fn new<'a>(start: BootInstant, workers: impl IntoIterator<Item = &'a str>) -> Self {
-        let rows = workers.into_iter().map(|name| Row { name: name.to_owned(), bars: Vec::new() }).collect();
-        Self { start, rows, marks: Vec::new(), workers: HashMap::new() }
+        let rows = workers
+            .into_iter()
+            .map(|name| Row {
+                name: name.to_owned(),
+                bars: Vec::new(),
+            })
+            .collect();
+        Self {
+            start,
+            rows,
+            marks: Vec::new(),
+            workers: HashMap::new(),
+        }
     }
 
     /// The timeline of a report, with its violations.
     pub fn of(report: &Report) -> Self {
-        let start = report.holds.first().map_or(BootInstant::from_nanos(0), |hold| hold.begin);
+        let start = report
+            .holds
+            .first()
+            .map_or(BootInstant::from_nanos(0), |hold| hold.begin);
         let mut timeline = Self::new(start, []);
         for hold in &report.holds {
             let row = timeline.row(&hold.name);
-            let bar = Bar { token: hold.token, from: hold.begin, to: hold.end };
+            let bar = Bar {
+                token: hold.token,
+                from: hold.begin,
+                to: hold.end,
+            };
             timeline.rows[row].bars.push(bar);
         }
         timeline.rows.sort_by(|a, b| a.name.cmp(&b.name));
@@ -88,7 +106,12 @@ impl Timeline {
                 }
             };
             let label = label.to_owned();
-            timeline.mark(Mark { kind: MarkKind::Violation, label, from, to: Some(from + lasted) });
+            timeline.mark(Mark {
+                kind: MarkKind::Violation,
+                label,
+                from,
+                to: Some(from + lasted),
+            });
         }
         timeline
     }
@@ -106,7 +129,11 @@ impl Timeline {
         };
         match self.rows[row].bars.last_mut() {
             Some(bar) if bar.token == record.token => bar.to = bar.to.max(record.at),
-            _ => self.rows[row].bars.push(Bar { token: record.token, from: record.at, to: record.at }),
+            _ => self.rows[row].bars.push(Bar {
+                token: record.token,
+                from: record.at,
+                to: record.at,
+            }),
         }
     }
 
@@ -117,7 +144,12 @@ impl Timeline {
 
     /// Says that the newest unfinished mark with this label is over.
     pub fn unmark(&mut self, label: &str, at: BootInstant) {
-        if let Some(mark) = self.marks.iter_mut().rev().find(|mark| mark.to.is_none() && mark.label == label) {
+        if let Some(mark) = self
+            .marks
+            .iter_mut()
+            .rev()
+            .find(|mark| mark.to.is_none() && mark.label == label)
+        {
             mark.to = Some(at);
         }
     }
@@ -160,10 +192,16 @@ impl Timeline {
     }
 
     fn row(&mut self, name: &str) -> usize {
-        self.rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
-            self.rows.push(Row { name: name.to_owned(), bars: Vec::new() });
-            self.rows.len() - 1
-        })
+        self.rows
+            .iter()
+            .position(|row| row.name == name)
+            .unwrap_or_else(|| {
+                self.rows.push(Row {
+                    name: name.to_owned(),
+                    bars: Vec::new(),
+                });
+                self.rows.len() - 1
+            })
     }
 }
 

@@ -57,10 +57,16 @@ fn main() -> io::Result<ExitCode> {
     }
     let terminated = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&terminated))?;
-    let mut log = Log { file: File::options().append(true).create(true).open(&args.file)?, token: args.token };
+    let mut log = Log {
+        file: File::options().append(true).create(true).open(&args.file)?,
+        token: args.token,
+    };
 
     let access = if args.read { Access::Read } else { Access::Write };
-    let begin = log.write(Moment::Begin { name: args.name.clone(), access })?;
+    let begin = log.write(Moment::Begin {
+        name: args.name.clone(),
+        access,
+    })?;
     for _ in 0..args.fork {
         orphan(&args, true)?.status()?;
     }
@@ -71,7 +77,9 @@ fn main() -> io::Result<ExitCode> {
             log.write(Moment::End)?;
             return Ok(ExitCode::from(args.exit_code));
         }
-        let left = args.hold.map_or(args.period, |hold| hold.saturating_sub(now - begin));
+        let left = args
+            .hold
+            .map_or(args.period, |hold| hold.saturating_sub(now - begin));
         std::thread::sleep(args.period.min(left));
         log.write(Moment::Beat)?;
     }
@@ -86,7 +94,15 @@ impl Log {
     /// One write of one line: with O_APPEND the lines of several processes do not mix.
     fn write(&mut self, moment: Moment) -> io::Result<BootInstant> {
         let at = BootInstant::now();
-        let line = format!("{}\n", Record { moment, token: self.token, at, pid: std::process::id() });
+        let line = format!(
+            "{}\n",
+            Record {
+                moment,
+                token: self.token,
+                at,
+                pid: std::process::id()
+            }
+        );
         self.file.write_all(line.as_bytes())?;
         Ok(at)
     }
@@ -97,7 +113,12 @@ fn orphan(args: &Args, go_between: bool) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .arg(&args.file)
-        .args(["--name", &format!("{}-orphan", args.name), "--token", &args.token.to_string()])
+        .args([
+            "--name",
+            &format!("{}-orphan", args.name),
+            "--token",
+            &args.token.to_string(),
+        ])
         .args(["--period", &format!("{}us", args.period.as_micros())])
         .arg("--ignore-sigterm")
         .args(args.read.then_some("--read"))
@@ -110,7 +131,9 @@ fn orphan(args: &Args, go_between: bool) -> io::Result<Command> {
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| format!("\"{text}\" does not start with a whole number"))?;
+    let number: u64 = number
+        .parse()
+        .map_err(|_| format!("\"{text}\" does not start with a whole number"))?;
     match unit {
         "s" => Ok(Duration::from_secs(number)),
         "ms" => Ok(Duration::from_millis(number)),

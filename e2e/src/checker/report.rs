@@ -19,9 +19,19 @@ impl fmt::Display for Report {
         }
         f.write_str(&table(self, &[]))?;
         let gaps: Duration = self.gaps.iter().map(|&(_, gap)| gap).sum();
-        write!(f, "{} holds, {} violations", self.holds.len(), self.violations.len())?;
+        write!(
+            f,
+            "{} holds, {} violations",
+            self.holds.len(),
+            self.violations.len()
+        )?;
         match self.least_gap() {
-            Some(least) => writeln!(f, "; nobody held for {} in all, least {}", human(gaps), human(least)),
+            Some(least) => writeln!(
+                f,
+                "; nobody held for {} in all, least {}",
+                human(gaps),
+                human(least)
+            ),
             None => writeln!(f, "; somebody held all the time"),
         }
     }
@@ -43,7 +53,12 @@ impl Report {
             Violation::TokenOrder { earlier, later } => {
                 let (earlier, later) = (&self.holds[*earlier], &self.holds[*later]);
                 let at = since(later.begin, start);
-                writeln!(f, "VIOLATION at {at}: {} began after {}", named(later), named(earlier))
+                writeln!(
+                    f,
+                    "VIOLATION at {at}: {} began after {}",
+                    named(later),
+                    named(earlier)
+                )
             }
         }
     }
@@ -66,7 +81,11 @@ pub fn table(report: &Report, spares: &[Spare]) -> String {
         if spares.is_empty() { "" } else { "      spare" }
     );
     for (index, hold) in report.holds.iter().enumerate() {
-        let gap = report.gaps.iter().find(|&&(after, _)| after == index).map_or(String::new(), |&(_, gap)| human(gap));
+        let gap = report
+            .gaps
+            .iter()
+            .find(|&&(after, _)| after == index)
+            .map_or(String::new(), |&(_, gap)| human(gap));
         let spare = spares.iter().find(|spare| spare.token == hold.token);
         let spare = match spare.map(|spare| (spare.spare, spare.late)) {
             Some((Some(spare), _)) => format!("{:>11}", human(spare)),
@@ -93,7 +112,12 @@ fn named(hold: &Hold) -> String {
         Access::Read => ", reader",
     };
     let pids: Vec<_> = hold.pids.iter().map(u32::to_string).collect();
-    format!("{} (token {}{access}, pid {})", hold.name, hold.token, pids.join(" "))
+    format!(
+        "{} (token {}{access}, pid {})",
+        hold.name,
+        hold.token,
+        pids.join(" ")
+    )
 }
 
 fn since(at: BootInstant, start: BootInstant) -> String {

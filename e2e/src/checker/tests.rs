@@ -26,14 +26,23 @@ fn holds_one_after_the_other_are_clean_and_their_gaps_are_told() {
         Rule::Exclusive,
     );
     assert!(report.is_clean(), "{report}");
-    assert_eq!(report.gaps, [(1, Duration::from_nanos(30)), (2, Duration::from_nanos(5))]);
+    assert_eq!(
+        report.gaps,
+        [(1, Duration::from_nanos(30)), (2, Duration::from_nanos(5))]
+    );
     assert_eq!(report.least_gap(), Some(Duration::from_nanos(5)));
-    assert_eq!(report.holds.iter().map(|hold| hold.ended).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(
+        report.holds.iter().map(|hold| hold.ended).collect::<Vec<_>>(),
+        [true, false, true]
+    );
 }
 
 #[test]
 fn two_holders_that_run_at_one_moment_are_found_and_named() {
-    let report = report("begin 1 100 7 a\nbeat 1 200 7\nbegin 2 190 8 b\nbeat 2 300 8\n", Rule::Exclusive);
+    let report = report(
+        "begin 1 100 7 a\nbeat 1 200 7\nbegin 2 190 8 b\nbeat 2 300 8\n",
+        Rule::Exclusive,
+    );
     assert_eq!(overlapping(&report), [(vec![1, 2], 10)]);
     let text = report.to_string();
     assert!(
@@ -44,7 +53,10 @@ fn two_holders_that_run_at_one_moment_are_found_and_named() {
 
 #[test]
 fn a_hold_within_another_lasts_as_long_as_the_inner_one() {
-    let report = report("begin 1 100 7 a\nbeat 1 900 7\nbegin 2 300 8 b\nend 2 350 8\n", Rule::Exclusive);
+    let report = report(
+        "begin 1 100 7 a\nbeat 1 900 7\nbegin 2 300 8 b\nend 2 350 8\n",
+        Rule::Exclusive,
+    );
     assert_eq!(overlapping(&report), [(vec![1, 2], 50)]);
 }
 
@@ -60,13 +72,22 @@ fn a_long_hold_is_found_to_overlap_each_of_the_short_ones_within_it() {
 
 #[test]
 fn an_end_and_a_begin_at_the_same_nanosecond_are_an_overlap() {
-    let report = report("begin 1 100 7 a\nend 1 200 7\nbegin 2 200 8 b\nend 2 300 8\n", Rule::Exclusive);
+    let report = report(
+        "begin 1 100 7 a\nend 1 200 7\nbegin 2 200 8 b\nend 2 300 8\n",
+        Rule::Exclusive,
+    );
     assert_eq!(overlapping(&report), [(vec![1, 2], 0)]);
 }
 
 #[test]
 fn records_in_any_order_give_the_same_report() {
-    let lines = ["begin 1 100 7 a", "beat 1 150 7", "end 1 200 7", "begin 2 180 8 b", "end 2 300 8"];
+    let lines = [
+        "begin 1 100 7 a",
+        "beat 1 150 7",
+        "end 1 200 7",
+        "begin 2 180 8 b",
+        "end 2 300 8",
+    ];
     let records: Vec<Record> = lines.iter().map(|line| line.parse().unwrap()).collect();
     let expected = check(&records, Rule::Exclusive);
     assert_eq!(overlapping(&expected), [(vec![1, 2], 20)]);
@@ -85,22 +106,39 @@ fn a_descendant_that_survives_its_parent_prolongs_the_hold() {
         Rule::Exclusive,
     );
     assert_eq!(overlapping(&report), [(vec![1, 2], 10)]);
-    assert_eq!((report.holds[0].name.as_str(), &report.holds[0].pids), ("a", &vec![7, 70]));
+    assert_eq!(
+        (report.holds[0].name.as_str(), &report.holds[0].pids),
+        ("a", &vec![7, 70])
+    );
     assert!(!report.holds[0].ended);
 }
 
 #[test]
 fn a_program_that_is_started_again_under_the_same_grant_is_one_hold() {
-    let report = report("begin 1 100 7 a\nbeat 1 200 7\nbegin 1 250 9 a\nend 1 300 9\n", Rule::Exclusive);
+    let report = report(
+        "begin 1 100 7 a\nbeat 1 200 7\nbegin 1 250 9 a\nend 1 300 9\n",
+        Rule::Exclusive,
+    );
     assert!(report.is_clean(), "{report}");
     assert_eq!(report.holds.len(), 1);
 }
 
 #[test]
 fn tokens_must_grow_from_holder_to_holder() {
-    let report = report("begin 2 100 7 a\nend 2 200 7\nbegin 1 300 8 b\nend 1 400 8\n", Rule::Exclusive);
-    assert_eq!(report.violations, [Violation::TokenOrder { earlier: 0, later: 1 }]);
-    assert!(report.to_string().contains("b (token 1, pid 8) began after a (token 2, pid 7)"), "{report}");
+    let report = report(
+        "begin 2 100 7 a\nend 2 200 7\nbegin 1 300 8 b\nend 1 400 8\n",
+        Rule::Exclusive,
+    );
+    assert_eq!(
+        report.violations,
+        [Violation::TokenOrder { earlier: 0, later: 1 }]
+    );
+    assert!(
+        report
+            .to_string()
+            .contains("b (token 1, pid 8) began after a (token 2, pid 7)"),
+        "{report}"
+    );
 }
 
 #[test]
@@ -108,7 +146,10 @@ fn a_semaphore_allows_so_many_and_not_one_more() {
     let two = "begin 1 100 7 a\nbeat 1 500 7\nbegin 2 150 8 b\nbeat 2 300 8\n";
     assert!(report(two, Rule::AtMost(2)).is_clean());
     let three = format!("{two}begin 3 250 9 c\nend 3 400 9\n");
-    assert_eq!(overlapping(&report(&three, Rule::AtMost(2))), [(vec![1, 2, 3], 50)]);
+    assert_eq!(
+        overlapping(&report(&three, Rule::AtMost(2))),
+        [(vec![1, 2, 3], 50)]
+    );
     let in_turn = format!("{two}begin 3 301 9 c\nend 3 400 9\n");
     assert!(report(&in_turn, Rule::AtMost(2)).is_clean());
 }
@@ -128,7 +169,10 @@ fn readers_share_and_a_writer_is_alone() {
 
 #[test]
 fn the_spare_time_of_each_hold_is_told_also_when_there_was_none() {
-    let report = report("begin 1 100 7 a\nend 1 200 7\nbegin 2 300 8 b\nend 2 400 8\n", Rule::Exclusive);
+    let report = report(
+        "begin 1 100 7 a\nend 1 200 7\nbegin 2 300 8 b\nend 2 400 8\n",
+        Rule::Exclusive,
+    );
     let life = |token, deleted: Option<u64>| NodeLife {
         name: format!("n{token}"),
         token,
@@ -138,7 +182,13 @@ fn the_spare_time_of_each_hold_is_told_also_when_there_was_none() {
     let spares = report.spares(&[life(1, Some(290)), life(2, Some(390)), life(3, None)]);
     let expected = [(1, Some(90), None), (2, None, Some(10))];
     let nanos = |d: Option<Duration>| d.map(|d| d.as_nanos() as u64);
-    assert_eq!(spares.iter().map(|s| (s.token, nanos(s.spare), nanos(s.late))).collect::<Vec<_>>(), expected);
+    assert_eq!(
+        spares
+            .iter()
+            .map(|s| (s.token, nanos(s.spare), nanos(s.late)))
+            .collect::<Vec<_>>(),
+        expected
+    );
     assert!(table(&report, &spares).contains("-0 us"));
 }
 
@@ -155,9 +205,12 @@ fn a_paused_program_does_not_hold_while_it_is_silent() {
     assert!(!check(&records, Rule::Exclusive).is_clean());
     let report = check_with_pauses(&records, Rule::Exclusive, Duration::from_nanos(150));
     assert!(report.is_clean(), "{report}");
-    assert_eq!(report.holds.iter().map(|hold| (hold.token, hold.resumed)).collect::<Vec<_>>(), [
-        (1, false),
-        (2, false),
-        (1, true)
-    ]);
+    assert_eq!(
+        report
+            .holds
+            .iter()
+            .map(|hold| (hold.token, hold.resumed))
+            .collect::<Vec<_>>(),
+        [(1, false), (2, false), (1, true)]
+    );
 }

@@ -16,7 +16,9 @@ where
     F: Future<Output = T>,
 {
     host.run(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()?;
         Ok(runtime.block_on(async {
             // The client spawns its session's task through this, on the same thread.
             let spawner = OnTokio;

@@ -58,10 +58,17 @@ impl Ensemble {
             let seen = Arc::clone(&seen);
             move || block_on(&host, || watch(&address, &path, &seen, ready, stopped))?
         })?;
-        let mut watch = DeletionWatch { seen, stop: Some(stop), thread: Some(thread) };
+        let mut watch = DeletionWatch {
+            seen,
+            stop: Some(stop),
+            thread: Some(thread),
+        };
         match is_ready.recv() {
             Ok(()) => Ok(watch),
-            Err(_) => Err(watch.end().err().unwrap_or_else(|| anyhow!("the watch ended before it began"))),
+            Err(_) => Err(watch
+                .end()
+                .err()
+                .unwrap_or_else(|| anyhow!("the watch ended before it began"))),
         }
     }
 }
@@ -75,7 +82,11 @@ impl DeletionWatch {
     /// Waits until the child with this token has been deleted, and tells when.
     pub fn wait_for_deletion(&self, token: i64, bound: Duration) -> Option<BootInstant> {
         wait_for(bound, || {
-            lock(&self.seen).lives.values().find(|life| life.token == token).and_then(|life| life.deleted)
+            lock(&self.seen)
+                .lives
+                .values()
+                .find(|life| life.token == token)
+                .and_then(|life| life.deleted)
         })
     }
 
@@ -89,7 +100,9 @@ impl DeletionWatch {
         // The thread is gone if nobody listens; then its result says why.
         self.stop.take().map(|stop| stop.send(()));
         match self.thread.take() {
-            Some(thread) => thread.join().map_err(|_| anyhow!("the watching thread panicked"))?,
+            Some(thread) => thread
+                .join()
+                .map_err(|_| anyhow!("the watching thread panicked"))?,
             None => Ok(()),
         }
     }
@@ -115,12 +128,19 @@ async fn watch(
         .connect(address)
         .await
         .with_context(|| format!("cannot connect to the leader at {address}"))?;
-    client.mkdir(path, &CreateMode::Persistent.with_acls(Acls::anyone_all())).await?;
+    client
+        .mkdir(path, &CreateMode::Persistent.with_acls(Acls::anyone_all()))
+        .await?;
     let mut watcher = client.watch(path, AddWatchMode::PersistentRecursive).await?;
     for name in client.list_children(path).await? {
         // Gone meanwhile: the watch has seen it.
         if let Some(stat) = client.check_stat(&format!("{path}/{name}")).await? {
-            let life = NodeLife { name: name.clone(), token: stat.czxid, created: None, deleted: None };
+            let life = NodeLife {
+                name: name.clone(),
+                token: stat.czxid,
+                created: None,
+                deleted: None,
+            };
             lock(seen).lives.insert(name, life);
         }
     }
@@ -133,7 +153,10 @@ async fn watch(
         };
         let now = BootInstant::now();
         let mut seen = lock(seen);
-        let name = event.path.strip_prefix(path).and_then(|rest| rest.strip_prefix('/'));
+        let name = event
+            .path
+            .strip_prefix(path)
+            .and_then(|rest| rest.strip_prefix('/'));
         match (event.event_type, name) {
             (EventType::Session, _) if event.session_state != SessionState::SyncConnected => {
                 seen.interrupted.get_or_insert(now);
@@ -142,8 +165,12 @@ async fn watch(
                 }
             }
             (EventType::NodeCreated, Some(name)) => {
-                let life =
-                    NodeLife { name: name.to_owned(), token: event.zxid, created: Some(now), deleted: None };
+                let life = NodeLife {
+                    name: name.to_owned(),
+                    token: event.zxid,
+                    created: Some(now),
+                    deleted: None,
+                };
                 seen.lives.insert(name.to_owned(), life);
             }
             (EventType::NodeDeleted, Some(name)) => {

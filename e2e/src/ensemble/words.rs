@@ -43,7 +43,8 @@ impl Ensemble {
 
     /// What a server says that it is.
     pub fn mode(&self, server: usize) -> Mode {
-        self.ask(server, "srvr").map_or(Mode::NotServing, |answer| parse_mode(&answer))
+        self.ask(server, "srvr")
+            .map_or(Mode::NotServing, |answer| parse_mode(&answer))
     }
 
     /// The leader; of two servers that both say so, the one with the newer epoch.
@@ -60,7 +61,9 @@ impl Ensemble {
 
     /// The servers that say that they follow.
     pub fn followers(&self) -> Vec<usize> {
-        (0..self.len()).filter(|&index| self.mode(index) == Mode::Follower).collect()
+        (0..self.len())
+            .filter(|&index| self.mode(index) == Mode::Follower)
+            .collect()
     }
 
     /// How many followers the leader has that are up to date.
@@ -70,7 +73,11 @@ impl Ensemble {
 }
 
 fn parse_mode(srvr: &str) -> Mode {
-    match srvr.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::trim) {
+    match srvr
+        .lines()
+        .find_map(|line| line.strip_prefix("Mode: "))
+        .map(str::trim)
+    {
         Some("leader") => Mode::Leader,
         Some("follower") => Mode::Follower,
         Some("standalone") => Mode::Standalone,
@@ -86,7 +93,9 @@ fn parse_zxid(srvr: &str) -> Option<u64> {
 
 /// `mntr` writes some counts as `2.0`, some as `2`.
 fn parse_count(mntr: &str, key: &str) -> Option<usize> {
-    let value = mntr.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('\t'))?;
+    let value = mntr
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix('\t'))?;
     value.trim().split('.').next()?.parse().ok()
 }
 
@@ -94,7 +103,8 @@ fn parse_count(mntr: &str, key: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    const LEADER: &str = "Zookeeper version: 3.9.5\nLatency min/avg/max: 0/0.0/0\nZxid: 0x20000000f\nMode: leader\n";
+    const LEADER: &str =
+        "Zookeeper version: 3.9.5\nLatency min/avg/max: 0/0.0/0\nZxid: 0x20000000f\nMode: leader\n";
 
     #[test]
     fn a_server_is_what_srvr_says_and_nothing_while_it_looks_for_a_leader() {

@@ -32,7 +32,10 @@ text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-se
 
 /// Draws the whole timeline, under a title.
 pub fn render(timeline: &Timeline, title: &str) -> String {
-    let scale = Scale { start: timeline.start(), length: (timeline.end() - timeline.start()).max(Duration::from_millis(1)) };
+    let scale = Scale {
+        start: timeline.start(),
+        length: (timeline.end() - timeline.start()).max(Duration::from_millis(1)),
+    };
     let lanes = lanes(timeline.marks(), &scale);
     let lane_count = lanes.iter().map(|&(lane, _)| lane + 1).max().unwrap_or(0);
     let rows_end = TOP + timeline.rows().len() as f64 * ROW;
@@ -81,9 +84,22 @@ impl Scale {
 fn axis(svg: &mut String, scale: &Scale, top: f64, bottom: f64) {
     let seconds = scale.length.as_secs_f64();
     // Some six to twelve ticks, at round times.
-    let steps = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0];
-    let step = steps.into_iter().find(|step| seconds / step <= 12.0).unwrap_or(3600.0);
-    let digits = if step < 0.01 { 3 } else if step < 0.1 { 2 } else if step < 1.0 { 1 } else { 0 };
+    let steps = [
+        0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0,
+    ];
+    let step = steps
+        .into_iter()
+        .find(|step| seconds / step <= 12.0)
+        .unwrap_or(3600.0);
+    let digits = if step < 0.01 {
+        3
+    } else if step < 0.1 {
+        2
+    } else if step < 1.0 {
+        1
+    } else {
+        0
+    };
     let mut tick = 0.0;
     while tick <= seconds {
         let x = scale.x(scale.start + Duration::from_secs_f64(tick));
@@ -205,8 +221,15 @@ fn lanes(marks: &[Mark], scale: &Scale) -> Vec<(usize, f64)> {
         let length = mark.label.chars().count() as f64 * LETTER;
         let from = scale.x(mark.from);
         let label = from.min(WIDTH - length - 4.0).max(0.0);
-        let end = mark.to.map_or(WIDTH - RIGHT, |to| scale.x(to)).max(label + length) + 6.0;
-        let lane = ends.iter().position(|&taken| taken <= label.min(from)).unwrap_or(ends.len());
+        let end = mark
+            .to
+            .map_or(WIDTH - RIGHT, |to| scale.x(to))
+            .max(label + length)
+            + 6.0;
+        let lane = ends
+            .iter()
+            .position(|&taken| taken <= label.min(from))
+            .unwrap_or(ends.len());
         if lane == ends.len() {
             ends.push(end);
         } else {
@@ -218,5 +241,8 @@ fn lanes(marks: &[Mark], scale: &Scale) -> Vec<(usize, f64)> {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }

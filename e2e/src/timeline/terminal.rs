@@ -25,7 +25,13 @@ pub struct Screen {
 impl Screen {
     /// One picture: a line for each worker, one for the faults, and two of words.
     pub fn frame(&self, timeline: &Timeline, now: BootInstant) -> String {
-        let names = timeline.rows().iter().map(|row| row.name.chars().count()).max().unwrap_or(0).max(6);
+        let names = timeline
+            .rows()
+            .iter()
+            .map(|row| row.name.chars().count())
+            .max()
+            .unwrap_or(0)
+            .max(6);
         // Beside the name and the bar: a token of up to 20 characters, and spaces.
         let cells = self.width.saturating_sub(names + 24).max(10);
         let mut text = String::new();
@@ -50,7 +56,13 @@ impl Screen {
             .map(|cell| {
                 let (from, to) = self.cell(cell, cells, now);
                 let here = |mark: &&Mark| mark.from < to && mark.to.unwrap_or(now) >= from;
-                match timeline.marks().iter().filter(here).map(|mark| mark.kind).max_by_key(|&kind| kind as u8) {
+                match timeline
+                    .marks()
+                    .iter()
+                    .filter(here)
+                    .map(|mark| mark.kind)
+                    .max_by_key(|&kind| kind as u8)
+                {
                     Some(MarkKind::Violation) => '!',
                     Some(MarkKind::Fault) => '▒',
                     None => ' ',
@@ -65,7 +77,12 @@ impl Screen {
             .map(|mark| mark.label.as_str())
             .collect();
         let holders = if holders.is_empty() {
-            let since = timeline.rows().iter().flat_map(|row| &row.bars).map(|bar| bar.to).max();
+            let since = timeline
+                .rows()
+                .iter()
+                .flat_map(|row| &row.bars)
+                .map(|bar| bar.to)
+                .max();
             let since = since.unwrap_or(timeline.start());
             format!("nobody holds, for {}", short(now - since))
         } else {
@@ -80,7 +97,11 @@ impl Screen {
             gaps.len(),
             short(longest)
         );
-        let broken = if broken.is_empty() { "nothing is broken".to_owned() } else { broken.join("; ") };
+        let broken = if broken.is_empty() {
+            "nothing is broken".to_owned()
+        } else {
+            broken.join("; ")
+        };
         let _ = writeln!(text, "{broken}");
         text
     }
@@ -97,6 +118,10 @@ impl Screen {
     }
 
     fn paint(&self, text: &str, code: &str) -> String {
-        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
     }
 }

@@ -13,7 +13,10 @@ fn records(lines: &[(&str, i64, u64, u32, &str)]) -> Vec<Record> {
     let text: String = lines
         .iter()
         .map(|(kind, token, ms, pid, name)| {
-            format!("{kind} {token} {} {pid} {name}", ms * MILLISECOND).trim_end().to_owned() + "\n"
+            format!("{kind} {token} {} {pid} {name}", ms * MILLISECOND)
+                .trim_end()
+                .to_owned()
+                + "\n"
         })
         .collect();
     Records::parse(&text).unwrap().records
@@ -29,25 +32,47 @@ fn two_holders() -> Timeline {
     ];
     records(&lines).iter().for_each(|record| timeline.record(record));
     let label = "server 2 cut off <from the leader>".to_owned();
-    timeline.mark(Mark { kind: MarkKind::Fault, label, from: at(2500), to: None });
+    timeline.mark(Mark {
+        kind: MarkKind::Fault,
+        label,
+        from: at(2500),
+        to: None,
+    });
     timeline
 }
 
 #[test]
 fn the_terminal_shows_who_holds_with_which_token_and_what_is_broken() {
-    let screen = Screen { width: 60, window: Duration::from_secs(6), colour: false };
+    let screen = Screen {
+        width: 60,
+        window: Duration::from_secs(6),
+        colour: false,
+    };
     let frame = screen.frame(&two_holders(), at(6010));
     let lines: Vec<&str> = frame.lines().collect();
-    assert!(lines[0].starts_with("alice  ██") && lines[0].contains("··"), "{frame}");
-    assert!(lines[1].starts_with("bob    ··") && lines[1].ends_with("█                   52"), "{frame}");
+    assert!(
+        lines[0].starts_with("alice  ██") && lines[0].contains("··"),
+        "{frame}"
+    );
+    assert!(
+        lines[1].starts_with("bob    ··") && lines[1].ends_with("█                   52"),
+        "{frame}"
+    );
     assert!(lines[2].contains('▒'), "{frame}");
-    assert_eq!(lines[3], "6.0 s | held by bob | 1 handoffs, longest without a holder 1.0 s");
+    assert_eq!(
+        lines[3],
+        "6.0 s | held by bob | 1 handoffs, longest without a holder 1.0 s"
+    );
     assert_eq!(lines[4], "server 2 cut off <from the leader>");
 }
 
 #[test]
 fn a_worker_that_has_fallen_silent_is_not_shown_as_holder() {
-    let screen = Screen { width: 60, window: Duration::from_secs(6), colour: false };
+    let screen = Screen {
+        width: 60,
+        window: Duration::from_secs(6),
+        colour: false,
+    };
     let mut timeline = two_holders();
     timeline.unmark("server 2 cut off <from the leader>", at(6500));
     let frame = screen.frame(&timeline, at(7000));
@@ -58,9 +83,16 @@ fn a_worker_that_has_fallen_silent_is_not_shown_as_holder() {
 
 #[test]
 fn no_line_is_wider_than_the_screen() {
-    let screen = Screen { width: 72, window: Duration::from_secs(6), colour: false };
+    let screen = Screen {
+        width: 72,
+        window: Duration::from_secs(6),
+        colour: false,
+    };
     let frame = screen.frame(&two_holders(), at(6010));
-    assert!(frame.lines().take(3).all(|line| line.chars().count() <= 72), "{frame}");
+    assert!(
+        frame.lines().take(3).all(|line| line.chars().count() <= 72),
+        "{frame}"
+    );
 }
 
 #[test]
