@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_e2e::checker::{Rule, check};
 use lockkeeper_e2e::ensemble::{Mode, block_on};
-use lockkeeper_e2e::java::Contender;
+use lockkeeper_e2e::java::{Bench, Contender};
 use lockkeeper_e2e::owner::{MARK, is_running};
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::record::Records;
@@ -227,6 +227,32 @@ fn the_leader_is_seen_to_make_and_delete_each_contender_of_curator() {
     }
     assert_eq!(deletions.interrupted(), None);
     assert_eq!(report.spares(&deletions.lives()).len(), 6);
+}
+
+#[test]
+fn the_bench_of_curator_measures_as_many_rounds_as_it_is_told() {
+    let ensemble = start(Config {
+        servers: 1,
+        ..Config::default()
+    });
+    let bench = Bench {
+        connect: ensemble.connect_string(),
+        path: "/bench".to_owned(),
+        contenders: 3,
+        rounds: 2,
+        handoffs: 20,
+        hold: Duration::from_millis(5),
+    };
+    let mut command = bench.command().unwrap();
+    command.stdout(Stdio::piped());
+    let mut process = ensemble.client("bench").unwrap().spawn("bench", command).unwrap();
+    let status = process.wait(BOUND).unwrap().expect("it ends");
+    assert!(status.success(), "{status}");
+    let printed = std::io::read_to_string(process.child_mut().stdout.take().unwrap()).unwrap();
+    println!("{printed}");
+    let start = r#"{"contenders":3,"holdMillis":5,"handoffs":20,"rounds":[{"p50Micros":"#;
+    assert!(printed.starts_with(start), "{printed}");
+    assert_eq!(printed.matches("p99Micros").count(), 2);
 }
 
 #[test]

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Parser;
 use lockkeeper_e2e::checker::{Rule, check_with_pauses};
 use lockkeeper_e2e::record::Records;
+use lockkeeper_e2e::timeline::{Timeline, svg};
 
 /// Proves from the files of guarded programs that no two of them ran at the same time.
 ///
@@ -27,6 +29,9 @@ struct Args {
     /// A program that wrote nothing for so many milliseconds was paused, and did not hold meanwhile.
     #[arg(long, value_name = "MILLISECONDS")]
     silence: Option<u64>,
+    /// Draw who held when into this SVG file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -47,6 +52,10 @@ fn main() -> anyhow::Result<ExitCode> {
     let silence = args.silence.map_or(Duration::MAX, Duration::from_millis);
     let report = check_with_pauses(&records, rule, silence);
     print!("{report}");
+    if let Some(file) = args.svg {
+        std::fs::write(&file, svg::render(&Timeline::of(&report), "Who held the lock"))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
     Ok(if report.holds.is_empty() {
         ExitCode::from(2)
     } else if report.is_clean() {

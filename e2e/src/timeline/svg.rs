@@ -16,7 +16,7 @@ const ROW: f64 = 30.0;
 const BAR: f64 = 18.0;
 const LANE: f64 = 20.0;
 /// The width of a character of the 11-pixel labels, generously.
-const LETTER: f64 = 6.4;
+const LETTER: f64 = 6.8;
 /// Gaps shorter than this are not labelled: a handoff, not an outage.
 const NOTABLE_GAP: Duration = Duration::from_millis(100);
 
@@ -25,7 +25,7 @@ text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-se
 .title{font-size:15px;font-weight:600;fill:#24292f}.name{font-size:12px;fill:#24292f}\
 .grid{stroke:#8c959f;stroke-opacity:.25}.base{stroke:#8c959f;stroke-opacity:.35;stroke-dasharray:1 4}\
 .hold{fill:#2da44e}.alt{fill:#218bff}.token{fill:#fff;font-variant-numeric:tabular-nums}\
-.band{fill:#bf8700;fill-opacity:.10}.fault{fill:#bf8700;fill-opacity:.75}\
+.band{fill:#bf8700;fill-opacity:.10}rect.fault{fill:#bf8700;fill-opacity:.75}\
 .bad{fill:#cf222e;fill-opacity:.25}.violation{fill:#cf222e}.gap{fill:none;stroke:#8250df}.gaplabel{fill:#8250df}\
 @media(prefers-color-scheme:dark){text{fill:#9198a1}.title,.name{fill:#f0f6fc}.token{fill:#fff}\
 .hold{fill:#238636}.alt{fill:#1f6feb}.band{fill:#d29922;fill-opacity:.14}.gap{stroke:#ab7df8}.gaplabel{fill:#ab7df8}}";
@@ -196,13 +196,13 @@ fn draw_mark(svg: &mut String, scale: &Scale, mark: &Mark, y: f64, label_x: f64)
     };
     let from = scale.x(mark.from);
     let to = mark.to.map_or(WIDTH - RIGHT, |to| scale.x(to));
-    let width = (to - from).max(2.0);
+    let width = (to - from).max(4.0);
     let top = TOP - 6.0;
     let _ = writeln!(
         svg,
         "<rect class=\"{band}\" x=\"{from:.2}\" y=\"{top}\" width=\"{width:.2}\" height=\"{:.1}\"/>\
          <rect class=\"{class}\" x=\"{from:.2}\" y=\"{:.1}\" width=\"{width:.2}\" height=\"4\" rx=\"1\"/>\
-         <text x=\"{label_x:.1}\" y=\"{:.1}\">{}</text>",
+         <text class=\"{class}\" x=\"{label_x:.1}\" y=\"{:.1}\">{}</text>",
         y - top,
         y,
         y + 14.0,
