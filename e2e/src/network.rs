@@ -19,7 +19,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl std::error::Error for Unsupported {}
 pub struct Network {
     owner: Owner,
     kind: Kind,
-    hosts: AtomicU8,
+    hosts: AtomicU32,
     /// How many faults have cut a pair of hosts: two that overlap are healed by the second one only.
     cuts: Mutex<HashMap<(Ipv4Addr, Ipv4Addr), u32>>,
 }
@@ -91,7 +91,7 @@ impl Network {
         Ok(Self {
             owner: owner.clone(),
             kind,
-            hosts: AtomicU8::new(0),
+            hosts: AtomicU32::new(0),
             cuts: Mutex::default(),
         })
     }
@@ -105,7 +105,7 @@ impl Network {
         Ok(Self {
             owner: owner.clone(),
             kind,
-            hosts: AtomicU8::new(0),
+            hosts: AtomicU32::new(0),
             cuts: Mutex::default(),
         })
     }
@@ -123,12 +123,10 @@ impl Network {
     /// A new host, reachable from all others.
     ///
     /// # Errors
-    /// When the kernel refuses, or after 250 hosts.
+    /// When the kernel refuses, or after 255 hosts.
     pub fn host(&self, name: impl Into<String>) -> io::Result<Host> {
-        let number = self.hosts.fetch_add(1, Ordering::Relaxed) + 1;
-        if number > 250 {
-            return Err(io::Error::other("a network has at most 250 hosts"));
-        }
+        let number = u8::try_from(self.hosts.fetch_add(1, Ordering::Relaxed) + 1)
+            .map_err(|_| io::Error::other("a network has at most 255 hosts"))?;
         let (address, namespace) = match &self.kind {
             Kind::Loopback { block: [a, b], .. } => (Ipv4Addr::new(127, *a, *b, number), None),
             Kind::Namespaces { router } => {
