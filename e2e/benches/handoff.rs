@@ -42,15 +42,27 @@ struct CuratorRound {
 }
 
 fn main() -> anyhow::Result<()> {
-    let ensemble = Ensemble::start(Config { servers: 1, tick: Duration::from_secs(2), ..Config::default() })?;
-    println!("Release to next holder; everybody holds for {:?} and queues again. One server,", rounds::HOLD);
+    let ensemble = Ensemble::start(Config {
+        servers: 1,
+        tick: Duration::from_secs(2),
+        ..Config::default()
+    })?;
+    println!(
+        "Release to next holder; everybody holds for {:?} and queues again. One server,",
+        rounds::HOLD
+    );
     println!("no fsync; medians of {TURNS} turns of {HANDOFFS} handoffs each, the rivals in turn.\n");
-    println!("| contenders | | Curator InterProcessMutex | zookeeper-client lock() | Lockkeeper | of Curator |");
+    println!(
+        "| contenders | | Curator InterProcessMutex | zookeeper-client lock() | Lockkeeper | of Curator |"
+    );
     println!("|---|---|---|---|---|---|");
     let mut ours = Vec::new();
     for contenders in CONTENDERS {
         let [curator, client, lockkeeper] = measure(&ensemble, contenders)?;
-        for (name, pick) in [("p50", (|f| f.p50) as fn(Figures) -> Duration), ("p99", |f| f.p99)] {
+        for (name, pick) in [
+            ("p50", (|f| f.p50) as fn(Figures) -> Duration),
+            ("p99", |f| f.p99),
+        ] {
             println!(
                 "| {contenders} | {name} | {} | {} | {} | {:.2} |",
                 millis(pick(curator)),
@@ -62,7 +74,10 @@ fn main() -> anyhow::Result<()> {
         ours.push(lockkeeper.p50);
     }
     let growth = ours[CONTENDERS.len() - 1].as_secs_f64() / ours[0].as_secs_f64();
-    println!("\nLockkeeper, p50 at {} contenders: {growth:.2} of that at {}", CONTENDERS[2], CONTENDERS[0]);
+    println!(
+        "\nLockkeeper, p50 at {} contenders: {growth:.2} of that at {}",
+        CONTENDERS[2], CONTENDERS[0]
+    );
     Ok(())
 }
 
@@ -100,16 +115,27 @@ fn curator(ensemble: &Ensemble, contenders: usize, turn: u32) -> anyhow::Result<
     command.stdout(Stdio::piped());
     let mut process = ensemble.observer().spawn("Curator", command)?;
     let mut output = String::new();
-    process.child_mut().stdout.take().expect("a pipe").read_to_string(&mut output)?;
+    process
+        .child_mut()
+        .stdout
+        .take()
+        .expect("a pipe")
+        .read_to_string(&mut output)?;
     let result: CuratorResult = serde_json::from_str(&output)?;
     let last = result.rounds.last().expect("two rounds");
-    Ok(Figures { p50: Duration::from_micros(last.p50_micros), p99: Duration::from_micros(last.p99_micros) })
+    Ok(Figures {
+        p50: Duration::from_micros(last.p50_micros),
+        p99: Duration::from_micros(last.p99_micros),
+    })
 }
 
 fn figures(mut samples: Vec<Duration>) -> Figures {
     samples.sort();
     let at = |percent: usize| samples[(samples.len() * percent / 100).min(samples.len() - 1)];
-    Figures { p50: at(50), p99: at(99) }
+    Figures {
+        p50: at(50),
+        p99: at(99),
+    }
 }
 
 fn median(mut values: Vec<Duration>) -> Duration {

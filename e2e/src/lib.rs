@@ -19,7 +19,9 @@ pub mod process;
 pub mod record;
 mod sys;
 pub mod timeline;
+pub mod worker;
 
 pub use ensemble::{Config, Ensemble};
 pub use network::{Host, Network, Unsupported};
 pub use process::Process;
+pub use worker::Worker;
