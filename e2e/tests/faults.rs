@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockkeeper_e2e::checker::{Rule, check};
@@ -25,7 +25,7 @@ fn recorder(file: &Path, name: &str, token: u32) -> Command {
     command
 }
 
-/// The longest time without a line, in the part of the record that is later than `from`.
+/// The longest time without a line since `from`, or up to now: it may never write another one.
 fn longest_silence(file: &Path, from: BootInstant) -> Duration {
     let records = Records::read(file).unwrap().records;
     let times: Vec<_> = records
@@ -104,8 +104,9 @@ impl Workers for OneWorker {
     }
 }
 
-#[test]
-fn a_plan_strikes_servers_and_workers_and_leaves_everything_whole() {
+/// Carries a plan out beside one worker, which appends to the file, and looks whether everything that
+/// was broken has been made whole. Nothing where connections cannot be cut.
+fn carry_out(plan: &Plan, check_worker: impl FnOnce(&Path, BootInstant)) {
     let config = Config {
         tick: Duration::from_millis(500),
         sync_limit: 4,
@@ -121,30 +122,16 @@ fn a_plan_strikes_servers_and_workers_and_leaves_everything_whole() {
     let worker = OneWorker { host, process };
     wait_for_lines(&file, 1);
 
-    let seconds = |at: f64, fault, lasts: f64| Step {
-        at: Duration::from_secs_f64(at),
-        fault,
-        lasts: Duration::from_secs_f64(lasts),
-    };
-    let steps = vec![
-        seconds(0.2, Fault::IsolateServer(Role::Leader), 3.0),
-        seconds(0.4, Fault::IsolateWorker(0), 1.0),
-        seconds(1.6, Fault::PauseWorker(0, 0), 1.0),
-        seconds(2.8, Fault::CutWorker(0, Role::Follower(0)), 0.5),
-        seconds(3.6, Fault::PauseServer(Role::Follower(0)), 1.0),
-        seconds(5.0, Fault::KillServer(Role::Follower(1)), 1.0),
-    ];
-    let plan = Plan { seed: 0, steps };
     println!("{plan}");
     let began = BootInstant::now();
     let events = Mutex::new(Vec::new());
     plan.run(&ensemble, &worker, &AtomicBool::new(false), &|event| {
-        println!("{:?}", event);
-        events.lock().unwrap().push(event);
+        events.lock().unwrap().push(event)
     })
     .unwrap();
 
     let events = events.into_inner().unwrap();
+    println!("{events:#?}");
     let labels = |over: bool| {
         let mut labels: Vec<_> = events
             .iter()
@@ -157,24 +144,80 @@ fn a_plan_strikes_servers_and_workers_and_leaves_everything_whole() {
         labels.sort_unstable();
         labels
     };
-    assert_eq!(labels(false).len(), plan.steps.len(), "{events:?}");
+    assert_eq!(labels(false).len(), plan.steps.len(), "a fault was skipped");
     assert_eq!(labels(false), labels(true));
     assert_eq!(ensemble.synced_followers(ensemble.leader().unwrap()), Some(2));
     assert!((0..3).all(|server| worker.host.connect(ensemble.address(server), BOUND).is_ok()));
-    let silence = longest_silence(&file, began);
-    assert!(
-        silence >= Duration::from_millis(900),
-        "the pause of 1 s is not in the record: {silence:?}"
-    );
-    wait_for_lines(&file, 3);
+    check_worker(&file, began);
 
     let mut timeline = Timeline::of(&check(&Records::read(&file).unwrap().records, Rule::Exclusive));
     events.iter().for_each(|event| event.mark(&mut timeline));
-    let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plan.svg");
+    let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("plan-{}.svg", plan.seed));
     std::fs::write(
         &picture,
         svg::render(&timeline, "A plan of faults, and one worker"),
     )
     .unwrap();
     println!("drawn in {}", picture.display());
+}
+
+#[test]
+fn a_plan_strikes_servers_and_workers_and_leaves_everything_whole() {
+    let seconds = |at: f64, fault, lasts: f64| Step {
+        at: Duration::from_secs_f64(at),
+        fault,
+        lasts: Duration::from_secs_f64(lasts),
+    };
+    let steps = vec![
+        seconds(0.2, Fault::IsolateServer(Role::Leader), 3.0),
+        seconds(0.4, Fault::IsolateWorker(0), 1.0),
+        seconds(1.6, Fault::PauseWorker(0, 0), 1.0),
+        seconds(2.8, Fault::CutWorker(0, Role::Follower(0)), 0.5),
+        seconds(3.6, Fault::PauseServer(Role::Follower(0)), 1.0),
+        seconds(5.0, Fault::KillServer(Role::Follower(1)), 1.0),
+        seconds(6.5, Fault::RollingRestart, 10.0),
+    ];
+    carry_out(&Plan { seed: 0, steps }, |file, began| {
+        let silence = longest_silence(file, began);
+        assert!(
+            silence >= Duration::from_millis(900),
+            "the pause of 1 s is not in the record: {silence:?}"
+        );
+        wait_for_lines(file, 3);
+    });
+}
+
+#[test]
+fn a_plan_that_is_stopped_early_undoes_what_it_has_begun() {
+    let ensemble = Ensemble::start(Config {
+        servers: 1,
+        ..Config::default()
+    })
+    .expect("the server starts");
+    let file = ensemble.directory().join("record");
+    let host = ensemble.client("worker").unwrap();
+    let process = host.spawn("worker", recorder(&file, "worker", 1)).unwrap();
+    let worker = OneWorker { host, process };
+    wait_for_lines(&file, 1);
+    let step = |at: u64| Step {
+        at: Duration::from_millis(at),
+        fault: Fault::PauseWorker(0, 0),
+        lasts: Duration::from_secs(600),
+    };
+    let plan = Plan {
+        seed: 0,
+        steps: vec![step(0), step(600_000)],
+    };
+    let stop = AtomicBool::new(false);
+    let struck = AtomicUsize::new(0);
+    let observe = |event| {
+        struck.fetch_add(
+            usize::from(matches!(event, Event::Struck { .. })),
+            Ordering::Relaxed,
+        );
+        stop.store(true, Ordering::Relaxed);
+    };
+    plan.run(&ensemble, &worker, &stop, &observe).unwrap();
+    assert_eq!(struck.into_inner(), 1);
+    wait_for_lines(&file, 3);
 }

@@ -13,6 +13,10 @@ use crate::process::wait_for;
 use crate::timeline::{Mark, MarkKind, Timeline};
 use crate::{Ensemble, faults};
 
+/// How long a fault waits for its target: during an election there is no follower, and a killed
+/// worker has to be started again.
+const TARGET_BOUND: Duration = Duration::from_secs(5);
+
 /// The programs that the plan strikes beside the servers.
 pub trait Workers: Sync {
     /// Where a worker runs.
@@ -134,8 +138,13 @@ enum Undo<'a> {
 
 impl<'a> Strike<'a> {
     fn step(&self, step: &Step, stop: &AtomicBool) -> anyhow::Result<()> {
-        let Some((label, server)) = self.meet(step.fault) else {
-            let reason = "no server plays that part now, or the worker is down".to_owned();
+        let target = || {
+            self.meet(step.fault)
+                .map(Some)
+                .or_else(|| stop.load(Ordering::Relaxed).then_some(None))
+        };
+        let Some((label, server)) = wait_for(TARGET_BOUND, target).flatten() else {
+            let reason = "no server played that part, or the worker was down".to_owned();
             (self.observe)(Event::Skipped {
                 label: step.fault.to_string(),
                 reason,
