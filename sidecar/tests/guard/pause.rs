@@ -4,9 +4,9 @@ use std::path::Path;
 
 use lockkeeper_lock::BootInstant;
 use lockkeeper_sidecar::guard::protocol::{FromGuard, ToGuard};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 
-use crate::harness::{A, B, Guard, MARGIN, is_alive, last_stamp, until};
+use crate::harness::{A, B, Guard, MARGIN, is_alive, last_stamp, state, until};
 use crate::tests;
 
 tests![
@@ -18,11 +18,6 @@ tests![
 ];
 
 const TWO: &str = "record record-a & exec $recorder role:record record-main";
-
-fn state(pid: Pid) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
-}
 
 fn expect_paused(guard: &mut Guard) {
     guard.expect("Paused", |frame| {
