@@ -118,7 +118,8 @@ impl Schedule {
     pub fn hello(&self, pid: u32) -> FromGuard {
         let (token, paused) = match self.phase {
             Phase::Idle => (None, false),
-            Phase::Active(active) => (Some(active.grant.token), active.suspended.is_some()),
+            // Stopped on suspicion or not: it still has its deadlines, and gets SIGTERM for them.
+            Phase::Active(active) => (Some(active.grant.token), false),
             Phase::Pausing { token, .. } => (Some(token), false),
             Phase::Paused { token, .. } => (Some(token), true),
             Phase::Killing(killing) => (Some(killing.token), false),
@@ -316,13 +317,8 @@ impl Schedule {
             }
             Phase::Active(active) => {
                 if let Some(Suspended::Sweeping { since, .. }) = active.suspended {
-                    if !sight.unstopped {
-                        active.suspended = Some(Suspended::Settled);
-                        out.push(Action::Report(FromGuard::Paused {
-                            token: active.grant.token,
-                        }));
-                    } else if now - since >= PATIENCE {
-                        // Nothing is lost yet: the deadline will deal with what goes on.
+                    // Nothing is lost yet: the deadline will deal with what goes on.
+                    if !sight.unstopped || now - since >= PATIENCE {
                         active.suspended = Some(Suspended::Settled);
                     }
                 }
