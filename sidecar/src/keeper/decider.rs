@@ -13,6 +13,8 @@
 mod application;
 mod hear;
 mod queue;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

@@ -34,8 +34,7 @@ impl Decider {
             return;
         }
         self.grant(token, deadline, false, now, acts);
-        let is_suspect =
-            self.policy.on_suspect == OnSuspect::Pause && self.status.state == LockState::Suspended;
+        let is_suspect = self.is_suspect();
         if self.told_suspect.replace(is_suspect) != Some(is_suspect) {
             acts.push(Act::Tell(if is_suspect {
                 ToGuard::Suspect { token }
@@ -43,6 +42,10 @@ impl Decider {
                 ToGuard::Confirm { token }
             }));
         }
+    }
+
+    fn is_suspect(&self) -> bool {
+        self.policy.on_suspect == OnSuspect::Pause && self.status.state == LockState::Suspended
     }
 
     fn stop_without_the_lock(&mut self, token: FencingToken, now: BootInstant, acts: &mut Vec<Act>) {
@@ -69,6 +72,7 @@ impl Decider {
             && !self.status.yield_requested
             && self.ending.is_none()
             && self.start_at.is_none()
+            && !self.is_suspect()
             && self.delayed_until().is_none_or(|moment| moment <= now);
         let Some((token, deadline)) = self.held(now).filter(|_| may_start) else {
             return self.remove_lease(acts);

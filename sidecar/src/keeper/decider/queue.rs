@@ -104,7 +104,8 @@ impl Decider {
     }
 
     fn holds_over_the_end(&self, now: BootInstant) -> bool {
-        self.policy.on_exit == OnExit::Hold && self.status.is_held(now)
+        let is_wanted_elsewhere = self.wants_step_down || self.status.yield_requested;
+        self.policy.on_exit == OnExit::Hold && self.status.is_held(now) && !is_wanted_elsewhere
     }
 
     /// Only the container ends. Its successor says hello.
