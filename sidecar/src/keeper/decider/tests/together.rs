@@ -99,7 +99,9 @@ impl World {
             return;
         }
         for act in self.decider.decide(ms(self.now)) {
-            self.history.push(format!("{} keeper: {act:?}", self.now));
+            if !matches!(act, Act::Tell(ToGuard::Grant(Grant { start: false, .. }))) {
+                self.history.push(format!("{} keeper: {act:?}", self.now));
+            }
             self.act(act);
         }
         if !self.is_over {
