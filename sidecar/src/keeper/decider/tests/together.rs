@@ -241,8 +241,8 @@ impl World {
     }
 
     fn guard(&mut self, event: Event) {
-        let mut next = Some(event);
-        while let Some(event) = next.take() {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
             let actions = self.schedule.handle(event, ms(self.now));
             for action in actions.iter() {
                 if action != Action::Sweep(Sweep::Look) {
@@ -252,14 +252,17 @@ impl World {
                     Action::Start(_) => {
                         assert_eq!(self.tree, Tree::Absent, "started beside another");
                         self.tree = Tree::Runs;
-                        next = Some(Event::Started { pid: 2 });
+                        events.push_back(Event::Started { pid: 2 });
                     }
                     Action::Terminate | Action::Forward(_) if self.rng.bool() => {
                         self.tree = Tree::Absent;
-                        next = Some(Event::MainExited { code: 143 });
+                        events.push_back(Event::MainExited { code: 143 });
                     }
                     Action::Terminate | Action::Forward(_) => {}
-                    Action::Sweep(sweep) => next = Some(Event::Saw(self.sweep(sweep))),
+                    Action::Sweep(sweep) => {
+                        let sight = self.sweep(sweep);
+                        events.push_back(Event::Saw(sight));
+                    }
                     Action::Report(frame) if self.is_connected => self.to_keeper.push_back(frame),
                     Action::Report(_) => {}
                     Action::Exit(_) => return self.guard_exits(),
