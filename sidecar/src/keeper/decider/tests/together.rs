@@ -6,13 +6,12 @@
 use std::collections::VecDeque;
 
 use fastrand::Rng;
-use lockkeeper_lock::LossReason;
 
 use super::*;
 use crate::guard::protocol::Grant;
 use crate::guard::schedule::{Action, Event, Mode, Schedule, Sight, Sweep};
 
-const HISTORIES: u64 = 6000;
+const HISTORIES: u64 = 10_000;
 const STEPS: u32 = 120;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
