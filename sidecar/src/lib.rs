@@ -2,7 +2,6 @@
 
 pub mod admin;
 pub mod args;
-pub mod bare;
 pub mod client;
 pub mod duration;
 pub mod exit;

@@ -5,12 +5,9 @@ use std::process::{ExitCode, Termination};
 
 use lockkeeper_sidecar::args::{self, Command, Parsed};
 use lockkeeper_sidecar::exit::{self, Exit, Failure};
-use lockkeeper_sidecar::{bare, client, install, run, sidecar};
+use lockkeeper_sidecar::{client, install, run, sidecar};
 
 fn main() -> ExitCode {
-    if let Some(code) = bare::run_if_asked() {
-        return code.into();
-    }
     let code = match args::parse(std::env::args_os()) {
         Ok(Parsed::Print(text)) => print(&text),
         Ok(Parsed::Do(command)) => dispatch(command),

@@ -16,9 +16,9 @@ use std::process::{Command, Stdio};
 use rustix::process::Pid;
 
 use crate::args::{RunArgs, RunSettings};
-use crate::bare::{self, Inherited};
 use crate::exit::{Exit, Failure};
-use crate::{guard, keeper, log, socket};
+use crate::guard::{self, GuardOptions, KeeperSocket, TargetKind};
+use crate::{keeper, log, socket};
 
 /// Tells a process that it is the keeper, and on which path to serve.
 const KEEPER: &str = "LOCKKEEPER_KEEPER_SOCKET";
@@ -47,14 +47,20 @@ fn guard_and_keeper(settings: &RunSettings) -> Result<u8, Failure> {
     guard::resolve_command(&settings.command[0])
         .map_err(|error| Failure::new(Exit::of_command(error.exit_code()), error))?;
     let path = settings.socket.clone().unwrap_or_else(socket::private_path);
-    let keeper = start_keeper(&path)?;
-    let private = settings.socket.is_none().then_some(path.as_path());
-    Err(bare::of_run(
-        &keeper,
-        private,
-        &settings.command,
-        environment(settings, &path),
-    ))
+    let (socket, keeper_pid) = start_keeper(&path)?;
+    let code = guard::run(GuardOptions {
+        target: TargetKind::Subreaper,
+        keeper: KeeperSocket::Inherited(socket),
+        command: settings.command.clone(),
+        environment: environment(settings, &path),
+        keeper_pid: Some(keeper_pid),
+    });
+    if settings.socket.is_none() {
+        // The keeper does it, unless it was killed.
+        let _ = std::fs::remove_file(&path);
+        let _ = path.parent().map(std::fs::remove_dir);
+    }
+    Ok(code)
 }
 
 /// What the application finds in its environment, beside the token.
@@ -70,7 +76,7 @@ fn environment(settings: &RunSettings, socket: &Path) -> Vec<(OsString, OsString
 }
 
 /// Starts this binary once more, as the keeper that serves at `socket`.
-pub(crate) fn start_keeper(socket: &Path) -> Result<Inherited, Failure> {
+pub(crate) fn start_keeper(socket: &Path) -> Result<(OwnedFd, Pid), Failure> {
     let cannot = |error| Failure::software(format!("cannot start the keeper: {error}"));
     let (ours, keepers) = UnixStream::pair().map_err(cannot)?;
     let child = Command::new("/proc/self/exe")
@@ -84,10 +90,7 @@ pub(crate) fn start_keeper(socket: &Path) -> Result<Inherited, Failure> {
         .spawn()
         .map_err(cannot)?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    Ok(Inherited {
-        socket: ours.into(),
-        keeper: pid.expect("a process has a number"),
-    })
+    Ok((ours.into(), pid.expect("a process has a number")))
 }
 
 /// Whether [`start_keeper`] started this process.

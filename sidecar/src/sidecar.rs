@@ -11,9 +11,9 @@ use std::path::Path;
 
 use crate::args::{GuardArgs, SidecarArgs, SidecarSettings};
 use crate::exit::{Exit, Failure};
-use crate::guard::{self, TargetKind};
+use crate::guard::{self, GuardOptions, KeeperSocket, TargetKind};
 use crate::run::{block_on, inherited_guard, is_keeper, start_keeper};
-use crate::{bare, keeper, log};
+use crate::{keeper, log};
 
 /// Does what `lockkeeper sidecar` was asked for and returns the exit code.
 ///
@@ -23,7 +23,7 @@ pub fn sidecar(args: SidecarArgs) -> Result<u8, Failure> {
     let log = args.log.clone();
     let settings = args.check()?;
     if let (Some(container), false) = (&settings.container, is_keeper()) {
-        return guard_beside(container, &settings);
+        return guard_beside(container.clone(), &settings);
     }
     log::init(log.log_format, log.log)?;
     let guard = if is_keeper() {
@@ -46,18 +46,30 @@ pub fn guard(args: GuardArgs) -> Result<u8, Failure> {
     } = args;
     guard::resolve_command(&command[0])
         .map_err(|error| Failure::new(Exit::of_command(error.exit_code()), error))?;
-    let environment = vec![("LOCKKEEPER_SOCKET".into(), OsString::from(socket))];
-    Err(bare::of_wrap(&guard_socket, &command, environment))
+    let is_first = rustix::process::getpid() == rustix::process::Pid::INIT;
+    Ok(guard::run(GuardOptions {
+        target: if is_first {
+            TargetKind::Pid1
+        } else {
+            TargetKind::Subreaper
+        },
+        keeper: KeeperSocket::Path(guard_socket),
+        command,
+        environment: vec![("LOCKKEEPER_SOCKET".into(), OsString::from(socket))],
+        keeper_pid: None,
+    }))
 }
 
-fn guard_beside(target: &TargetKind, settings: &SidecarSettings) -> Result<u8, Failure> {
-    let TargetKind::Container {
-        name,
-        termination_log,
-    } = target
-    else {
-        unreachable!("the settings of a sidecar make no other target");
-    };
-    let keeper = start_keeper(Path::new(&settings.socket))?;
-    Err(bare::of_container(&keeper, name, termination_log))
+fn guard_beside(target: TargetKind, settings: &SidecarSettings) -> Result<u8, Failure> {
+    let (socket, keeper_pid) = start_keeper(Path::new(&settings.socket))?;
+    let code = guard::run(GuardOptions {
+        target,
+        keeper: KeeperSocket::Inherited(socket),
+        command: Vec::new(),
+        environment: Vec::new(),
+        keeper_pid: Some(keeper_pid),
+    });
+    // Without a keeper there is no lock, whatever else was the reason: gate the pod anew.
+    let lost = [guard::EXIT_LOST, guard::EXIT_SOFTWARE].contains(&code);
+    Ok(if lost { Exit::GateAnew.code() } else { code })
 }

@@ -136,21 +136,6 @@ pub(crate) fn exit_now(code: u8) -> ! {
     unsafe { libc::_exit(code.into()) }
 }
 
-/// The descriptor with this number, which the image of this process before its last `exec` left for
-/// us, and nobody else took over.
-///
-/// # Errors
-/// When it is not open, or is one of the three standard streams.
-pub(crate) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: fcntl(2) takes any number.
-    let is_open = number > libc::STDERR_FILENO && unsafe { libc::fcntl(number, libc::F_GETFD) } != -1;
-    if !is_open {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    // SAFETY: it is open, and its only owner, the earlier image, is gone.
-    Ok(unsafe { OwnedFd::from_raw_fd(number) })
-}
-
 /// Blocks `set` too and gives a file descriptor from which its signals are read.
 pub(crate) fn take_signals(set: SignalSet) -> io::Result<OwnedFd> {
     let raw = set.to_raw();
