@@ -2,6 +2,8 @@
 pub mod clock;
 pub mod ensemble;
 mod error;
+#[cfg(feature = "fake")]
+pub mod fake;
 mod handle;
 mod lease;
 mod options;

@@ -17,7 +17,11 @@ pub async fn lockkeeper(connect: &str, root: &str, contenders: usize, samples: u
     let mut tasks = JoinSet::new();
     for _ in 0..contenders {
         let ensemble = ZooKeeper::new(connect.parse().expect("a list of servers"), SESSION_TIMEOUT);
-        let lock = Lock::new(ensemble, BootClock, LockOptions::new(root, Timing::new(SESSION_TIMEOUT)));
+        let lock = Lock::new(
+            ensemble,
+            BootClock,
+            LockOptions::new(root, Timing::new(SESSION_TIMEOUT)),
+        );
         let rounds = rounds.clone();
         tasks.spawn(async move {
             loop {
@@ -48,7 +52,10 @@ pub async fn zookeeper_client(connect: &str, root: &str, contenders: usize, samp
         tasks.spawn(async move {
             loop {
                 let prefix = zk::LockPrefix::new_curator(&root, "lock-").expect("a prefix");
-                let lock = client.lock(prefix, b"", zk::Acls::anyone_all()).await.expect("the lock");
+                let lock = client
+                    .lock(prefix, b"", zk::Acls::anyone_all())
+                    .await
+                    .expect("the lock");
                 rounds.acquired();
                 tokio::time::sleep(HOLD).await;
                 rounds.releasing();

@@ -33,7 +33,12 @@ impl Rounds {
     /// So many samples, after one round of everybody that does not count.
     pub fn new(contenders: usize, wanted: usize) -> Self {
         Self {
-            shared: Arc::new(Shared { wanted, warm_up: contenders, state: Mutex::default(), done: Notify::new() }),
+            shared: Arc::new(Shared {
+                wanted,
+                warm_up: contenders,
+                state: Mutex::default(),
+                done: Notify::new(),
+            }),
         }
     }
 

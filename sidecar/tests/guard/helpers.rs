@@ -14,7 +14,10 @@ use rustix::process::Pid;
 
 /// `pid1 | subreaper | container NAME LOG  [--socket PATH] [--keeper FILE] -- CMD…`; without a path
 /// the socket to the keeper is stdin.
-#[expect(clippy::zombie_processes, reason = "the guard reaps all children of its process")]
+#[expect(
+    clippy::zombie_processes,
+    reason = "the guard reaps all children of its process"
+)]
 pub fn guard(arguments: &[OsString]) -> ExitCode {
     let mut arguments = arguments.iter().cloned();
     let mut next = move || arguments.next();

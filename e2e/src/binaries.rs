@@ -1,0 +1,94 @@
+//! Where the programs under test are. Cargo builds them first, so that a test never judges a stale
+//! one; it has nothing to do when they are fresh.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use anyhow::{Context, bail};
+
+/// The program under test, `lockkeeper`; `LOCKKEEPER_BINARY` names another one.
+pub fn lockkeeper() -> anyhow::Result<PathBuf> {
+    match std::env::var_os("LOCKKEEPER_BINARY") {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => built("lockkeeper-sidecar", "lockkeeper"),
+    }
+}
+
+/// The guarded program that writes down when it ran.
+pub fn recorder() -> anyhow::Result<PathBuf> {
+    built("lockkeeper-e2e", "lockkeeper-recorder")
+}
+
+/// Builds `binary` of `package` in the profile of the running program, once per process.
+fn built(package: &str, binary: &str) -> anyhow::Result<PathBuf> {
+    static BUILT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+    let directory = profile_directory(&std::env::current_exe()?)?;
+    let path = directory.join(binary);
+    let mut built = BUILT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if built.contains(&path) {
+        return Ok(path);
+    }
+    let profile = match directory.file_name().and_then(|name| name.to_str()) {
+        Some("debug") => "dev",
+        Some(name) => name,
+        None => bail!("{} has no name of a build profile", directory.display()),
+    };
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            package,
+            "--bin",
+            binary,
+            "--profile",
+            profile,
+        ])
+        .arg("--target-dir")
+        .arg(
+            directory
+                .parent()
+                .context("a build profile's directory has a parent")?,
+        )
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!(
+            "cargo cannot build {binary}:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    built.push(path.clone());
+    Ok(path)
+}
+
+/// `target/debug` for `target/debug/deps/test-0123`, `target/debug/examples/demo` and
+/// `target/debug/tool`.
+fn profile_directory(program: &Path) -> anyhow::Result<PathBuf> {
+    let directory = program.parent().context("a program is in a directory")?;
+    match directory.file_name().and_then(|name| name.to_str()) {
+        Some("deps" | "examples") => Ok(directory.parent().context("deps is in a directory")?.to_owned()),
+        _ => Ok(directory.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_looked_for_where_cargo_puts_those_of_the_same_profile() {
+        for program in [
+            "/t/debug/deps/harness-12ab",
+            "/t/debug/examples/demo",
+            "/t/debug/lockkeeper-check",
+        ] {
+            assert_eq!(
+                profile_directory(Path::new(program)).unwrap(),
+                Path::new("/t/debug")
+            );
+        }
+    }
+}

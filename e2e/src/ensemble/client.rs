@@ -1,0 +1,37 @@
+//! Runs a `zookeeper-client` on a host of the harness.
+
+use std::future::Future;
+use std::io;
+
+use spawns_core::{Spawn, Task};
+
+use crate::network::Host;
+
+/// Runs a future on a thread of its own on `host`, with a runtime of its own, and gives its result.
+///
+/// Clients that it makes connect from that host. They end with it.
+pub fn block_on<T, F>(host: &Host, work: impl FnOnce() -> F + Send) -> io::Result<T>
+where
+    T: Send,
+    F: Future<Output = T>,
+{
+    host.run(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()?;
+        Ok(runtime.block_on(async {
+            // The client spawns its session's task through this, on the same thread.
+            let spawner = OnTokio;
+            let _scope = spawns_core::enter(&spawner);
+            work().await
+        }))
+    })?
+}
+
+struct OnTokio;
+
+impl Spawn for OnTokio {
+    fn spawn(&self, task: Task) {
+        tokio::spawn(Box::into_pin(task.future));
+    }
+}

@@ -1,0 +1,218 @@
+//! Who held when, and what was broken meanwhile: for a terminal while it happens, and as a picture.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use lockkeeper_lock::BootInstant;
+
+use crate::checker::{Report, Violation};
+use crate::record::{Moment, Record};
+
+pub mod svg;
+pub mod terminal;
+
+/// One holder's stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bar {
+    /// The fencing token.
+    pub token: i64,
+    /// First stamp.
+    pub from: BootInstant,
+    /// Last stamp.
+    pub to: BootInstant,
+}
+
+/// One worker and its stays, in the order of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The worker's name.
+    pub name: String,
+    /// When it held.
+    pub bars: Vec<Bar>,
+}
+
+/// What a [`Mark`] marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkKind {
+    /// Something that the harness broke.
+    Fault,
+    /// Something that must not happen.
+    Violation,
+}
+
+/// Something beside the holders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// What kind of thing.
+    pub kind: MarkKind,
+    /// In a few words.
+    pub label: String,
+    /// When it began.
+    pub from: BootInstant,
+    /// When it was over; nothing while it lasts.
+    pub to: Option<BootInstant>,
+}
+
+/// All that is drawn.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    start: BootInstant,
+    rows: Vec<Row>,
+    marks: Vec<Mark>,
+    workers: HashMap<(i64, u32), usize>,
+}
+
+impl Timeline {
+    /// A timeline that begins at `start`, with a row for each of the `workers` that are known before
+    /// they hold.
+    pub fn new<'a>(start: BootInstant, workers: impl IntoIterator<Item = &'a str>) -> Self {
+        let rows = workers
+            .into_iter()
+            .map(|name| Row {
+                name: name.to_owned(),
+                bars: Vec::new(),
+            })
+            .collect();
+        Self {
+            start,
+            rows,
+            marks: Vec::new(),
+            workers: HashMap::new(),
+        }
+    }
+
+    /// The timeline of a report, with its violations.
+    pub fn of(report: &Report) -> Self {
+        let start = report
+            .holds
+            .first()
+            .map_or(BootInstant::from_nanos(0), |hold| hold.begin);
+        let mut timeline = Self::new(start, []);
+        for hold in &report.holds {
+            let row = timeline.row(&hold.name);
+            let bar = Bar {
+                token: hold.token,
+                from: hold.begin,
+                to: hold.end,
+            };
+            timeline.rows[row].bars.push(bar);
+        }
+        timeline.rows.sort_by(|a, b| a.name.cmp(&b.name));
+        for violation in &report.violations {
+            let (label, from, lasted) = match violation {
+                Violation::Overlap { from, lasted, .. } => ("overlap", *from, *lasted),
+                Violation::TokenOrder { later, .. } => {
+                    ("token order", report.holds[*later].begin, Duration::ZERO)
+                }
+            };
+            let label = label.to_owned();
+            timeline.mark(Mark {
+                kind: MarkKind::Violation,
+                label,
+                from,
+                to: Some(from + lasted),
+            });
+        }
+        timeline
+    }
+
+    /// Takes one line of a worker into account; lines of one process in their order.
+    pub fn record(&mut self, record: &Record) {
+        let process = (record.token, record.pid);
+        if let Moment::Begin { name, .. } = &record.moment {
+            let row = self.row(name);
+            self.workers.insert(process, row);
+        }
+        // A process whose beginning is not known has no row.
+        let Some(&row) = self.workers.get(&process) else {
+            return;
+        };
+        match self.rows[row].bars.last_mut() {
+            Some(bar) if bar.token == record.token => bar.to = bar.to.max(record.at),
+            _ => self.rows[row].bars.push(Bar {
+                token: record.token,
+                from: record.at,
+                to: record.at,
+            }),
+        }
+    }
+
+    /// Adds a mark.
+    pub fn mark(&mut self, mark: Mark) {
+        self.marks.push(mark);
+    }
+
+    /// Says that the newest unfinished mark with this label is over.
+    pub fn unmark(&mut self, label: &str, at: BootInstant) {
+        if let Some(mark) = self
+            .marks
+            .iter_mut()
+            .rev()
+            .find(|mark| mark.to.is_none() && mark.label == label)
+        {
+            mark.to = Some(at);
+        }
+    }
+
+    /// Where it begins.
+    pub fn start(&self) -> BootInstant {
+        self.start
+    }
+
+    /// The last moment of anything in it.
+    pub fn end(&self) -> BootInstant {
+        let bars = self.rows.iter().flat_map(|row| &row.bars).map(|bar| bar.to);
+        let marks = self.marks.iter().map(|mark| mark.to.unwrap_or(mark.from));
+        bars.chain(marks).max().unwrap_or(self.start)
+    }
+
+    /// The workers, in the order of their first appearance.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Everything else.
+    pub fn marks(&self) -> &[Mark] {
+        &self.marks
+    }
+
+    /// When nobody held, between two holders.
+    pub fn gaps(&self) -> Vec<(BootInstant, BootInstant)> {
+        let mut bars: Vec<&Bar> = self.rows.iter().flat_map(|row| &row.bars).collect();
+        bars.sort_by_key(|bar| bar.from);
+        let mut gaps = Vec::new();
+        let mut held_until: Option<BootInstant> = None;
+        for bar in bars {
+            if let Some(until) = held_until.filter(|&until| until < bar.from) {
+                gaps.push((until, bar.from));
+            }
+            held_until = held_until.max(Some(bar.to));
+        }
+        gaps
+    }
+
+    fn row(&mut self, name: &str) -> usize {
+        self.rows
+            .iter()
+            .position(|row| row.name == name)
+            .unwrap_or_else(|| {
+                self.rows.push(Row {
+                    name: name.to_owned(),
+                    bars: Vec::new(),
+                });
+                self.rows.len() - 1
+            })
+    }
+}
+
+/// `12 ms`, `3.4 s`.
+fn short(duration: Duration) -> String {
+    match duration {
+        d if d < Duration::from_millis(1) => format!("{} us", d.as_micros()),
+        d if d < Duration::from_secs(1) => format!("{} ms", d.as_millis()),
+        d => format!("{:.1} s", d.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

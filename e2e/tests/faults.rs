@@ -1,0 +1,223 @@
+//! The faults themselves, on real servers and real processes.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lockkeeper_e2e::checker::{Rule, check};
+use lockkeeper_e2e::faults::{self, Event, Fault, Plan, Role, Starvation, Step, Workers};
+use lockkeeper_e2e::process::wait_for;
+use lockkeeper_e2e::record::Records;
+use lockkeeper_e2e::timeline::{Timeline, svg};
+use lockkeeper_e2e::{Config, Ensemble, Host, Process, binaries};
+use lockkeeper_lock::BootInstant;
+use rustix::process::Pid;
+
+const BOUND: Duration = Duration::from_secs(30);
+
+fn recorder(file: &Path, name: &str, token: u32) -> Command {
+    let mut command = Command::new(binaries::recorder().unwrap());
+    command
+        .arg(file)
+        .args(["--name", name, "--token", &token.to_string()]);
+    command
+}
+
+/// The longest time without a line since `from`, or up to now: it may never write another one.
+fn longest_silence(file: &Path, from: BootInstant) -> Duration {
+    let records = Records::read(file).unwrap().records;
+    let times: Vec<_> = records
+        .iter()
+        .map(|record| record.at)
+        .filter(|&at| at >= from)
+        .collect();
+    times
+        .windows(2)
+        .map(|pair| pair[1] - pair[0])
+        .max()
+        .unwrap_or_default()
+}
+
+fn lines(file: &Path) -> usize {
+    std::fs::read_to_string(file).map_or(0, |text| text.lines().count())
+}
+
+fn wait_for_lines(file: &Path, more: usize) {
+    let enough = lines(file) + more;
+    wait_for(BOUND, || (lines(file) >= enough).then_some(())).expect("the program records");
+}
+
+#[test]
+fn a_stopped_program_is_silent_until_it_is_resumed() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("record");
+    let mut process = Process::spawn("recorder", recorder(&file, "worker", 1)).unwrap();
+    wait_for_lines(&file, 3);
+    faults::stop(process.pid()).unwrap();
+    let stopped = || std::fs::read_to_string(format!("/proc/{}/stat", process.pid().as_raw_pid())).ok();
+    wait_for(BOUND, || stopped()?.contains(") T ").then_some(())).expect("it stops");
+    let count = lines(&file);
+    assert!(
+        wait_for(Duration::from_millis(200), || (lines(&file) > count)
+            .then_some(()))
+        .is_none()
+    );
+    faults::resume(process.pid()).unwrap();
+    wait_for_lines(&file, 3);
+    faults::kill(process.pid()).unwrap();
+    assert!(!process.wait(BOUND).unwrap().expect("it ends").success());
+}
+
+#[test]
+fn a_starved_program_falls_silent_for_long_and_recovers() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("record");
+    let process = Process::spawn("recorder", recorder(&file, "worker", 1)).unwrap();
+    wait_for_lines(&file, 10);
+    let began = BootInstant::now();
+    let starvation = match Starvation::begin(process.pid()) {
+        Ok(starvation) => starvation,
+        Err(error) => return println!("SKIPPED: {error}"),
+    };
+    // Ten periods of the recorder: it sleeps 5 ms, and would need but some microseconds in between.
+    let starved = || longest_silence(&file, began) > Duration::from_millis(50);
+    wait_for(BOUND, || starved().then_some(())).expect("it gets no time");
+    println!("silent for {:?}", longest_silence(&file, began));
+    drop(starvation);
+    wait_for_lines(&file, 20);
+}
+
+struct OneWorker {
+    host: Host,
+    process: Process,
+}
+
+impl Workers for OneWorker {
+    fn host(&self, _worker: usize) -> Host {
+        self.host.clone()
+    }
+
+    fn processes(&self, _worker: usize) -> Vec<Pid> {
+        vec![self.process.pid()]
+    }
+}
+
+/// Carries a plan out beside one worker, which appends to the file, and looks whether everything that
+/// was broken has been made whole. Nothing where connections cannot be cut.
+fn carry_out(plan: &Plan, check_worker: impl FnOnce(&Path, BootInstant)) {
+    let config = Config {
+        tick: Duration::from_millis(500),
+        sync_limit: 4,
+        ..Config::default()
+    };
+    let ensemble = Ensemble::start(config).expect("the servers start");
+    if let Err(reason) = ensemble.network().can_cut() {
+        return println!("SKIPPED: {reason}");
+    }
+    let file = ensemble.directory().join("record");
+    let host = ensemble.client("worker").unwrap();
+    let process = host.spawn("worker", recorder(&file, "worker", 1)).unwrap();
+    let worker = OneWorker { host, process };
+    wait_for_lines(&file, 1);
+
+    println!("{plan}");
+    let began = BootInstant::now();
+    let events = Mutex::new(Vec::new());
+    plan.run(&ensemble, &worker, &AtomicBool::new(false), &|event| {
+        events.lock().unwrap().push(event)
+    })
+    .unwrap();
+
+    let events = events.into_inner().unwrap();
+    println!("{events:#?}");
+    let labels = |over: bool| {
+        let mut labels: Vec<_> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Struck { label, .. } if !over => Some(label.as_str()),
+                Event::Over { label, .. } if over => Some(label.as_str()),
+                _ => None,
+            })
+            .collect();
+        labels.sort_unstable();
+        labels
+    };
+    assert_eq!(labels(false).len(), plan.steps.len(), "a fault was skipped");
+    assert_eq!(labels(false), labels(true));
+    assert_eq!(ensemble.synced_followers(ensemble.leader().unwrap()), Some(2));
+    assert!((0..3).all(|server| worker.host.connect(ensemble.address(server), BOUND).is_ok()));
+    check_worker(&file, began);
+
+    let mut timeline = Timeline::of(&check(&Records::read(&file).unwrap().records, Rule::Exclusive));
+    events.iter().for_each(|event| event.mark(&mut timeline));
+    let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("plan-{}.svg", plan.seed));
+    std::fs::write(
+        &picture,
+        svg::render(&timeline, "A plan of faults, and one worker"),
+    )
+    .unwrap();
+    println!("drawn in {}", picture.display());
+}
+
+#[test]
+fn a_plan_strikes_servers_and_workers_and_leaves_everything_whole() {
+    let seconds = |at: f64, fault, lasts: f64| Step {
+        at: Duration::from_secs_f64(at),
+        fault,
+        lasts: Duration::from_secs_f64(lasts),
+    };
+    let steps = vec![
+        seconds(0.2, Fault::IsolateServer(Role::Leader), 3.0),
+        seconds(0.4, Fault::IsolateWorker(0), 1.0),
+        seconds(1.6, Fault::PauseWorker(0, 0), 1.0),
+        seconds(2.8, Fault::CutWorker(0, Role::Follower(0)), 0.5),
+        seconds(3.6, Fault::PauseServer(Role::Follower(0)), 1.0),
+        seconds(5.0, Fault::KillServer(Role::Follower(1)), 1.0),
+        seconds(6.5, Fault::RollingRestart, 10.0),
+    ];
+    carry_out(&Plan { seed: 0, steps }, |file, began| {
+        let silence = longest_silence(file, began);
+        assert!(
+            silence >= Duration::from_millis(900),
+            "the pause of 1 s is not in the record: {silence:?}"
+        );
+        wait_for_lines(file, 3);
+    });
+}
+
+#[test]
+fn a_plan_that_is_stopped_early_undoes_what_it_has_begun() {
+    let ensemble = Ensemble::start(Config {
+        servers: 1,
+        ..Config::default()
+    })
+    .expect("the server starts");
+    let file = ensemble.directory().join("record");
+    let host = ensemble.client("worker").unwrap();
+    let process = host.spawn("worker", recorder(&file, "worker", 1)).unwrap();
+    let worker = OneWorker { host, process };
+    wait_for_lines(&file, 1);
+    let step = |at: u64| Step {
+        at: Duration::from_millis(at),
+        fault: Fault::PauseWorker(0, 0),
+        lasts: Duration::from_secs(600),
+    };
+    let plan = Plan {
+        seed: 0,
+        steps: vec![step(0), step(600_000)],
+    };
+    let stop = AtomicBool::new(false);
+    let struck = AtomicUsize::new(0);
+    let observe = |event| {
+        struck.fetch_add(
+            usize::from(matches!(event, Event::Struck { .. })),
+            Ordering::Relaxed,
+        );
+        stop.store(true, Ordering::Relaxed);
+    };
+    plan.run(&ensemble, &worker, &stop, &observe).unwrap();
+    assert_eq!(struck.into_inner(), 1);
+    wait_for_lines(&file, 3);
+}

@@ -1,0 +1,371 @@
+//! The harness itself, on real servers.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use lockkeeper_e2e::checker::{Rule, check};
+use lockkeeper_e2e::ensemble::{Mode, block_on};
+use lockkeeper_e2e::java::{Bench, Contender};
+use lockkeeper_e2e::owner::{MARK, is_running};
+use lockkeeper_e2e::process::wait_for;
+use lockkeeper_e2e::record::Records;
+use lockkeeper_e2e::{Config, Ensemble, Process, binaries};
+use lockkeeper_lock::BootInstant;
+use rustix::process::Signal;
+use zookeeper_client::{Acls, Client, CreateMode};
+
+/// Generous: the machine may have other work to do.
+const BOUND: Duration = Duration::from_secs(30);
+
+fn start(config: Config) -> Ensemble {
+    let began = BootInstant::now();
+    let ensemble = Ensemble::start(config).expect("the servers start");
+    println!(
+        "{} servers serve after {:.2} s",
+        ensemble.len(),
+        (BootInstant::now() - began).as_secs_f64()
+    );
+    ensemble
+}
+
+/// A short `syncLimit`, so that the servers find one another dead within 1 s.
+fn quick() -> Config {
+    Config {
+        tick: Duration::from_millis(500),
+        sync_limit: 2,
+        ..Config::default()
+    }
+}
+
+/// True when cuts work here; else says why the test is skipped.
+fn can_cut(ensemble: &Ensemble) -> bool {
+    match ensemble.network().can_cut() {
+        Ok(()) => true,
+        Err(reason) => {
+            println!("SKIPPED: {reason}");
+            false
+        }
+    }
+}
+
+#[test]
+fn the_others_find_out_about_a_server_that_is_cut_off_and_take_it_back_when_healed() {
+    let ensemble = start(quick());
+    if !can_cut(&ensemble) {
+        return;
+    }
+    let leader = ensemble.leader().expect("a leader");
+    let follower = ensemble.followers()[0];
+    assert_eq!(ensemble.synced_followers(leader), Some(2));
+
+    let cut = BootInstant::now();
+    for other in (0..ensemble.len()).filter(|&other| other != follower) {
+        ensemble
+            .cut(ensemble.server(follower), ensemble.server(other))
+            .unwrap();
+    }
+    wait_for(BOUND, || {
+        (ensemble.synced_followers(leader) == Some(1)).then_some(())
+    })
+    .expect("the leader finds out");
+    println!(
+        "the leader found out after {:.2} s",
+        (BootInstant::now() - cut).as_secs_f64()
+    );
+    wait_for(BOUND, || {
+        (ensemble.mode(follower) == Mode::NotServing).then_some(())
+    })
+    .expect("the follower gives up");
+
+    for other in (0..ensemble.len()).filter(|&other| other != follower) {
+        ensemble
+            .heal(ensemble.server(follower), ensemble.server(other))
+            .unwrap();
+    }
+    let healed = BootInstant::now();
+    wait_for(BOUND, || {
+        (ensemble.synced_followers(leader) == Some(2)).then_some(())
+    })
+    .expect("it comes back");
+    println!(
+        "it was back after {:.2} s",
+        (BootInstant::now() - healed).as_secs_f64()
+    );
+}
+
+#[test]
+fn a_leader_that_is_cut_off_is_replaced() {
+    let ensemble = start(quick());
+    if !can_cut(&ensemble) {
+        return;
+    }
+    let old = ensemble.leader().expect("a leader");
+    for follower in ensemble.followers() {
+        ensemble
+            .cut(ensemble.server(old), ensemble.server(follower))
+            .unwrap();
+    }
+    let new = wait_for(BOUND, || ensemble.leader().filter(|&leader| leader != old)).expect("another leads");
+    assert_eq!(ensemble.synced_followers(new), Some(1));
+}
+
+#[test]
+fn a_client_that_is_cut_off_from_one_server_reaches_another() {
+    let ensemble = start(Config::default());
+    if !can_cut(&ensemble) {
+        return;
+    }
+    let client = ensemble.client("client").unwrap();
+    let short = Duration::from_millis(300);
+    ensemble.cut(&client, ensemble.server(0)).unwrap();
+    assert!(client.connect(ensemble.address(0), short).is_err());
+    assert!(client.connect(ensemble.address(1), BOUND).is_ok());
+    assert!(ensemble.observer().connect(ensemble.address(0), BOUND).is_ok());
+    ensemble.heal(&client, ensemble.server(0)).unwrap();
+    assert!(client.connect(ensemble.address(0), BOUND).is_ok());
+}
+
+#[test]
+fn a_cut_that_two_faults_have_made_is_healed_by_the_second() {
+    let ensemble = start(Config {
+        servers: 1,
+        ..Config::default()
+    });
+    if !can_cut(&ensemble) {
+        return;
+    }
+    let client = ensemble.client("client").unwrap();
+    let reaches = || {
+        client
+            .connect(ensemble.address(0), Duration::from_millis(300))
+            .is_ok()
+    };
+    ensemble.cut(&client, ensemble.server(0)).unwrap();
+    ensemble.cut(ensemble.server(0), &client).unwrap();
+    ensemble.heal(&client, ensemble.server(0)).unwrap();
+    assert!(!reaches());
+    ensemble.heal(&client, ensemble.server(0)).unwrap();
+    assert!(reaches());
+}
+
+#[test]
+fn what_was_written_survives_a_killed_server_and_a_rolling_restart() {
+    let ensemble = start(Config::default());
+    let connect = ensemble.connect_string();
+    let open = Acls::anyone_all();
+    block_on(ensemble.observer(), || async {
+        let client = Client::connect(&connect).await.unwrap();
+        client
+            .create("/kept", b"data", &CreateMode::Persistent.with_acls(open))
+            .await
+            .unwrap();
+    })
+    .unwrap();
+
+    let leader = ensemble.leader().expect("a leader");
+    ensemble.kill(leader);
+    assert_eq!(ensemble.pid(leader), None);
+    ensemble.wait_for_quorum().unwrap();
+    assert_ne!(ensemble.leader(), Some(leader));
+    ensemble.restart(leader).unwrap();
+    let pids: Vec<_> = (0..3).map(|server| ensemble.pid(server)).collect();
+    ensemble.rolling_restart().unwrap();
+    assert!((0..3).all(|server| ensemble.pid(server) != pids[server]));
+
+    let (data, _) = block_on(ensemble.observer(), || async {
+        Client::connect(&connect)
+            .await
+            .unwrap()
+            .get_data("/kept")
+            .await
+            .unwrap()
+    })
+    .unwrap();
+    assert_eq!(data, b"data");
+}
+
+#[test]
+fn the_leader_is_seen_to_make_and_delete_each_contender_of_curator() {
+    let ensemble = start(Config {
+        servers: 1,
+        ..Config::default()
+    });
+    let deletions = ensemble.watch_deletions("/lock").unwrap();
+    let record = ensemble.directory().join("record");
+    let mut contenders: Vec<_> = ["anna", "bert"]
+        .into_iter()
+        .map(|name| {
+            let contender = Contender {
+                connect: ensemble.connect_string(),
+                path: "/lock".to_owned(),
+                times: 3,
+                hold: Duration::from_millis(50),
+                session_timeout: Duration::from_secs(10),
+                name: name.to_owned(),
+                record: record.clone(),
+            };
+            ensemble
+                .client(name)
+                .unwrap()
+                .spawn(name, contender.command().unwrap())
+                .unwrap()
+        })
+        .collect();
+    for contender in &mut contenders {
+        let status = contender.wait(BOUND).unwrap().expect("it ends");
+        assert!(status.success(), "{}: {status}", contender.name());
+    }
+    let report = check(&Records::read(&record).unwrap().records, Rule::Exclusive);
+    println!("{report}");
+    assert!(report.is_clean());
+    assert_eq!(report.holds.len(), 6);
+    for hold in &report.holds {
+        let deleted = deletions
+            .wait_for_deletion(hold.token, BOUND)
+            .expect("its node was seen");
+        assert!(deleted > hold.end);
+    }
+    assert_eq!(deletions.interrupted(), None);
+    assert_eq!(report.spares(&deletions.lives()).len(), 6);
+}
+
+#[test]
+fn the_bench_of_curator_measures_as_many_rounds_as_it_is_told() {
+    let ensemble = start(Config {
+        servers: 1,
+        ..Config::default()
+    });
+    let bench = Bench {
+        connect: ensemble.connect_string(),
+        path: "/bench".to_owned(),
+        contenders: 3,
+        rounds: 2,
+        handoffs: 20,
+        hold: Duration::from_millis(5),
+    };
+    let mut command = bench.command().unwrap();
+    command.stdout(Stdio::piped());
+    let mut process = ensemble.client("bench").unwrap().spawn("bench", command).unwrap();
+    let status = process.wait(BOUND).unwrap().expect("it ends");
+    assert!(status.success(), "{status}");
+    let printed = std::io::read_to_string(process.child_mut().stdout.take().unwrap()).unwrap();
+    println!("{printed}");
+    let start = r#"{"contenders":3,"holdMillis":5,"handoffs":20,"rounds":[{"p50Micros":"#;
+    assert!(printed.starts_with(start), "{printed}");
+    assert_eq!(printed.matches("p99Micros").count(), 2);
+}
+
+#[test]
+fn without_namespaces_the_servers_run_on_loopback_addresses_and_cuts_are_refused_with_a_reason() {
+    let ensemble = start(Config {
+        loopback: true,
+        ..Config::default()
+    });
+    assert_eq!(ensemble.synced_followers(ensemble.leader().unwrap()), Some(2));
+    let refusal = ensemble.cut(ensemble.server(0), ensemble.server(1)).unwrap_err();
+    assert!(
+        refusal
+            .to_string()
+            .contains("no network namespaces: the test asked for"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn the_recorder_and_its_orphans_record_until_they_are_killed_and_end_with_the_harness() {
+    let ensemble = start(Config {
+        servers: 1,
+        ..Config::default()
+    });
+    let file = ensemble.directory().join("record");
+    let mut command = Command::new(binaries::recorder().unwrap());
+    command
+        .arg(&file)
+        .args(["--token", "7", "--fork", "2", "--exit-code", "3"]);
+    let mut recorder = ensemble
+        .client("worker")
+        .unwrap()
+        .spawn("recorder", command)
+        .unwrap();
+    let read = || {
+        check(
+            &Records::read(&file).map(|read| read.records).unwrap_or_default(),
+            Rule::Exclusive,
+        )
+    };
+    let running =
+        || Some(read()).filter(|report| report.holds.first().is_some_and(|hold| hold.pids.len() == 3));
+    let begun = wait_for(BOUND, running).expect("three processes record");
+
+    recorder.signal(Signal::TERM);
+    let status = recorder.wait(BOUND).unwrap().expect("it ends");
+    assert_eq!(status.code(), Some(3));
+    let after = BootInstant::now();
+    wait_for(BOUND, || (read().holds[0].end > after).then_some(())).expect("the orphans go on");
+    let pids = begun.holds[0].pids.clone();
+    assert!(pids.len() == 3 && !read().holds[0].ended);
+
+    let servers: Vec<u32> = ensemble
+        .pid(0)
+        .iter()
+        .map(|pid| pid.as_raw_pid() as u32)
+        .collect();
+    let directory = ensemble.directory().to_owned();
+    drop(ensemble);
+    for pid in pids.iter().chain(&servers) {
+        assert!(!is_running(*pid), "process {pid} is left");
+    }
+    assert!(!directory.exists());
+}
+
+#[test]
+fn a_killed_harness_leaves_nothing_that_the_next_one_does_not_remove() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper-ensemble"));
+    // The orphan has a parent that is gone, so that the harness's death does not reach it by itself.
+    let script = "setsid sleep 60 & exec sleep 60";
+    command
+        .args(["--servers", "1", "--", "sh", "-c", script])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut harness = Process::spawn("harness", command).unwrap();
+    let pid = harness.pid().as_raw_pid() as u32;
+    let started = || Some(marked_by(pid)).filter(|found| found.len() == 3);
+    let left = wait_for(BOUND, started).expect("a server, a command and an orphan run");
+    harness.kill();
+
+    // What the harness started itself dies with it, at once.
+    let orphans = || left.iter().filter(|&&pid| is_running(pid)).count();
+    wait_for(BOUND, || (orphans() == 1).then_some(())).expect("the server and the command end");
+    let next = start(Config {
+        servers: 1,
+        ..Config::default()
+    });
+    assert_eq!(orphans(), 0);
+    let prefix = format!(".{pid}.");
+    let directories = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+    let names: Vec<_> = directories
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    assert!(
+        !names
+            .iter()
+            .any(|name| name.starts_with("lockkeeper-e2e.") && name.contains(&prefix)),
+        "{names:?}"
+    );
+    drop(next);
+}
+
+/// The processes that carry the mark of a harness.
+fn marked_by(harness: u32) -> Vec<u32> {
+    let mark = format!(".{harness}.");
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let text = String::from_utf8_lossy(&environment).into_owned();
+            text.split('\0')
+                .any(|entry| entry.starts_with(MARK) && entry.contains(&mark))
+        })
+        .collect()
+}

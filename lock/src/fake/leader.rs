@@ -1,0 +1,315 @@
+//! What the leader does: puts writes in order, and counts sessions.
+
+use super::link::LinkId;
+use super::state::{Entry, Millis, Outcome, Pending, SessionRecord, State};
+use super::tree::{Change, Done};
+use super::{Happened, Record};
+use crate::ensemble::{Closed, Created, EnsembleError, MultiError, Session};
+use crate::timing::SESSION_TIMEOUT_TICKS;
+use crate::token::FencingToken;
+
+impl State {
+    /// Counts a session anew; whether it is alive. `ExpiryQueue.update`: the next tick after
+    /// now + T.
+    pub(super) fn touch(&mut self, session: i64) -> bool {
+        let (now, tick) = (self.now, self.tick());
+        let Some(record) = self.sessions.get_mut(&session) else {
+            return false;
+        };
+        record.touched = now;
+        record.expires = ((now + record.timeout) / tick + 1) * tick;
+        let delay = record.expires - now;
+        self.after(delay, move |state| state.expire_if_due(session));
+        true
+    }
+
+    /// Looks whether a session is over. A stalled leader looks later, one without a quorum too.
+    fn expire_if_due(&mut self, session: i64) {
+        let Some(record) = self.sessions.get(&session) else {
+            return;
+        };
+        if record.expires > self.now {
+            return; // touched since
+        }
+        if !self.can_commit() {
+            let later = self.up_to(5) + 1;
+            return self.after(later, move |state| state.expire_if_due(session));
+        }
+        self.end_session(session, Happened::Expired { session });
+    }
+
+    pub(super) fn end_session(&mut self, session: i64, why: Happened) {
+        if self.sessions.remove(&session).is_none() {
+            return;
+        }
+        self.record(why);
+        let tree = &self.servers[self.leader].tree;
+        let changes = tree
+            .owned(session)
+            .into_iter()
+            .map(|path| Change::Delete { path })
+            .collect();
+        self.commit(changes, None, None, Some(session));
+    }
+
+    fn record(&mut self, happened: Happened) {
+        let at = std::time::Duration::from_millis(self.now);
+        self.records.push(Record { at, happened });
+    }
+
+    /// Whether the leader runs, and a majority is with it.
+    pub(super) fn can_commit(&self) -> bool {
+        let leader = &self.servers[self.leader];
+        let with = (0..self.servers.len()).filter(|&index| {
+            let server = &self.servers[index];
+            server.is_in_sync && (index == self.leader || server.can_elect(self.now))
+        });
+        let is_alone = leader.cut_until > self.now;
+        leader.is_up
+            && leader.is_in_sync
+            && leader.stalled_until <= self.now
+            && !is_alone
+            && with.count() > self.servers.len() / 2
+    }
+
+    /// Something to commit, in order, as soon as there is a quorum for it.
+    pub(super) fn submit(&mut self, pending: Pending) {
+        self.pending.push_back(pending);
+        let delay = self.options.delay.as_millis() as Millis;
+        let delay = self.up_to(delay);
+        let epoch = self.epoch;
+        self.after(delay, move |state| state.commit_next(epoch));
+    }
+
+    fn commit_next(&mut self, epoch: u64) {
+        if self.epoch != epoch {
+            return; // a leader of the past: what it had not committed is lost
+        }
+        if !self.can_commit() {
+            let later = self.up_to(5) + 1;
+            return self.after(later, move |state| state.commit_next(epoch));
+        }
+        match self.pending.pop_front() {
+            None => {}
+            Some(Pending::NewSession { connection, server }) => self.new_session(connection, server),
+            Some(Pending::CloseSession { origin, session }) => {
+                self.commit(Vec::new(), Some((origin, Ok(Outcome::Done))), None, None);
+                self.end_session(session, Happened::Closed { session });
+            }
+            Some(Pending::Write {
+                origin,
+                session,
+                write,
+            }) => {
+                let planned = match self.sessions.get(&session) {
+                    None => Err(EnsembleError::SessionExpired),
+                    Some(record) if record.owner != origin.server => Err(EnsembleError::SessionMoved),
+                    Some(_) => Ok(()),
+                };
+                let planned = planned
+                    .map_err(|error| MultiError { index: 0, error })
+                    .and_then(|()| self.servers[self.leader].tree.plan(&write, session));
+                let planned = planned.and_then(|(changes, done)| {
+                    match changes.iter().position(|change| self.is_forbidden(change.path())) {
+                        Some(index) => Err(MultiError {
+                            index,
+                            error: EnsembleError::NoAuth,
+                        }),
+                        None => Ok((changes, done)),
+                    }
+                });
+                match planned {
+                    Err(failed) => self.commit(Vec::new(), Some((origin, Err(failed))), None, None),
+                    Ok((changes, done)) => {
+                        let outcome = match done {
+                            Done::Nothing => Outcome::Done,
+                            Done::Created(path) => Outcome::Created(Created {
+                                path,
+                                czxid: FencingToken(self.zxid + 1),
+                                owner: session,
+                            }),
+                        };
+                        let answer = Ok(outcome);
+                        self.commit(changes, Some((origin, answer)), None, None);
+                    }
+                }
+            }
+        }
+    }
+
+    fn new_session(&mut self, connection: u64, server: usize) {
+        let tick = self.options.tick;
+        let allowed = tick * *SESSION_TIMEOUT_TICKS.start()..=tick * *SESSION_TIMEOUT_TICKS.end();
+        let timeout = self
+            .options
+            .session_timeout
+            .clamp(*allowed.start(), *allowed.end());
+        self.next_session += 1;
+        let id = self.next_session;
+        let record = SessionRecord {
+            timeout: timeout.as_millis() as Millis,
+            expires: 0,
+            touched: 0,
+            owner: server,
+        };
+        self.sessions.insert(id, record);
+        self.touch(id);
+        self.record(Happened::Opened { session: id });
+        let session = Session { id, timeout };
+        self.commit(Vec::new(), None, Some((connection, session)), None);
+    }
+
+    /// A transaction gets its number and goes to every server.
+    pub(super) fn commit(
+        &mut self,
+        changes: Vec<Change>,
+        origin: Option<(super::state::Origin, super::state::Answer)>,
+        began: Option<(u64, Session)>,
+        ended: Option<i64>,
+    ) {
+        self.zxid += 1;
+        for change in &changes {
+            let path = change.path().to_owned();
+            self.record(match change {
+                Change::Create { owner, .. } => Happened::Created {
+                    path,
+                    session: *owner,
+                    zxid: self.zxid,
+                },
+                Change::SetData { .. } => Happened::Changed { path },
+                Change::Delete { .. } => Happened::Deleted { path },
+            });
+        }
+        self.log.push(Entry {
+            zxid: self.zxid,
+            changes,
+            origin,
+            began,
+            ended,
+        });
+        self.apply(self.leader);
+        for server in 0..self.servers.len() {
+            if server != self.leader && self.servers[server].is_up && self.servers[server].is_in_sync {
+                self.send(LinkId::ToFollower(server), move |state| {
+                    state.servers[server].heard_leader = state.now;
+                    state.apply(server);
+                });
+            }
+        }
+    }
+
+    /// The leader pings its followers every half tick; their replies say which sessions they
+    /// heard of.
+    pub(super) fn leader_round(&mut self) {
+        let late = self.up_to(self.tick() / 100);
+        let half = self.tick() / 2;
+        self.after(half + late, Self::leader_round);
+        let leader = &self.servers[self.leader];
+        if !leader.is_up || !leader.is_in_sync || leader.stalled_until > self.now {
+            return;
+        }
+        for server in 0..self.servers.len() {
+            if server == self.leader || !self.servers[server].is_up || !self.servers[server].is_in_sync {
+                continue;
+            }
+            self.send(LinkId::ToFollower(server), move |state| {
+                state.servers[server].heard_leader = state.now;
+                let touched = std::mem::take(&mut state.servers[server].touched);
+                state.send(LinkId::ToLeader(server), move |state| {
+                    for session in touched {
+                        state.touch(session);
+                    }
+                });
+            });
+        }
+    }
+
+    /// A follower without its leader for `syncLimit` ticks stops serving, and follows again when
+    /// it can.
+    pub(super) fn follower_round(&mut self, server: usize) {
+        let half = self.tick() / 2;
+        self.after(half, move |state| state.follower_round(server));
+        let limit = Millis::from(self.options.sync_limit) * self.tick();
+        let follower = &self.servers[server];
+        if server == self.leader || !follower.is_up || follower.stalled_until > self.now {
+            return;
+        }
+        if follower.is_in_sync && self.now > follower.heard_leader + limit {
+            self.leave(server);
+        }
+        let leader = &self.servers[self.leader];
+        let is_reachable = leader.is_in_sync && leader.can_elect(self.now);
+        let follower = &self.servers[server];
+        if !follower.is_in_sync && is_reachable && follower.cut_until <= self.now {
+            self.join(server);
+        }
+    }
+
+    /// A server stops serving: its clients are disconnected, and what was between it and the
+    /// leader is lost.
+    pub(super) fn leave(&mut self, server: usize) {
+        self.drop_link(LinkId::ToLeader(server));
+        self.drop_link(LinkId::ToFollower(server));
+        self.servers[server].is_in_sync = false;
+        self.servers[server].touched.clear();
+        for connection in std::mem::take(&mut self.servers[server].connections) {
+            self.hang_up(connection, Closed::Disconnected);
+        }
+        self.servers[server].watches.clear();
+    }
+
+    /// A server catches up with the leader and serves again.
+    pub(super) fn join(&mut self, server: usize) {
+        while self.servers[server].applied < self.log.len() {
+            self.apply(server);
+        }
+        self.servers[server].is_in_sync = true;
+        self.servers[server].heard_leader = self.now;
+    }
+
+    /// A majority that has no leader, or has left it, elects one.
+    pub(super) fn election_round(&mut self) {
+        let half = self.tick() / 2;
+        self.after(half, Self::election_round);
+        let leader = &self.servers[self.leader];
+        if leader.is_in_sync && leader.can_elect(self.now) {
+            return; // whoever is not with it joins it
+        }
+        let candidates: Vec<usize> = (0..self.servers.len())
+            .filter(|&index| self.servers[index].can_elect(self.now))
+            .filter(|&index| !leader.is_in_sync || !self.servers[index].is_in_sync)
+            .collect();
+        if !self.is_electing && candidates.len() > self.servers.len() / 2 {
+            let leader = candidates[self.rng.usize(..candidates.len())];
+            let takes = self.up_to(self.tick());
+            self.elect(leader, takes);
+        }
+    }
+
+    /// All servers leave the leader and follow another one, which starts the clock of every
+    /// session anew.
+    pub(super) fn elect(&mut self, leader: usize, takes: Millis) {
+        self.epoch += 1;
+        self.is_electing = true;
+        let epoch = self.epoch;
+        self.pending.clear();
+        for server in 0..self.servers.len() {
+            self.leave(server);
+        }
+        self.leader = leader;
+        self.after(takes, move |state| {
+            if state.epoch != epoch {
+                return;
+            }
+            state.is_electing = false;
+            // The others follow as soon as they reach it.
+            state.join(leader);
+            // The epoch is the high half of a zxid.
+            state.zxid = ((state.zxid >> 32) + 1) << 32;
+            let sessions: Vec<i64> = state.sessions.keys().copied().collect();
+            for session in sessions {
+                state.touch(session);
+            }
+        });
+    }
+}

@@ -1,0 +1,93 @@
+//! What must be true of every history, whatever went wrong in it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use lockkeeper_lock::fake::{Happened, Record};
+use lockkeeper_lock::{FencingToken, Mode};
+
+/// An application that ran: true times since the world began.
+#[derive(Clone, Debug)]
+pub struct Work {
+    pub process: usize,
+    pub is_reader: bool,
+    pub token: FencingToken,
+    pub start: Duration,
+    pub end: Duration,
+}
+
+/// How many may run together with `work`, itself included.
+fn limit(mode: Mode) -> usize {
+    match mode {
+        Mode::Exclusive | Mode::Write | Mode::Read => 1,
+        Mode::Semaphore(holders) => holders.get() as usize,
+    }
+}
+
+fn path_of(records: &[Record], token: FencingToken) -> Option<&str> {
+    records.iter().find_map(|record| match &record.happened {
+        Happened::Created { path, zxid, .. } if *zxid == token.0 => Some(path.as_str()),
+        _ => None,
+    })
+}
+
+fn deleted(records: &[Record], path: &str) -> Option<Duration> {
+    let at = records
+        .iter()
+        .find(|record| matches!(&record.happened, Happened::Deleted { path: gone } if gone == path));
+    at.map(|record| record.at)
+}
+
+/// Everything that must hold of the applications; `by_hand` are the contenders that somebody
+/// deleted, and those of sessions that somebody ended: exclusion is not promised for those.
+pub fn all(mode: Mode, works: &[Work], records: &[Record], by_hand: &BTreeSet<String>) -> Result<(), String> {
+    for work in works {
+        let path = path_of(records, work.token).ok_or_else(|| format!("nobody created {work:?}"))?;
+        if by_hand.contains(path) {
+            continue;
+        }
+        if let Some(gone) = deleted(records, path)
+            && gone < work.end
+        {
+            return Err(format!(
+                "{work:?} ran on after the ensemble had deleted {path} at {gone:?}"
+            ));
+        }
+    }
+    let rightful: Vec<&Work> = works
+        .iter()
+        .filter(|work| path_of(records, work.token).is_some_and(|path| !by_hand.contains(path)))
+        .collect();
+    for work in &rightful {
+        // Whoever ran when this one began.
+        let others: Vec<&&Work> = rightful
+            .iter()
+            .filter(|other| {
+                other.start <= work.start
+                    && work.start < other.end
+                    && (other.token != work.token)
+                    && !(other.is_reader && work.is_reader)
+            })
+            .collect();
+        if others.len() >= limit(mode) {
+            return Err(format!("{work:?} ran together with {others:?}"));
+        }
+    }
+    if limit(mode) == 1 {
+        order(&rightful)?;
+    }
+    Ok(())
+}
+
+/// Who begins later has the higher token, unless both only read.
+fn order(works: &[&Work]) -> Result<(), String> {
+    for work in works {
+        let earlier = works.iter().find(|other| {
+            other.start > work.start && other.token < work.token && !(other.is_reader && work.is_reader)
+        });
+        if let Some(other) = earlier {
+            return Err(format!("{other:?} came before {work:?} in the queue"));
+        }
+    }
+    Ok(())
+}

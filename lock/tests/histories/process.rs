@@ -1,0 +1,229 @@
+//! One process that wants the lock: a keeper, which can be frozen, and a guard beside it, which
+//! cannot, and which stops the application at the deadline that it was told last.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lockkeeper_lock::fake::{Client, Freezable, SkewedClock, World};
+use lockkeeper_lock::{BootInstant, Clock, FencingToken, Lock, LockError, LockOptions, LockState};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::check::Work;
+
+/// What a keeper tells its guard.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Grant {
+    token: FencingToken,
+    deadline: BootInstant,
+}
+
+/// What all applications have done, and what they do.
+#[derive(Default)]
+pub struct Diary {
+    pub done: Vec<Work>,
+    pub running: Vec<Work>,
+    /// What cannot go on: the ensemble refused.
+    pub refused: Vec<LockError>,
+}
+
+impl Diary {
+    fn begin(&mut self, work: Work) {
+        self.running.push(work);
+    }
+
+    /// The application of `process` is gone, if it was there.
+    pub fn end(&mut self, process: usize, now: Duration) {
+        while let Some(at) = self.running.iter().position(|work| work.process == process) {
+            let mut work = self.running.remove(at);
+            work.end = now;
+            self.done.push(work);
+        }
+    }
+}
+
+/// A running process.
+pub struct Process {
+    pub name: String,
+    number: usize,
+    diary: Arc<Mutex<Diary>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Process {
+    /// Starts a keeper and a guard. `clock` is that of the machine.
+    pub fn start(
+        world: &Arc<World>,
+        number: usize,
+        name: String,
+        clock: SkewedClock,
+        options: LockOptions,
+        longest_work: Duration,
+        diary: &Arc<Mutex<Diary>>,
+    ) -> Self {
+        let client = world.client(name.clone());
+        let freezable = Freezable::new(client.clone());
+        let (lock, task) = Lock::with_task::<Client>(client, clock.clone(), options.clone());
+        let (grants, granted) = watch::channel(None);
+        let (running, is_running) = watch::channel(false);
+        let keeper = keep(
+            lock,
+            clock.clone(),
+            grants,
+            is_running,
+            longest_work,
+            Arc::clone(diary),
+        );
+        let guard = Guard {
+            world: Arc::clone(world),
+            process: number,
+            is_reader: options.mode == lockkeeper_lock::Mode::Read,
+            clock,
+            granted,
+            running,
+            diary: Arc::clone(diary),
+        };
+        Self {
+            name,
+            number,
+            diary: Arc::clone(diary),
+            tasks: vec![
+                tokio::spawn(freezable.run(task)),
+                tokio::spawn(freezable.run(keeper)),
+                tokio::spawn(guard.run()),
+            ],
+        }
+    }
+
+    /// The process is gone at once, application and all; its session is not.
+    pub fn kill(self, now: Duration) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        self.diary.lock().unwrap().end(self.number, now);
+    }
+}
+
+fn within(longest: Duration) -> Duration {
+    longest.mul_f64(fastrand::f64())
+}
+
+/// Acquires, lets the guard run the application, releases, and again.
+async fn keep(
+    lock: Lock<SkewedClock>,
+    clock: SkewedClock,
+    grants: watch::Sender<Option<Grant>>,
+    mut is_running: watch::Receiver<bool>,
+    longest_work: Duration,
+    diary: Arc<Mutex<Diary>>,
+) {
+    loop {
+        match lock.acquire().await {
+            Ok(token) => hold(&lock, &clock, token, &grants, within(longest_work)).await,
+            Err(LockError::Lost(_)) => {}
+            Err(error) => return diary.lock().unwrap().refused.push(error),
+        }
+        grants.send_replace(None);
+        // Released only when the guard has said that nothing runs.
+        if is_running.wait_for(|is_running| !is_running).await.is_err() {
+            return;
+        }
+        let left = match fastrand::bool() {
+            true => lock.release().await,
+            false => lock.step_down().await,
+        };
+        if let Err(error) = left {
+            return diary.lock().unwrap().refused.push(error);
+        }
+        clock.sleep(within(longest_work / 10)).await;
+    }
+}
+
+async fn hold(
+    lock: &Lock<SkewedClock>,
+    clock: &SkewedClock,
+    token: FencingToken,
+    grants: &watch::Sender<Option<Grant>>,
+    work: Duration,
+) {
+    let mut view = lock.view();
+    let done = clock.sleep(work);
+    tokio::pin!(done);
+    loop {
+        let status = view.status();
+        let is_held = matches!(status.state, LockState::Held | LockState::Suspended);
+        let Some(deadline) = status
+            .deadline()
+            .filter(|_| is_held && status.token == Some(token))
+        else {
+            return;
+        };
+        grants.send_replace(Some(Grant { token, deadline }));
+        tokio::select! {
+            biased;
+            () = &mut done => return,
+            changed = view.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+struct Guard {
+    world: Arc<World>,
+    process: usize,
+    is_reader: bool,
+    clock: SkewedClock,
+    granted: watch::Receiver<Option<Grant>>,
+    running: watch::Sender<bool>,
+    diary: Arc<Mutex<Diary>>,
+}
+
+impl Guard {
+    async fn run(mut self) {
+        let mut last = None;
+        while self.granted.changed().await.is_ok() {
+            let Some(grant) = *self.granted.borrow_and_update() else {
+                continue;
+            };
+            // Stopped once, it does not start again under the same token.
+            if last == Some(grant.token) || self.clock.now() >= grant.deadline {
+                continue;
+            }
+            last = Some(grant.token);
+            self.running.send_replace(true);
+            self.diary.lock().unwrap().begin(Work {
+                process: self.process,
+                is_reader: self.is_reader,
+                token: grant.token,
+                start: self.world.now(),
+                end: Duration::MAX,
+            });
+            self.watch(grant).await;
+            self.diary.lock().unwrap().end(self.process, self.world.now());
+            self.running.send_replace(false);
+        }
+    }
+
+    /// Returns when the application has to be gone.
+    async fn watch(&mut self, grant: Grant) {
+        let mut deadline = grant.deadline;
+        loop {
+            let remaining = deadline - self.clock.now();
+            if remaining.is_zero() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = self.clock.sleep(remaining) => return,
+                changed = self.granted.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    match *self.granted.borrow_and_update() {
+                        Some(new) if new.token == grant.token => deadline = new.deadline,
+                        _ => return,
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The rules that are compared: three that were on the table, and the last of them with a part
+//! taken away each.
+
+use std::time::Duration;
+
+use lockkeeper_lock::{BootInstant, Lease, Renewal};
+
+/// From which moment of a proven renewal the lease is counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum CountedFrom {
+    Sent,
+    Acknowledged,
+}
+
+/// What makes the connection itself a proof.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Attached {
+    /// The first write that is acknowledged over it.
+    WithWrite,
+    /// Its confirmation by the server alone.
+    Alone,
+}
+
+/// The three-step rule, written down a second time in the plainest way and with every part
+/// exchangeable. Unlike [`Lease`] it forgets nothing.
+pub struct ThreeStep {
+    pub age: Duration,
+    pub ordered: bool,
+    pub from: CountedFrom,
+    pub attached: Attached,
+    /// Four steps: between a renewal and its witness lies another one, answered this long before
+    /// the witness was sent. A leader that was paused when the one between was sent has been
+    /// running since.
+    pub rest: Option<Duration>,
+    asked: Option<BootInstant>,
+    seen: Vec<Renewal>,
+}
+
+impl ThreeStep {
+    pub fn whole(age: Duration) -> Self {
+        Self {
+            age,
+            ordered: true,
+            from: CountedFrom::Sent,
+            attached: Attached::WithWrite,
+            rest: None,
+            asked: None,
+            seen: Vec::new(),
+        }
+    }
+
+    fn acknowledge(&mut self, last: Renewal) -> Option<BootInstant> {
+        // Writes are sent and answered in order, so the newest witness is the best one.
+        let witness = self
+            .seen
+            .iter()
+            .rev()
+            .find(|witness| !self.ordered || witness.acknowledged <= last.sent);
+        let between = |witness: &&Renewal| match self.rest {
+            None => Some(**witness),
+            Some(rest) => {
+                let mut seen = self.seen.iter().rev();
+                seen.find(|between| between.acknowledged + rest <= witness.sent)
+                    .copied()
+            }
+        };
+        let proven = witness.as_ref().and_then(between).and_then(|witness| {
+            let mut seen = self.seen.iter().rev();
+            seen.find(|renewal| renewal.acknowledged + self.age <= witness.sent)
+        });
+        let proven = proven.map(|renewal| match self.from {
+            CountedFrom::Sent => renewal.sent,
+            CountedFrom::Acknowledged => renewal.acknowledged,
+        });
+        self.seen.push(last);
+        proven.max(self.asked.take())
+    }
+}
+
+enum Kind {
+    /// The last acknowledged write.
+    OneStep,
+    /// A write, when one sent `age` later is acknowledged.
+    TwoStep {
+        age: Duration,
+        seen: Vec<Renewal>,
+        asked: Option<BootInstant>,
+    },
+    ThreeStep(ThreeStep),
+    /// What the lock uses.
+    Lease(Lease),
+}
+
+/// One rule in one history.
+pub struct Rule {
+    session_timeout: Duration,
+    kind: Kind,
+    end: Option<BootInstant>,
+}
+
+/// The rules of the table, by name.
+pub const NAMES: [&str; COUNT] = [
+    "last acknowledged write + T",
+    "two-step, no slack",
+    "two-step",
+    "three-step: Lease",
+    "three-step, forgets nothing",
+    "three-step without slack",
+    "three-step without k_j <= s_n",
+    "three-step without tick/2 + slack",
+    "three-step from acknowledgement",
+    "connection counts without write",
+    "four-step",
+];
+
+pub const COUNT: usize = 11;
+pub const ONE_STEP: usize = 0;
+pub const TWO_STEP: usize = 2;
+pub const LEASE: usize = 3;
+pub const WHOLE: usize = 4;
+pub const NO_SLACK: usize = 5;
+pub const NO_ORDER: usize = 6;
+pub const NO_AGE: usize = 7;
+pub const FROM_ACKNOWLEDGEMENT: usize = 8;
+pub const ATTACHED_ALONE: usize = 9;
+pub const FOUR_STEP: usize = 10;
+
+/// All rules for one history.
+pub fn all(session_timeout: Duration, tick: Duration, slack: Duration) -> [Rule; COUNT] {
+    let age = tick / 2 + slack;
+    let two_step = |age| Kind::TwoStep {
+        age,
+        seen: Vec::new(),
+        asked: None,
+    };
+    let whole = || ThreeStep::whole(age);
+    [
+        Kind::OneStep,
+        two_step(tick / 2),
+        two_step(age),
+        Kind::Lease(Lease::new(session_timeout, age)),
+        Kind::ThreeStep(whole()),
+        Kind::ThreeStep(ThreeStep::whole(tick / 2)),
+        Kind::ThreeStep(ThreeStep {
+            ordered: false,
+            ..whole()
+        }),
+        Kind::ThreeStep(ThreeStep::whole(Duration::ZERO)),
+        Kind::ThreeStep(ThreeStep {
+            from: CountedFrom::Acknowledged,
+            ..whole()
+        }),
+        Kind::ThreeStep(ThreeStep {
+            attached: Attached::Alone,
+            ..whole()
+        }),
+        Kind::ThreeStep(ThreeStep {
+            rest: Some(slack),
+            ..whole()
+        }),
+    ]
+    .map(|kind| Rule {
+        session_timeout,
+        kind,
+        end: None,
+    })
+}
+
+impl Rule {
+    /// The same session is confirmed over a connection that was asked for at `asked`.
+    pub fn attach(&mut self, at: BootInstant) {
+        match &mut self.kind {
+            Kind::OneStep => {}
+            Kind::TwoStep { seen, asked, .. } => {
+                seen.clear();
+                *asked = Some(at);
+            }
+            Kind::ThreeStep(rule) => {
+                rule.seen.clear();
+                match rule.attached {
+                    Attached::WithWrite => rule.asked = Some(at),
+                    Attached::Alone => self.end = self.end.max(Some(at + self.session_timeout)),
+                }
+            }
+            Kind::Lease(lease) => lease.attach(at, self.session_timeout),
+        }
+    }
+
+    /// Takes an acknowledged renewal into account and returns the end of the lease.
+    pub fn acknowledge(&mut self, renewal: Renewal) -> Option<BootInstant> {
+        let proven = match &mut self.kind {
+            Kind::OneStep => Some(renewal.sent),
+            Kind::TwoStep { age, seen, asked } => {
+                let proven = seen
+                    .iter()
+                    .rev()
+                    .find(|earlier| earlier.sent + *age <= renewal.sent)
+                    .map(|earlier| earlier.sent);
+                seen.push(renewal);
+                proven.max(asked.take())
+            }
+            Kind::ThreeStep(rule) => rule.acknowledge(renewal),
+            Kind::Lease(lease) => return lease.acknowledge(renewal),
+        };
+        self.end = self.end.max(proven.map(|from| from + self.session_timeout));
+        self.end
+    }
+
+    /// The end of the lease.
+    pub fn end(&self) -> Option<BootInstant> {
+        match &self.kind {
+            Kind::Lease(lease) => lease.end(),
+            _ => self.end,
+        }
+    }
+}
