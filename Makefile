@@ -40,7 +40,9 @@ lint: deny ## Check format, lints, documentation, every crate alone, and the dep
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
+	# Private items too: most of this documentation is for those who work here.
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
+	    $(CARGO) doc --workspace --all-features --no-deps --document-private-items --locked
 	# In a workspace, a feature that one crate turns on is on for all: alone each has to bring its own.
 	for crate in $(CRATES); do $(CARGO) check --locked -p "$$crate"; done
 
