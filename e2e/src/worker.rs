@@ -138,6 +138,16 @@ impl Worker {
         })
     }
 
+    /// Process id of the main process of its program; `None` while there is none.
+    pub fn program_pid(&self) -> Option<Pid> {
+        let keeper = self.keeper_pid();
+        let anchor = children(self.guard.pid())
+            .into_iter()
+            .find(|&pid| Some(pid) != keeper)?;
+        // The oldest one; others are orphans.
+        children(anchor).into_iter().next()
+    }
+
     /// Everything that its program has recorded so far, also under a name that was used before.
     ///
     /// # Errors
