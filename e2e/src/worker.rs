@@ -130,12 +130,7 @@ impl Worker {
 
     /// Process id of the keeper; `None` while there is none.
     pub fn keeper_pid(&self) -> Option<Pid> {
-        children(self.guard.pid()).into_iter().find(|pid| {
-            let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
-            environment
-                .split(|byte| *byte == 0)
-                .any(|variable| variable.starts_with(b"LOCKKEEPER_KEEPER_SOCKET="))
-        })
+        keeper_of(self.guard.pid())
     }
 
     /// Process id of the main process of its program; `None` while there is none.
@@ -227,6 +222,16 @@ pub fn all_records<'a>(workers: impl IntoIterator<Item = &'a Worker>) -> anyhow:
         records.extend(worker.records()?);
     }
     Ok(records)
+}
+
+/// The keeper below a guard.
+pub fn keeper_of(guard: Pid) -> Option<Pid> {
+    children(guard).into_iter().find(|pid| {
+        let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable.starts_with(b"LOCKKEEPER_KEEPER_SOCKET="))
+    })
 }
 
 fn children(parent: Pid) -> Vec<Pid> {

@@ -8,7 +8,6 @@ use super::stage::{BOUND, SESSION_TIMEOUT, Stage};
 use super::{Context, Figures, Times, Violations};
 use crate::checker::{Rule, check};
 use crate::java::Contender;
-use crate::process::wait_for;
 use crate::record::Records;
 use crate::worker;
 
@@ -49,6 +48,17 @@ pub(super) fn curator(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             let process = stage.host(name)?.spawn(name, contender.command()?)?;
             clients.push((process, contender.record));
         }
+        // One that is started again and again, as by cron: it never pauses for longer than a start takes.
+        let mut crons = Vec::new();
+        while clients.iter_mut().any(|(process, _)| process.is_running()) {
+            let mut options = stage.options(&round, "cron", &all)?;
+            options.name = format!("{}-{}", options.name, crons.len());
+            let hold = format!("{}ms", HOLD.as_millis());
+            let mut cron = stage.start(options.with_recorder(&["--hold", &hold]))?;
+            let status = cron.wait_until_it_ends(BOUND)?;
+            ensure!(status.success(), "{status}:\n{}", cron.log());
+            crons.push(cron);
+        }
         for (process, _) in &mut clients {
             let status = process.wait(BOUND)?;
             ensure!(
@@ -57,12 +67,7 @@ pub(super) fn curator(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                 process.name()
             );
         }
-        // What runs now shall have been waited for by nobody of Curator: one more of ours each.
-        let begun = worker::all_records(&workers)?.len();
-        wait_for(BOUND, || {
-            (worker::all_records(&workers).ok()?.len() > begun).then_some(())
-        });
-
+        workers.extend(crons);
         let ours: Vec<i64> = worker::all_records(&workers)?
             .iter()
             .map(|record| record.token)
