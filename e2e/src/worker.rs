@@ -44,7 +44,7 @@ pub struct Worker {
 }
 
 impl Options {
-    /// A worker on a host of its own that knows all servers, with T = 4 s and half a second to stop,
+    /// A worker on a host of its own that knows all servers, with T = 4 s and 0.4 s to stop,
     /// for an ensemble whose tick is 1 s.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Options {
             connect: ensemble.connect_string(),
             lock: lock.to_owned(),
             session_timeout: Duration::from_secs(4),
-            stop_grace: Duration::from_millis(500),
+            stop_grace: Duration::from_millis(400),
             run: Vec::new(),
             recorder: Vec::new(),
         })

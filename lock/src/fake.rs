@@ -37,6 +37,7 @@ mod client;
 mod clock;
 mod leader;
 mod link;
+mod record;
 mod server;
 mod state;
 #[cfg(test)]
@@ -52,6 +53,7 @@ use tokio::time::Instant;
 use self::client::Shared;
 pub use self::client::{Client, FakeConnection};
 pub use self::clock::{Freezable, SkewedClock};
+pub use self::record::{Happened, Record};
 use self::state::{Millis, NEVER, State};
 use self::tree::Change;
 use crate::ensemble::{Closed, Node};
@@ -87,54 +89,6 @@ impl Default for Options {
             lag: Duration::from_millis(20),
         }
     }
-}
-
-/// Something that truly happened, at the leader.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Time since the world began.
-    pub at: Duration,
-    /// What.
-    pub happened: Happened,
-}
-
-/// What happened at the leader.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Happened {
-    /// A session began.
-    Opened {
-        /// Its number.
-        session: i64,
-    },
-    /// The leader ended a session, because it was silent or by force.
-    Expired {
-        /// Its number.
-        session: i64,
-    },
-    /// A client ended its session.
-    Closed {
-        /// Its number.
-        session: i64,
-    },
-    /// A node was created.
-    Created {
-        /// Its path.
-        path: String,
-        /// The session that owns it; 0 for a persistent node.
-        session: i64,
-        /// The transaction.
-        zxid: i64,
-    },
-    /// A node's data were changed.
-    Changed {
-        /// Its path.
-        path: String,
-    },
-    /// A node was deleted.
-    Deleted {
-        /// Its path.
-        path: String,
-    },
 }
 
 /// What a cut between a client and a server stops.

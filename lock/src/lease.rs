@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::BootInstant;
+use crate::timing::{SLACK, proof_age};
 
 /// An acknowledged quorum write of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,13 +19,14 @@ pub struct Renewal {
 
 /// The lease of a session: the moment before which the ensemble cannot have expired it.
 ///
-/// Only two things extend it, and nothing shortens it:
-/// * a renewal that is *proven* by two later ones (the three steps);
+/// Only two things extend it, and nothing but a server that grants less time shortens it:
+/// * a renewal that is *proven* by three later ones (the four steps);
 /// * the first acknowledged write after the session was created on, or taken to, a server: the
 ///   leader counted the session anew after that was asked for.
 #[derive(Clone, Debug)]
 pub struct Lease {
     session_timeout: Duration,
+    /// Half a tick and [`SLACK`].
     proof_age: Duration,
     /// When the present connection was asked for; taken by its first acknowledged write.
     attached: Option<BootInstant>,
@@ -34,12 +36,11 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// No lease yet. `session_timeout` is the negotiated one; `proof_age` is half a tick and some
-    /// slack ([`crate::Timing::proof_age`]).
-    pub fn new(session_timeout: Duration, proof_age: Duration) -> Self {
+    /// No lease yet. `session_timeout` is the negotiated one, `tick_time` the ensemble's.
+    pub fn new(session_timeout: Duration, tick_time: Duration) -> Self {
         Self {
             session_timeout,
-            proof_age,
+            proof_age: proof_age(tick_time),
             attached: None,
             renewals: VecDeque::new(),
             end: None,
@@ -92,35 +93,43 @@ impl Lease {
     }
 
     /// The send time of the newest renewal that a write sent at `sent` proves, once that is
-    /// acknowledged: there is another one between the two, sent `proof_age` after the
-    /// acknowledgement of the first and acknowledged before the write was sent.
+    /// acknowledged. Between the two there are two more:
+    /// * the *witness*, acknowledged before the write was sent;
+    /// * before it, one that was acknowledged [`SLACK`] before the witness was sent, and that was sent
+    ///   `proof_age` after the renewal was acknowledged. A leader that was paused when its ping was
+    ///   due has been awake since, long enough to ping before it committed the witness.
     fn newest_proven(&self, sent: BootInstant) -> Option<BootInstant> {
-        let witness = self
-            .renewals
+        let witness = self.newest(|renewal| renewal.acknowledged <= sent)?;
+        let awake = self.newest(|renewal| renewal.acknowledged + SLACK <= witness.sent)?;
+        let proven = self.newest(|renewal| renewal.acknowledged + self.proof_age <= awake.sent)?;
+        Some(proven.sent)
+    }
+
+    fn newest(&self, is_old_enough: impl Fn(&Renewal) -> bool) -> Option<Renewal> {
+        self.renewals
             .iter()
             .rev()
-            .find(|witness| witness.acknowledged <= sent)?;
-        let newest = self
-            .renewals
-            .iter()
-            .rev()
-            .find(|renewal| renewal.acknowledged + self.proof_age <= witness.sent)?;
-        Some(newest.sent)
+            .find(|renewal| is_old_enough(renewal))
+            .copied()
     }
 
     /// Keeps what later writes may need. Forgetting a renewal is always safe, it only makes a lease
     /// shorter; so of many in quick succession only some are kept.
     fn remember(&mut self, renewal: Renewal) {
         let spacing = self.proof_age / 16;
-        match self.renewals.back() {
-            Some(last) if renewal.sent < last.sent + spacing => return,
-            _ => self.renewals.push_back(renewal),
-        }
-        // What is older than the newest that is old enough for the newest is never needed again.
-        while self.renewals.len() > 2
-            && self.renewals[1].acknowledged + self.proof_age <= self.renewals[self.renewals.len() - 2].sent
+        if self
+            .renewals
+            .back()
+            .is_some_and(|last| renewal.sent < last.sent + spacing)
         {
-            self.renewals.pop_front();
+            return;
+        }
+        self.renewals.push_back(renewal);
+        // No later write looks further back than this one does.
+        if let Some(proven) = self.newest_proven(renewal.sent) {
+            while self.renewals.front().is_some_and(|first| first.sent < proven) {
+                self.renewals.pop_front();
+            }
         }
     }
 }
@@ -130,7 +139,7 @@ mod tests {
     use super::*;
 
     const T: Duration = Duration::from_millis(4_000);
-    const AGE: Duration = Duration::from_millis(700);
+    const TICK: Duration = Duration::from_millis(1_000);
 
     fn at(millis: u64) -> BootInstant {
         BootInstant::from_nanos(millis * 1_000_000)
@@ -143,84 +152,108 @@ mod tests {
         }
     }
 
-    #[test]
-    fn one_and_two_acknowledged_renewals_prove_nothing() {
-        let mut lease = Lease::new(T, AGE);
-        assert_eq!(lease.acknowledge(renewal(0, 10)), None);
-        assert_eq!(lease.acknowledge(renewal(1_000, 1_010)), None);
-        assert!(!lease.is_valid(at(1_010)));
+    fn lease(renewals: &[(u64, u64)]) -> Option<BootInstant> {
+        let mut lease = Lease::new(T, TICK);
+        for &(sent, acknowledged) in renewals {
+            lease.acknowledge(renewal(sent, acknowledged));
+        }
+        lease.end()
     }
 
     #[test]
-    fn the_third_renewal_extends_the_lease_to_the_send_time_of_the_first() {
-        let mut lease = Lease::new(T, AGE);
-        lease.acknowledge(renewal(0, 10));
-        lease.acknowledge(renewal(1_000, 1_010));
-        assert_eq!(lease.acknowledge(renewal(2_000, 2_010)), Some(at(0) + T));
-        assert_eq!(lease.acknowledge(renewal(3_000, 3_010)), Some(at(1_000) + T));
+    fn three_acknowledged_renewals_prove_nothing() {
+        assert_eq!(lease(&[(0, 10)]), None);
+        assert_eq!(lease(&[(0, 10), (1_000, 1_010), (2_000, 2_010)]), None);
+    }
+
+    #[test]
+    fn the_fourth_renewal_extends_the_lease_to_the_send_time_of_the_first() {
+        let mut lease = Lease::new(T, TICK);
+        for sent in [0, 1_000, 2_000] {
+            lease.acknowledge(renewal(sent, sent + 10));
+        }
+        assert_eq!(lease.acknowledge(renewal(3_000, 3_010)), Some(at(0) + T));
+        assert_eq!(lease.acknowledge(renewal(4_000, 4_010)), Some(at(1_000) + T));
         assert!(lease.is_valid(at(4_999)));
         assert!(!lease.is_valid(at(5_000)));
     }
 
     #[test]
-    fn a_witness_sent_less_than_half_a_tick_and_slack_after_the_acknowledgement_is_none() {
-        let mut lease = Lease::new(T, AGE);
-        lease.acknowledge(renewal(0, 301));
-        lease.acknowledge(renewal(1_000, 1_010));
-        assert_eq!(lease.acknowledge(renewal(2_000, 2_010)), None);
-        let mut lease = Lease::new(T, AGE);
-        lease.acknowledge(renewal(0, 300));
-        lease.acknowledge(renewal(1_000, 1_010));
-        assert_eq!(lease.acknowledge(renewal(2_000, 2_010)), Some(at(0) + T));
+    fn the_second_has_to_be_sent_half_a_tick_and_slack_after_the_answer_to_the_first() {
+        assert_eq!(
+            lease(&[(0, 301), (1_000, 1_010), (2_000, 2_010), (3_000, 3_010)]),
+            None
+        );
+        assert_eq!(
+            lease(&[(0, 300), (1_000, 1_010), (2_000, 2_010), (3_000, 3_010)]),
+            Some(at(0) + T)
+        );
     }
 
     #[test]
-    fn a_witness_acknowledged_after_the_last_was_sent_is_none() {
-        let mut lease = Lease::new(T, AGE);
-        lease.acknowledge(renewal(0, 10));
-        lease.acknowledge(renewal(1_000, 2_001));
-        assert_eq!(lease.acknowledge(renewal(2_000, 2_010)), None);
+    fn the_third_has_to_be_sent_slack_after_the_answer_to_the_second() {
+        assert_eq!(
+            lease(&[(0, 10), (1_000, 1_801), (2_000, 2_010), (3_000, 3_010)]),
+            None
+        );
+        assert_eq!(
+            lease(&[(0, 10), (1_000, 1_800), (2_000, 2_010), (3_000, 3_010)]),
+            Some(at(0) + T)
+        );
+    }
+
+    #[test]
+    fn the_fourth_has_to_be_sent_after_the_answer_to_the_third() {
+        assert_eq!(
+            lease(&[(0, 10), (1_000, 1_010), (2_000, 3_001), (3_000, 3_010)]),
+            None
+        );
+        assert_eq!(
+            lease(&[(0, 10), (1_000, 1_010), (2_000, 3_000), (3_000, 3_010)]),
+            Some(at(0) + T)
+        );
     }
 
     #[test]
     fn short_intervals_pick_an_older_renewal() {
-        let mut lease = Lease::new(T, AGE);
-        for i in 0..5 {
-            lease.acknowledge(renewal(i * 500, i * 500 + 10));
-        }
-        // Last sent at 2.0 s; witness at 1.5 s; 0.7 s before that: the one of 0.5 s.
-        assert_eq!(lease.end(), Some(at(500) + T));
+        let renewals: Vec<_> = (0..6).map(|i| (i * 500, i * 500 + 10)).collect();
+        // Last sent at 2.5 s, witness at 2.0 s, awake at 1.5 s; 0.7 s before that: the one of 0.5 s.
+        assert_eq!(lease(&renewals), Some(at(500) + T));
     }
 
     #[test]
     fn the_first_write_after_a_connection_counts_from_the_request_to_connect() {
-        let mut lease = Lease::new(T, AGE);
+        let mut lease = Lease::new(T, TICK);
         lease.attach(at(5_000), T);
         assert_eq!(lease.end(), None, "a connection alone proves nothing");
+        assert!(lease.is_attach_unproven());
         assert_eq!(lease.acknowledge(renewal(5_020, 5_030)), Some(at(5_000) + T));
+        assert!(!lease.is_attach_unproven());
         assert_eq!(lease.acknowledge(renewal(5_520, 5_530)), Some(at(5_000) + T));
     }
 
     #[test]
     fn a_new_connection_forgets_the_renewals_of_the_old_one_but_not_the_lease() {
-        let mut lease = Lease::new(T, AGE);
-        for i in 0..5 {
+        let mut lease = Lease::new(T, TICK);
+        for i in 0..6 {
             lease.acknowledge(renewal(i * 1_000, i * 1_000 + 10));
         }
         let end = lease.end();
         lease.attach(at(1), T);
         assert_eq!(lease.end(), end);
-        assert_eq!(
-            lease.acknowledge(renewal(5_000, 5_010)),
-            end,
-            "a lease never gets shorter"
-        );
-        assert_eq!(lease.acknowledge(renewal(6_000, 6_010)), end);
+        for i in 6..9 {
+            assert_eq!(
+                lease.acknowledge(renewal(i * 1_000, i * 1_000 + 10)),
+                end,
+                "a lease never gets shorter"
+            );
+        }
+        assert!(lease.acknowledge(renewal(9_000, 9_010)) > end);
     }
 
     #[test]
     fn a_server_that_grants_less_time_than_before_shortens_the_lease() {
-        let mut lease = Lease::new(T, AGE);
+        let mut lease = Lease::new(T, TICK);
         lease.attach(at(0), T);
         lease.acknowledge(renewal(10, 20));
         lease.attach(at(1_000), T / 2);
@@ -231,12 +264,12 @@ mod tests {
 
     #[test]
     fn hundreds_of_writes_a_second_need_little_memory_and_lose_little_lease() {
-        let mut lease = Lease::new(T, AGE);
+        let mut lease = Lease::new(T, TICK);
         for i in 0..20_000 {
             lease.acknowledge(renewal(i, i + 1));
         }
         assert!(lease.renewals.len() < 64, "{}", lease.renewals.len());
         let lost = lease.end().unwrap().saturating_since(at(0)).as_millis() as i64 - (19_999 + 4_000);
-        assert!(lost > -900, "lease ends {lost} ms from the last write + T");
+        assert!(lost > -1_100, "lease ends {lost} ms from the last write + T");
     }
 }

@@ -80,13 +80,18 @@ enum Answer<Connection> {
         sent: BootInstant,
         result: EnsembleResult<()>,
     },
-    Participants {
-        reply: Reply<Vec<Participant>>,
-        result: EnsembleResult<Vec<Participant>>,
-    },
+    Participants(EnsembleResult<Vec<Participant>>),
 }
 
 type Answers<Connection> = FuturesUnordered<BoxFuture<'static, Answer<Connection>>>;
+
+/// The next answer; for ever none, while nothing is asked.
+async fn next<Connection>(answers: &mut Answers<Connection>) -> Answer<Connection> {
+    match answers.next().await {
+        Some(answer) => answer,
+        None => std::future::pending().await,
+    }
+}
 
 /// A quorum write under way, for noticing that it stays without an answer.
 #[derive(Clone, Copy)]
@@ -150,6 +155,9 @@ pub(crate) struct Task<E: Ensemble, C: Clock> {
     options: LockOptions,
     status: watch::Sender<LockStatus>,
     commands: mpsc::Receiver<Command>,
+    /// Answers about the connection itself, and about the queue as a whole.
+    link_answers: Answers<E::Connection>,
+    /// Answers about our contender. They go with it: a late one says nothing about the next.
     answers: Answers<E::Connection>,
     link: Link<E::Connection>,
     /// The last connection of the session: what it takes to go on with it elsewhere.
@@ -161,6 +169,7 @@ pub(crate) struct Task<E: Ensemble, C: Clock> {
     place: Place,
     contend_replies: Vec<Reply<()>>,
     queries: Vec<Reply<Vec<Participant>>>,
+    is_listing_participants: bool,
     releasing: Option<Releasing>,
     lost: Option<LossReason>,
     /// The control node as last seen, with its version.
@@ -179,7 +188,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         status: watch::Sender<LockStatus>,
         commands: mpsc::Receiver<Command>,
     ) -> Self {
-        let lease = Lease::new(options.timing.session_timeout, options.timing.proof_age());
+        let lease = Lease::new(options.timing.session_timeout, options.timing.tick_time);
         let server = fastrand::usize(..ensemble.servers().max(1));
         Self {
             last_renewal: clock.now(),
@@ -188,6 +197,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             options,
             status,
             commands,
+            link_answers: Answers::new(),
             answers: Answers::new(),
             link: Link::Down,
             session: None,
@@ -197,6 +207,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             place: Place::Out,
             contend_replies: Vec::new(),
             queries: Vec::new(),
+            is_listing_participants: false,
             releasing: None,
             lost: None,
             control: None,
@@ -214,7 +225,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             let wake = Self::sleep_until(self.clock.clone(), self.next_wake());
             tokio::select! {
                 biased;
-                Some(answer) = self.answers.next(), if !self.answers.is_empty() => self.take(answer),
+                answer = next(&mut self.answers) => self.take(answer),
+                answer = next(&mut self.link_answers) => self.take(answer),
                 command = self.commands.recv() => match command {
                     Some(Command::Close(done)) => return self.close(done).await,
                     Some(command) => self.obey(command),
@@ -250,7 +262,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Answer::ControlEvent(event) => self.control_event(event),
             Answer::Marked { sent, result } => self.marked(sent, result),
             Answer::Deleted { sent, result } => self.deleted(sent, result),
-            Answer::Participants { reply, result } => self.participants(reply, result),
+            Answer::Participants(result) => self.participants(result),
         }
     }
 
@@ -260,9 +272,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.keep_the_link();
         let Link::Up(connection) = &self.link else { return };
         let connection = Arc::clone(connection);
-        for reply in std::mem::take(&mut self.queries) {
-            self.ask_participants(&connection, reply);
-        }
+        self.ask_participants(&connection);
         if self.releasing.is_some() {
             return self.drive_release(&connection);
         }
@@ -285,8 +295,23 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
+    /// Waits for an answer about our contender.
     fn ask(&mut self, answer: impl Future<Output = Answer<E::Connection>> + Send + 'static) {
         self.answers.push(Box::pin(answer));
+    }
+
+    /// Waits for an answer about something that outlives our contender.
+    fn ask_link(&mut self, answer: impl Future<Output = Answer<E::Connection>> + Send + 'static) {
+        self.link_answers.push(Box::pin(answer));
+    }
+
+    /// Our contender is gone, or was never there. Forgets it and everything that was asked about it.
+    fn leave(&mut self) {
+        self.place = Place::Out;
+        self.answers.clear();
+        self.writes = [None; 4];
+        self.control = None;
+        self.is_control_watched = false;
     }
 
     /// Counts an acknowledged quorum write; but only if the connection was never gone, or the

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Allowance for the leader's own ping loop (docs/safety.md, "The rule").
+/// Allowance for the leader's own ping loop: for its being late, and for its waking up later than
+/// the threads that commit after a pause of the whole leader (docs/safety.md, "The rule").
 pub const SLACK: Duration = Duration::from_millis(200);
 
 /// The fixed part of the margin between the deadline and the end of the lease: the time that the
@@ -47,18 +48,15 @@ impl Timing {
         margin(self.session_timeout)
     }
 
-    /// How much older than the write that proves it a renewal has to be: the leader pings its
-    /// followers every half tick.
-    pub fn proof_age(&self) -> Duration {
-        self.tick_time / 2 + SLACK
-    }
-
-    /// Age of the newest proven renewal just before the next one is acknowledged: three intervals,
-    /// or more where the interval is shorter than [`Timing::proof_age`], since the rule then has
-    /// to go further back.
+    /// Age of the newest proven renewal just before the next one is acknowledged: four intervals, or
+    /// more where an interval is shorter than the times that have to lie between the first three
+    /// renewals of a proof ([`crate::Lease`]), since the rule then has to go further back.
     pub fn proven_age(&self) -> Duration {
-        let back = div_ceil(self.proof_age(), self.renew_interval).max(1);
-        self.renew_interval.saturating_mul(back.saturating_add(2))
+        let intervals = |time| div_ceil(time, self.renew_interval).max(1);
+        let first_to_third = intervals(proof_age(self.tick_time)).saturating_add(intervals(SLACK));
+        // The fourth proves; the fifth is under way.
+        self.renew_interval
+            .saturating_mul(first_to_third.saturating_add(2))
     }
 
     /// Time for which the holder may be without any answer before it has to begin to stop the
@@ -84,6 +82,12 @@ impl Timing {
             _ => Err(UnsafeTiming { timing: *self }),
         }
     }
+}
+
+/// How long after the acknowledgement of a renewal the next one of its proof has to be sent: the
+/// leader pings its followers every half tick.
+pub(crate) fn proof_age(tick_time: Duration) -> Duration {
+    tick_time / 2 + SLACK
 }
 
 pub(crate) fn margin(session_timeout: Duration) -> Duration {
@@ -118,7 +122,7 @@ impl fmt::Display for UnsafeTiming {
         }
         write!(
             f,
-            "session timeout {session_timeout:?} is too short: {:?} for three renewals (one every \
+            "session timeout {session_timeout:?} is too short: {:?} for four renewals (one every \
              {renew_interval:?}, tick time {tick_time:?}) + {stop_grace:?} stop grace + {:?} margin = \
              {:?}, which must be at most four fifths of it ({:?}); raise the session timeout or lower \
              the stop grace",
@@ -145,8 +149,8 @@ mod tests {
     fn the_defaults_fit_into_fifteen_seconds() {
         let timing = Timing::new(ms(15_000));
         assert_eq!(timing.margin(), ms(350));
-        assert_eq!(timing.proven_age(), ms(3 * 1_875));
-        assert_eq!(timing.spare(), Some(ms(15_000 - 3 * 1_875 - 3_000 - 350)));
+        assert_eq!(timing.proven_age(), ms(4 * 1_875));
+        assert_eq!(timing.spare(), Some(ms(15_000 - 4 * 1_875 - 3_000 - 350)));
         assert_eq!(timing.check(), Ok(()));
     }
 
@@ -156,10 +160,10 @@ mod tests {
             session_timeout: ms(4_000),
             tick_time: ms(1_000),
             renew_interval: ms(500),
-            stop_grace: ms(500),
+            stop_grace: ms(400),
         };
-        // Age of a proof 0.7 s: two intervals back, and two more as always.
-        assert_eq!(timing.proven_age(), ms(2_000));
+        // 0.7 s are two intervals, 0.2 s one, and two more as always.
+        assert_eq!(timing.proven_age(), ms(2_500));
         assert_eq!(timing.check(), Ok(()));
     }
 
@@ -170,9 +174,9 @@ mod tests {
             ..Timing::new(ms(15_000))
         };
         let message = timing.check().unwrap_err().to_string();
-        assert!(message.contains("5.625s for three renewals"), "{message}");
+        assert!(message.contains("7.5s for four renewals"), "{message}");
         assert!(
-            message.contains("20s stop grace + 350ms margin = 25.975s"),
+            message.contains("20s stop grace + 350ms margin = 27.85s"),
             "{message}"
         );
         assert!(message.contains("four fifths of it (12s)"), "{message}");

@@ -53,7 +53,7 @@ pub fn run(options: GuardOptions) -> u8 {
     let code = match guard(options) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("lockkeeper guard: {error}");
+            say(format_args!("{error}"));
             EXIT_SOFTWARE
         }
     };
@@ -202,7 +202,7 @@ impl<T: Target> EventLoop<T> {
                 Received::Nothing => return,
                 Received::Lost(error) => {
                     if let Some(error) = error {
-                        eprintln!("lockkeeper guard: closed the connection to the keeper: {error}");
+                        say(format_args!("closed the connection to the keeper: {error}"));
                     }
                     self.lose_keeper();
                     return;
@@ -215,7 +215,9 @@ impl<T: Target> EventLoop<T> {
         self.keeper.hang_up(BootInstant::now());
         self.handle(Event::KeeperLost);
         if self.exit == Some(EXIT_SOFTWARE) {
-            eprintln!("lockkeeper guard: the keeper has gone and nothing is running: nothing to guard");
+            say(format_args!(
+                "the keeper has gone and nothing is running: nothing to guard"
+            ));
         }
     }
 
@@ -277,6 +279,20 @@ impl<T: Target> EventLoop<T> {
                 let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
             }
         }
+    }
+}
+
+/// A sentence on stderr, if that takes it at once: a guard that waits for a frozen reader of its
+/// output would miss its deadlines. A pipe that polls writable takes 4096 bytes.
+fn say(sentence: std::fmt::Arguments<'_>) {
+    let stderr = rustix::stdio::stderr();
+    let mut fds = [PollFd::from_borrowed_fd(stderr, PollFlags::OUT)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    if rustix::event::poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready == 1) {
+        eprintln!("lockkeeper guard: {sentence}");
     }
 }
 

@@ -122,7 +122,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             wait,
             self.patience_for_servers(),
         );
-        self.ask(async move { Answer::Attached(attached.await) });
+        self.ask_link(async move { Answer::Attached(attached.await) });
     }
 
     pub(super) fn is_held(&self) -> bool {
@@ -151,7 +151,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         self.options.timing = timing;
         if self.session.is_none() {
-            self.lease = Lease::new(granted, timing.proof_age());
+            self.lease = Lease::new(granted, timing.tick_time);
         } else if let Some(observer) = &self.options.observer {
             observer.session_moved();
         }
@@ -159,7 +159,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.server = server;
         let connection = Arc::new(connection);
         let closed = connection.closed();
-        self.ask(async move { Answer::Closed(closed.await) });
+        self.ask_link(async move { Answer::Closed(closed.await) });
         self.session = Some(Arc::clone(&connection));
         self.link = Link::Up(connection);
         tracing::debug!(server = self.ensemble.server(server), "Session served");
@@ -175,10 +175,12 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     /// Forgets the connection and everything that was asked over it.
     pub(super) fn drop_link(&mut self) {
+        self.link_answers.clear();
         self.answers.clear();
         self.writes = [None; 4];
         self.link = Link::Down;
         self.is_control_watched = false;
+        self.is_listing_participants = false;
         if let Some(releasing) = &mut self.releasing {
             releasing.is_asked = false;
         }
@@ -219,29 +221,23 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     pub(super) fn session_expired(&mut self) {
         self.drop_link();
         self.session = None;
-        self.lease = Lease::new(
-            self.options.timing.session_timeout,
-            self.options.timing.proof_age(),
-        );
+        self.lease = Lease::new(self.options.timing.session_timeout, self.options.timing.tick_time);
         self.entry_is_gone(LossReason::SessionExpired);
     }
 
     /// Our contender does not exist any more.
     pub(super) fn entry_is_gone(&mut self, reason: LossReason) {
         let was_held = self.is_held();
-        self.control = None;
-        self.is_control_watched = false;
+        self.leave();
         if self.releasing.is_some() {
-            self.place = Place::Out;
             return self.released();
         }
         if was_held {
             self.lose(reason);
-        } else if self.lost.is_none() {
+        } else if self.lost.is_none() && self.is_contending {
             // We only waited: a new contender, at the end of the queue.
             tracing::warn!(reason = reason.name(), "Place in the queue lost; queueing again");
         }
-        self.place = Place::Out;
     }
 
     fn refused(&mut self, action: &str, error: EnsembleError) {
@@ -262,7 +258,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.is_contending = false;
         // A contender that may exist ends with its session: nothing keeps that alive now.
         self.session = None;
-        self.place = Place::Out;
+        self.leave();
         for reply in self.contend_replies.drain(..) {
             let _ = reply.send(Err(error.clone()));
         }
@@ -278,8 +274,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     /// Ends the session at the servers, if it is known to be served; else it expires.
     pub(super) async fn close(mut self, done: tokio::sync::oneshot::Sender<()>) {
-        self.answers.clear();
-        self.link = Link::Down;
+        self.drop_link();
         if let Some(connection) = self.session.take().and_then(Arc::into_inner) {
             connection.close_session().await;
         }

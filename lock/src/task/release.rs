@@ -141,19 +141,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         let Some(releasing) = self.releasing.take() else {
             return;
         };
-        // Watches of the last contender's time are of no interest; those who wait for an answer
-        // about the queue as a whole are asked again.
-        self.forget_the_contender();
+        self.leave();
+        self.lost = None;
         self.is_contending = releasing.queue_again;
         for reply in releasing.replies {
             let _ = reply.send(Ok(()));
         }
-    }
-
-    fn forget_the_contender(&mut self) {
-        self.place = Place::Out;
-        self.lost = None;
-        self.control = None;
-        self.is_control_watched = false;
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::{Answer, Command, Entry, Link, Place, Reply, Task, Write};
+use super::{Answer, Entry, Link, Place, Reply, Task, Write};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Connection, Created, Ensemble, EnsembleError, EnsembleResult, Node, NodeEvent, Op};
 use crate::error::LockError;
@@ -234,7 +234,9 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         match result {
             Ok(children) => match Ahead::from_children(&children, &entry.name, self.options.mode) {
                 Some(ahead) => {
-                    entry.suspects.extend(ahead.names().map(str::to_owned));
+                    if self.options.ask_for_predecessor {
+                        entry.suspects.extend(ahead.names().map(str::to_owned));
+                    }
                     entry.ahead = Some(ahead);
                     self.look_whether_it_is_our_turn();
                 }
@@ -314,36 +316,31 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    pub(super) fn ask_participants(
-        &mut self,
-        connection: &Arc<E::Connection>,
-        reply: Reply<Vec<Participant>>,
-    ) {
+    pub(super) fn ask_participants(&mut self, connection: &Arc<E::Connection>) {
+        if self.queries.is_empty() || std::mem::replace(&mut self.is_listing_participants, true) {
+            return;
+        }
         let list = participant::list(
             Arc::clone(connection),
             self.options.root.clone(),
             self.options.mode,
         );
-        self.ask(async move {
-            Answer::Participants {
-                reply,
-                result: list.await,
-            }
-        });
+        self.ask_link(async move { Answer::Participants(list.await) });
     }
 
-    pub(super) fn participants(
-        &mut self,
-        reply: Reply<Vec<Participant>>,
-        result: EnsembleResult<Vec<Participant>>,
-    ) {
-        match result {
-            Ok(list) => drop(reply.send(Ok(list))),
-            Err(error) if error.is_connection() => self.obey(Command::Participants(reply)),
+    pub(super) fn participants(&mut self, result: EnsembleResult<Vec<Participant>>) {
+        self.is_listing_participants = false;
+        let answer = match result {
+            Ok(list) => Ok(list),
+            // Asked again over the next connection.
+            Err(error) if error.is_connection() => return,
             Err(error) => {
                 let action = format!("cannot list {}", self.options.root);
-                let _ = reply.send(Err(LockError::Refused { action, error }));
+                Err(LockError::Refused { action, error })
             }
+        };
+        for reply in self.queries.drain(..) {
+            let _ = reply.send(answer.clone());
         }
     }
 }

@@ -14,6 +14,13 @@ pub struct Faults {
     pub log: Vec<String>,
 }
 
+/// The children of the lock root by sequence number: the names before it are random.
+fn contenders(world: &World, root: &str) -> Vec<String> {
+    let mut children = world.children(root);
+    children.sort_by_key(|name| name.rsplit('-').next().map(str::to_owned));
+    children
+}
+
 fn up_to(rng: &mut fastrand::Rng, longest: Duration) -> Duration {
     longest.mul_f64(rng.f64())
 }
@@ -66,7 +73,7 @@ impl Faults {
 
     /// An operator deletes a contender, or ends a session.
     fn by_hand(&mut self, rng: &mut fastrand::Rng, world: &World, root: &str) {
-        let children = world.children(root);
+        let children = contenders(world, root);
         let Some(name) = rng.choice(&children) else { return };
         let path = format!("{root}/{name}");
         let Some(node) = world.node(&path) else { return };
@@ -86,7 +93,7 @@ impl Faults {
 
     /// Somebody else's nodes and data where they do not belong.
     fn foreign(rng: &mut fastrand::Rng, world: &World, root: &str) {
-        let children = world.children(root);
+        let children = contenders(world, root);
         match (rng.bool(), rng.choice(&children)) {
             (true, Some(name)) => world.set_data(&format!("{root}/{name}"), b"10.0.0.1"),
             _ => {

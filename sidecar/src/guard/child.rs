@@ -160,7 +160,7 @@ impl Subreaper {
         })
     }
 
-    /// Marks what belongs to the application; true when nothing but the scan has to prove it.
+    /// Marks what belongs to the application.
     fn mark(&mut self) {
         let anchor = self
             .anchor
@@ -219,6 +219,12 @@ impl Target for Subreaper {
         self.reap();
         if self.anchor.is_none() {
             return Sight::default();
+        }
+        // To read all processes of a large machine takes a while; the main one is known already.
+        match sweep {
+            Sweep::Kill => self.application.signal(libc::SIGKILL as u8),
+            Sweep::Stop => self.application.signal(libc::SIGSTOP as u8),
+            Sweep::Continue | Sweep::Look => {}
         }
         self.mark();
         let mut sight = sweep_marked(&self.processes, sweep);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
 use lockkeeper_sidecar::guard::protocol::{FromGuard, ToGuard};
+use rustix::process::{Pid, Signal};
 
 use crate::harness::{A, B, Guard, LONG, assert_in_time, has, is_root, last_stamp, shell, until};
 use crate::tests;
@@ -18,7 +19,11 @@ tests![
 ];
 
 /// Something with the mount that the kubelet makes for every container.
-struct Container(Child);
+struct Container {
+    main: Child,
+    /// Source of the mount: what shows it belongs to this one.
+    source: String,
+}
 
 impl Container {
     /// Runs `script` in the directory of `guard`, in a mount namespace of its own.
@@ -43,18 +48,33 @@ impl Container {
             .current_dir(guard.dir.path())
             .spawn()
             .expect("a container");
-        Self(child)
+        Self {
+            main: child,
+            source: source.to_str().expect("a plain path").to_owned(),
+        }
     }
 
     fn has_ended(&mut self) -> bool {
-        self.0.try_wait().expect("waited").is_some()
+        self.main.try_wait().expect("waited").is_some()
     }
 }
 
+/// Ends everything that is in it.
 impl Drop for Container {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
+            let mounts = std::fs::read_to_string(entry.path().join("mountinfo")).unwrap_or_default();
+            if let Some(pid) = entry
+                .file_name()
+                .to_str()
+                .and_then(|pid| Pid::from_raw(pid.parse().ok()?))
+                && mounts.contains(&self.source)
+            {
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
+        }
+        let _ = self.main.kill();
+        let _ = self.main.wait();
     }
 }
 

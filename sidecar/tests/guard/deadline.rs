@@ -21,7 +21,7 @@ const STUBBORN: &str = "trap '' TERM; exec $recorder role:record record";
 fn the_application_is_gone_by_the_deadline_when_the_keeper_is_frozen() {
     for _ in 0..5 {
         let mut guard = Guard::run(&["subreaper"], STUBBORN);
-        let kill_at = guard.begin(A, 150, 300);
+        let kill_at = guard.begin(A, 700, 800);
         let pids = guard.recorders("record", 1);
         guard.expect_gone(A);
         println!(
@@ -35,7 +35,7 @@ fn the_application_is_gone_by_the_deadline_when_the_keeper_is_frozen() {
 
 fn the_application_is_gone_by_the_deadline_when_the_keeper_has_crashed() {
     let mut guard = Guard::run(&["subreaper"], STUBBORN);
-    let kill_at = guard.begin(A, 300, 400);
+    let kill_at = guard.begin(A, 900, 1000);
     guard.recorders("record", 1);
     let crashed = BootInstant::now();
     guard.hang_up();
@@ -62,8 +62,8 @@ fn an_application_that_obeys_sigterm_has_all_of_its_grace() {
 
 fn a_later_grant_keeps_the_application_running() {
     let mut guard = Guard::run(&["subreaper"], STUBBORN);
-    let first = guard.begin(A, 200, 250);
-    let second = guard.grant(A, false, false, 500, 600);
+    let first = guard.begin(A, 700, 750);
+    let second = guard.grant(A, false, false, 1000, 1100);
     // An earlier one changes nothing.
     guard.grant(A, false, false, 1, 2);
     guard.expect_gone(A);

@@ -339,8 +339,16 @@ pub fn last_stamp(file: &Path) -> BootInstant {
     BootInstant::from_nanos(stamp.parse().expect("a number"))
 }
 
+/// The letter of `/proc/PID/stat`; `None` when there is no such process.
+pub fn state(pid: Pid) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Whether a process can still do anything. Who is orphaned by a test may have to wait for the
+/// machine's init to be reaped.
 pub fn is_alive(pid: Pid) -> bool {
-    Path::new(&format!("/proc/{pid}")).exists()
+    state(pid).is_some_and(|state| state != 'Z')
 }
 
 /// Asserts that what wrote `file` ended by the end of the margin, and prints how far from it.

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use lockkeeper_lock::BootInstant;
 use lockkeeper_sidecar::guard::protocol::{FromGuard, ToGuard};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 
-use crate::harness::{A, B, Guard, MARGIN, is_alive, last_stamp, until};
+use crate::harness::{A, B, Guard, MARGIN, is_alive, last_stamp, state, until};
 use crate::tests;
 
 tests![
@@ -18,11 +18,6 @@ tests![
 ];
 
 const TWO: &str = "record record-a & exec $recorder role:record record-main";
-
-fn state(pid: Pid) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
-}
 
 fn expect_paused(guard: &mut Guard) {
     guard.expect("Paused", |frame| {
@@ -37,7 +32,7 @@ fn goes_on(file: &Path) {
 
 fn a_paused_tree_stands_still_until_a_new_lock_is_held() {
     let mut guard = Guard::run(&["subreaper"], TWO);
-    let kill_at = guard.grant(A, true, true, 300, 400);
+    let kill_at = guard.grant(A, true, true, 1000, 1100);
     guard.expect_started(A);
     let pids = guard.recorders("record", 2);
     expect_paused(&mut guard);
@@ -57,7 +52,7 @@ fn a_paused_tree_stands_still_until_a_new_lock_is_held() {
         assert!(last_stamp(&guard.file(name)) < kill_at + MARGIN);
     }
 
-    let again = guard.grant(B, true, true, 400, 500);
+    let again = guard.grant(B, true, true, 900, 1000);
     guard.expect_started(B);
     goes_on(&guard.file("record-a"));
     goes_on(&guard.file("record-main"));
@@ -70,7 +65,7 @@ fn a_paused_tree_stands_still_until_a_new_lock_is_held() {
 
 fn a_paused_tree_that_somebody_resumes_is_killed() {
     let mut guard = Guard::run(&["subreaper"], TWO);
-    guard.grant(A, true, true, 200, 200);
+    guard.grant(A, true, true, 1000, 1000);
     guard.expect_started(A);
     let pids = guard.recorders("record", 2);
     expect_paused(&mut guard);
@@ -96,7 +91,7 @@ fn a_suspected_tree_stands_still_until_it_is_confirmed() {
 
 fn a_suspected_tree_is_gone_by_the_deadline() {
     let mut guard = Guard::run(&["subreaper"], &format!("trap '' TERM; {TWO}"));
-    let kill_at = guard.begin(A, 400, 500);
+    let kill_at = guard.begin(A, 1000, 1100);
     let pids = guard.recorders("record", 2);
     guard.send(ToGuard::Suspect { token: A });
     guard.expect_gone(A);
@@ -107,7 +102,7 @@ fn a_suspected_tree_is_gone_by_the_deadline() {
 
 fn a_paused_tree_is_killed_when_nobody_can_ever_resume_it() {
     let mut guard = Guard::run(&["subreaper"], TWO);
-    guard.grant(A, true, true, 200, 200);
+    guard.grant(A, true, true, 1000, 1000);
     guard.expect_started(A);
     let pids = guard.recorders("record", 2);
     expect_paused(&mut guard);

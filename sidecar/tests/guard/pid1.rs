@@ -56,7 +56,7 @@ fn pid_1_kills_its_namespace_by_the_deadline_and_starts_again_in_the_same_contai
     }
     let mut guard = start(HIDING);
     for token in [A, B] {
-        let kill_at = guard.begin(token, 700, 800);
+        let kill_at = guard.begin(token, 1400, 1500);
         until("all recorders", || inhabitants(&guard) == 4);
         guard.recorders("record", 4);
         guard.expect_gone(token);
@@ -90,7 +90,7 @@ fn pid_1_ends_with_its_namespace_when_something_may_not_be_signalled() {
     ];
     let prefix = [&NAMESPACE[..], &nobody].concat();
     let mut guard = Guard::start_program(program.as_ref(), &prefix, &["pid1"], &shell(&script));
-    let kill_at = guard.begin(A, 600, 600);
+    let kill_at = guard.begin(A, 1500, 1500);
     guard.recorders("record", 2);
     let pids = children(guard_pid(&guard));
     assert_eq!(guard.exit_code(), Some(75));
@@ -137,7 +137,7 @@ fn pid_1_pauses_and_resumes_its_namespace() {
         return;
     }
     let mut guard = start("setsid $recorder role:record record-a & exec $recorder role:record record-main");
-    guard.grant(A, true, true, 500, 500);
+    guard.grant(A, true, true, 1200, 1200);
     guard.expect_started(A);
     guard.recorders("record", 2);
     guard.expect("Paused", |frame| {

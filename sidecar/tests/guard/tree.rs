@@ -36,7 +36,7 @@ fn descendants_that_hide_are_gone_by_the_deadline() {
         return;
     }
     let mut guard = Guard::run(&["subreaper"], HIDING);
-    let kill_at = guard.begin(A, 900, 1000);
+    let kill_at = guard.begin(A, 1400, 1500);
     let pids = guard.recorders("record", 5);
     guard.expect_gone(A);
     assert!(!pids.into_iter().any(is_alive));
@@ -50,7 +50,7 @@ fn a_stopped_descendant_is_gone_by_the_deadline() {
         &["subreaper"],
         "record record-a & exec $recorder role:record record-main",
     );
-    guard.begin(A, 500, 600);
+    guard.begin(A, 1400, 1500);
     let pids = guard.recorders("record", 2);
     for pid in &pids {
         rustix::process::kill_process(*pid, Signal::STOP).expect("stopped");
@@ -66,7 +66,7 @@ fn a_descendant_of_another_user_is_gone_by_the_deadline() {
     let other = "setpriv --reuid 65534 --regid 65534 --clear-groups $recorder role:record";
     let script = format!("{other} record-a & trap '' TERM; exec {other} record-main");
     let mut guard = Guard::run(&["subreaper"], &script);
-    let kill_at = guard.begin(A, 500, 600);
+    let kill_at = guard.begin(A, 1400, 1500);
     let pids = guard.recorders("record", 2);
     guard.expect_gone(A);
     assert!(!pids.into_iter().any(is_alive));
@@ -89,7 +89,7 @@ fn a_fork_storm_is_gone_by_the_deadline() {
 fn a_process_that_forks_and_ends_again_and_again_is_caught() {
     let script = "f() { date +%N >chain; f & }; f; exec $recorder role:record record-main";
     let mut guard = Guard::run(&["subreaper"], script);
-    let kill_at = guard.begin(A, 400, 400);
+    let kill_at = guard.begin(A, 900, 900);
     guard.recorders("record", 1);
     guard.expect_gone(A);
     println!("  gone {:?} after the deadline", BootInstant::now() - kill_at);

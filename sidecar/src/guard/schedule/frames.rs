@@ -106,9 +106,9 @@ impl Schedule {
         }
     }
 
-    /// Starts the application under `grant`, unless that comes too late.
+    /// Starts the application under `grant`, unless that comes too late or a user wants it to end.
     pub(super) fn begin(&mut self, grant: Grant, now: BootInstant, out: &mut Actions) {
-        if grant.can_start(now) {
+        if grant.can_start(now) && self.ending.is_none() {
             self.phase = Phase::Active(Active::new(grant));
             out.push(Action::Start(grant.token));
         } else {
