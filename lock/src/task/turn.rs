@@ -182,6 +182,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             watched: HashMap::new(),
             suspects: Vec::new(),
             is_our_turn: false,
+            is_renewing: false,
             is_held: false,
             is_marked: false,
             is_own_watched: false,
