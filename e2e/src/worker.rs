@@ -50,16 +50,21 @@ impl Options {
     /// # Errors
     /// When no further host can be made.
     pub fn new(ensemble: &Ensemble, name: &str, lock: &str) -> anyhow::Result<Self> {
-        Ok(Self {
+        Ok(Self::on(ensemble.client(name)?, ensemble, name, lock))
+    }
+
+    /// The same on a given host.
+    pub fn on(host: Host, ensemble: &Ensemble, name: &str, lock: &str) -> Self {
+        Self {
             name: name.to_owned(),
-            host: ensemble.client(name)?,
+            host,
             connect: ensemble.connect_string(),
             lock: lock.to_owned(),
             session_timeout: Duration::from_secs(4),
             stop_grace: Duration::from_millis(400),
             run: Vec::new(),
             recorder: Vec::new(),
-        })
+        }
     }
 
     /// The same with further options of `lockkeeper run`.

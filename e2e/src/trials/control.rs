@@ -4,7 +4,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use lockkeeper_lock::{BootInstant, Lease, Renewal, SLACK};
+use lockkeeper_lock::{BootInstant, Lease, Renewal};
 use tokio::sync::oneshot;
 use zookeeper_client::{Acls, Client, CreateMode};
 
@@ -94,7 +94,7 @@ async fn renew(
     let mut sent = BootInstant::now();
     let (stat, sequence) = client.create(&prefix, b"", &options).await?;
     let path = format!("{prefix}{sequence}");
-    let mut lease = Lease::new(session_timeout, setup.tick / 2 + SLACK);
+    let mut lease = Lease::new(session_timeout, setup.tick);
     lease.attach(asked, session_timeout);
     let mut last = Renewal {
         sent,

@@ -88,15 +88,12 @@ impl Stage {
             .iter()
             .map(|&server| self.ensemble.address(server).to_string())
             .collect();
+        let host = self.host(name)?;
+        let name = format!("{name}-{}", round.number);
         Ok(Options {
-            name: format!("{name}-{}", round.number),
-            host: self.host(name)?,
             connect: connect.join(","),
-            lock: round.lock.clone(),
             session_timeout: SESSION_TIMEOUT,
-            stop_grace: Duration::from_millis(500),
-            run: Vec::new(),
-            recorder: Vec::new(),
+            ..Options::on(host, &self.ensemble, &name, &round.lock)
         })
     }
 

@@ -101,7 +101,7 @@ fn a_ctrl_c_in_the_terminal_ends_the_command_and_frees_the_lock() {
     let lock = "/ending/ctrl-c";
     let lockkeeper = binaries::lockkeeper().unwrap();
     let inside = format!(
-        "{} run --connect {} --lock {lock} --session-timeout 4s --stop-grace 500ms --tick-time 1s -- \
+        "{} run --connect {} --lock {lock} --session-timeout 4s --stop-grace 400ms --tick-time 1s -- \
          sh -c 'echo $LOCKKEEPER_SOCKET; exec sleep 600'",
         lockkeeper.display(),
         ensemble.connect_string()

@@ -9,7 +9,7 @@ use std::time::Duration;
 use lockkeeper_e2e::ensemble::block_on;
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::worker::{Options, Worker};
-use lockkeeper_e2e::{Config, Ensemble, Host, Process, binaries};
+use lockkeeper_e2e::{Config, Ensemble, Process, binaries};
 use rustix::process::Signal;
 use zookeeper_client::Client;
 
@@ -37,13 +37,12 @@ pub fn worker(ensemble: &Ensemble, name: &str, lock: &str, run: &[&str], recorde
 /// `lockkeeper run` with a command of its own, and what it says.
 pub struct Run {
     pub process: Process,
-    pub host: Host,
     stdout: PathBuf,
     stderr: PathBuf,
 }
 
 impl Run {
-    /// T = 4 s, 0.5 s to stop, and the ensemble's tick, unless `options` say otherwise.
+    /// T = 4 s, 0.4 s to stop, and the ensemble's tick, unless `options` say otherwise.
     pub fn start(ensemble: &Ensemble, name: &str, lock: &str, options: &[&str], command: &[&str]) -> Self {
         let connect = ensemble.connect_string();
         let tick = format!("{}ms", ensemble.config().tick.as_millis());
@@ -51,7 +50,7 @@ impl Run {
             ("--connect", connect.as_str()),
             ("--lock", lock),
             ("--session-timeout", "4s"),
-            ("--stop-grace", "500ms"),
+            ("--stop-grace", "400ms"),
             ("--tick-time", &tick),
         ];
         let arguments: Vec<&str> = defaults
@@ -77,7 +76,6 @@ impl Run {
             .stderr(File::create(&stderr).unwrap());
         Self {
             process: host.spawn(name, command).unwrap(),
-            host,
             stdout,
             stderr,
         }

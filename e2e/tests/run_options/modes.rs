@@ -189,7 +189,7 @@ fn a_run_inside_a_run_of_the_same_lock_starts_at_once_under_its_token_and_releas
     let goes_on = ensemble.directory().join("reentrant-goes-on");
     let script = format!(
         "echo $LOCKKEEPER_FENCING_TOKEN\n\
-         {} run --connect {} --lock {lock} --session-timeout 4s --stop-grace 500ms --tick-time 1s -- \
+         {} run --connect {} --lock {lock} --session-timeout 4s --stop-grace 400ms --tick-time 1s -- \
          sh -c 'echo $LOCKKEEPER_FENCING_TOKEN; exit 5'\n\
          echo inner $?\nuntil test -e {}; do sleep 0.1; done",
         lockkeeper.display(),
