@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -228,7 +228,13 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             let wake = Self::sleep_until(self.clock.clone(), self.next_wake());
             tokio::select! {
                 biased;
-                answer = next(&mut self.answers) => self.take(answer),
+                answer = next(&mut self.answers) => {
+                    self.take(answer);
+                    // A release is two events for the heir. What both mean is looked at once.
+                    while let Some(Some(answer)) = self.answers.next().now_or_never() {
+                        self.take(answer);
+                    }
+                }
                 answer = next(&mut self.link_answers) => self.take(answer),
                 command = self.commands.recv() => match command {
                     Some(Command::Close(done)) => return self.close(done).await,
