@@ -19,6 +19,7 @@ pub mod process;
 pub mod record;
 mod sys;
 pub mod timeline;
+pub mod trials;
 pub mod worker;
 
 pub use ensemble::{Config, Ensemble};

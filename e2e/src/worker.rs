@@ -50,16 +50,21 @@ impl Options {
     /// # Errors
     /// When no further host can be made.
     pub fn new(ensemble: &Ensemble, name: &str, lock: &str) -> anyhow::Result<Self> {
-        Ok(Self {
+        Ok(Self::on(ensemble.client(name)?, ensemble, name, lock))
+    }
+
+    /// The same on a given host.
+    pub fn on(host: Host, ensemble: &Ensemble, name: &str, lock: &str) -> Self {
+        Self {
             name: name.to_owned(),
-            host: ensemble.client(name)?,
+            host,
             connect: ensemble.connect_string(),
             lock: lock.to_owned(),
             session_timeout: Duration::from_secs(4),
             stop_grace: Duration::from_millis(400),
             run: Vec::new(),
             recorder: Vec::new(),
-        })
+        }
     }
 
     /// The same with further options of `lockkeeper run`.
@@ -130,12 +135,17 @@ impl Worker {
 
     /// Process id of the keeper; `None` while there is none.
     pub fn keeper_pid(&self) -> Option<Pid> {
-        children(self.guard.pid()).into_iter().find(|pid| {
-            let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
-            environment
-                .split(|byte| *byte == 0)
-                .any(|variable| variable.starts_with(b"LOCKKEEPER_KEEPER_SOCKET="))
-        })
+        keeper_of(self.guard.pid())
+    }
+
+    /// Process id of the main process of its program; `None` while there is none.
+    pub fn program_pid(&self) -> Option<Pid> {
+        let keeper = self.keeper_pid();
+        let anchor = children(self.guard.pid())
+            .into_iter()
+            .find(|&pid| Some(pid) != keeper)?;
+        // The oldest one; others are orphans.
+        children(anchor).into_iter().next()
     }
 
     /// Everything that its program has recorded so far, also under a name that was used before.
@@ -217,6 +227,16 @@ pub fn all_records<'a>(workers: impl IntoIterator<Item = &'a Worker>) -> anyhow:
         records.extend(worker.records()?);
     }
     Ok(records)
+}
+
+/// The keeper below a guard.
+pub fn keeper_of(guard: Pid) -> Option<Pid> {
+    children(guard).into_iter().find(|pid| {
+        let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable.starts_with(b"LOCKKEEPER_KEEPER_SOCKET="))
+    })
 }
 
 fn children(parent: Pid) -> Vec<Pid> {

@@ -127,18 +127,23 @@ impl Ahead {
         }
     }
 
-    /// One of them was seen to hold: where it holds alone, nobody is before it.
-    pub fn seen_held(&mut self, name: &str) {
+    /// One of them was seen to hold: where it holds alone, nobody is before it. True when more are
+    /// known to be before it than can be, and the children have to be listed to see who is left.
+    pub fn seen_held(&mut self, name: &str) -> bool {
         let Some(index) = self
             .contenders
             .iter()
             .position(|contender| contender.name == name)
         else {
-            return;
+            return false;
         };
-        if !matches!(self.mode, Mode::Semaphore(_)) && !self.contenders[index].is_reader {
+        if let Mode::Semaphore(limit) = self.mode {
+            return index >= limit.get() as usize;
+        }
+        if !self.contenders[index].is_reader {
             self.contenders.drain(..index);
         }
+        false
     }
 
     /// Where that leaves us, and whom to watch so that nobody is woken who cannot act.
@@ -271,6 +276,18 @@ mod tests {
         assert!(queue.place().is_heir);
         queue.remove(&name("l2"), true);
         assert_eq!(queue.place().position, 0);
+    }
+
+    #[test]
+    fn a_predecessor_seen_to_hold_a_semaphore_proves_that_somebody_before_it_has_gone() {
+        let mut queue = ahead("l1 l2 l3 l4", "l4", semaphore(2));
+        assert!(
+            queue.seen_held(&name("l3")),
+            "l1 or l2 is gone, and nobody said so"
+        );
+        let mut queue = ahead("l1 l3 l4", "l4", semaphore(2));
+        assert!(!queue.seen_held(&name("l3")));
+        assert!(queue.place().is_heir);
     }
 
     #[test]

@@ -122,6 +122,9 @@ struct Entry {
     /// Those before us who may have held the lock last. For `lockDelay`.
     suspects: Vec<String>,
     is_our_turn: bool,
+    /// Whether it was seen to that the lease lasts until renewals extend it. A waiter further back
+    /// does not renew, so that little of its lease may be left when it comes to the front.
+    is_renewing: bool,
     is_held: bool,
     is_marked: bool,
     is_own_watched: bool,

@@ -142,7 +142,7 @@ impl Ensemble for ZooKeeper {
                 .with_session(resume.info().clone())
                 .with_session_timeout(resume.session().timeout);
         }
-        let target = format!("{server}{}", self.connect.chroot());
+        let target = server.to_string();
         let executor = Executor::default();
         // Detached: dropping the client closes no session.
         let connecting = executor.enter(connector.clone().with_detached().connect(&target));
@@ -157,7 +157,8 @@ impl Ensemble for ZooKeeper {
             Err(_) => return Err(unreachable(format!("no answer within {patience:?}"))),
         };
         // Taken before the client's task runs for the first time: no change of state is missed.
-        let connection = ZooKeeperConnection::new(client, executor, connector, target, self.acls());
+        let chroot = self.connect.chroot().to_owned();
+        let connection = ZooKeeperConnection::new(client, executor, connector, target, chroot, self.acls());
         if resume.is_some_and(|resume| resume.session().id != connection.session().id) {
             // The old session is gone, whatever this server calls the new one.
             return Err(EnsembleError::SessionExpired);

@@ -1,6 +1,7 @@
 //! From our turn to the loss or the release: renewing, holding, noticing a deletion by hand.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::turn::{Watched, watch};
 use super::{Answer, Link, Place, Task, Write};
@@ -50,11 +51,14 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             self.renew(connection);
         }
         let is_heir = self.is_heir();
-        let Place::In(entry) = &self.place else { return };
+        let Place::In(entry) = &mut self.place else { return };
         if !entry.is_our_turn && !is_heir {
             return;
         }
-        if !entry.is_held && !self.lease.is_valid(now) && !self.lease.is_attach_unproven() {
+        let was_renewing = std::mem::replace(&mut entry.is_renewing, true);
+        let is_held = entry.is_held;
+        let is_too_short = !self.lease.is_valid(now + self.least_lease(was_renewing));
+        if !is_held && is_too_short && !self.lease.is_attach_unproven() {
             return self.prove_by_attaching();
         }
         if !std::mem::replace(&mut self.is_control_watched, true) {
@@ -85,10 +89,23 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
+    /// How much of a lease has to be left to hold on to it: who would have to stop at once has not got
+    /// the lock, and who begins to renew only now needs it until the first renewal is proven.
+    fn least_lease(&self, was_renewing: bool) -> Duration {
+        let timing = &self.options.timing;
+        let to_stop = timing.stop_grace + timing.margin();
+        if was_renewing {
+            to_stop
+        } else {
+            to_stop + timing.proven_age()
+        }
+    }
+
     /// Nobody is before us *and* our lease is valid, on our own clock: that is what holding means.
     fn hold_if_it_is_our_turn(&mut self, now: BootInstant) {
+        let least = self.least_lease(true);
         let Place::In(entry) = &mut self.place else { return };
-        if entry.is_held || !entry.is_our_turn || !self.lease.is_valid(now) {
+        if entry.is_held || !entry.is_our_turn || !self.lease.is_valid(now + least) {
             return;
         }
         if self.options.ask_for_predecessor {

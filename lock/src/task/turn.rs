@@ -182,6 +182,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             watched: HashMap::new(),
             suspects: Vec::new(),
             is_our_turn: false,
+            is_renewing: false,
             is_held: false,
             is_marked: false,
             is_own_watched: false,
@@ -259,10 +260,13 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 if ContenderData::parse(&node.data).is_held() {
                     entry.watched.insert(name.clone(), true);
                     if let Some(ahead) = &mut entry.ahead {
-                        ahead.seen_held(&name);
+                        let is_outdated = ahead.seen_held(&name);
                         // Who held before it is its own business (it waited, if it had to).
                         let Entry { suspects, .. } = entry;
                         suspects.retain(|suspect| ahead.names().any(|name| name == suspect));
+                        if is_outdated {
+                            entry.ahead = None;
+                        }
                     }
                 }
                 self.ask(async move {

@@ -29,6 +29,8 @@ struct Inner {
     /// Makes clients that close their session when they go.
     ending: zk::Connector,
     target: String,
+    /// Stands before every path. Not the client's: below that nobody could make the chroot itself.
+    chroot: String,
     acls: zk::Acls<'static>,
     _executor: Executor,
 }
@@ -39,6 +41,7 @@ impl ZooKeeperConnection {
         executor: Executor,
         ending: zk::Connector,
         target: String,
+        chroot: String,
         acls: zk::Acls<'static>,
     ) -> Self {
         let state = client.state_watcher();
@@ -49,6 +52,7 @@ impl ZooKeeperConnection {
                 state,
                 ending,
                 target,
+                chroot,
                 acls,
                 _executor: executor,
             }),
@@ -84,6 +88,10 @@ impl ZooKeeperConnection {
 }
 
 impl Inner {
+    fn whole(&self, path: &str) -> String {
+        format!("{}{path}", self.chroot)
+    }
+
     fn is_intact(&self) -> bool {
         // The state channel keeps only the newest state, but it knows whether there was a newer one.
         self.state.clone().changed().now_or_never().is_none()
@@ -126,7 +134,8 @@ impl Connection for ZooKeeperConnection {
         let prefix = prefix.to_owned();
         self.call(move |inner| async move {
             let options = zk::CreateMode::EphemeralSequential.with_acls(inner.acls);
-            let (stat, sequence) = inner.client.create(&prefix, &data, &options).await?;
+            let whole = inner.whole(&prefix);
+            let (stat, sequence) = inner.client.create(&whole, &data, &options).await?;
             Ok(Created {
                 path: format!("{prefix}{sequence}"),
                 czxid: token(&stat),
@@ -142,6 +151,7 @@ impl Connection for ZooKeeperConnection {
     ) -> impl Future<Output = EnsembleResult<()>> + Send + 'static {
         let path = path.to_owned();
         self.call(move |inner| async move {
+            let path = inner.whole(&path);
             let options = zk::CreateMode::Persistent.with_acls(inner.acls);
             if let Some((parent, _)) = path.rsplit_once('/')
                 && !parent.is_empty()
@@ -158,12 +168,12 @@ impl Connection for ZooKeeperConnection {
 
     fn children(&self, path: &str) -> impl Future<Output = EnsembleResult<Vec<String>>> + Send + 'static {
         let path = path.to_owned();
-        self.call(move |inner| async move { inner.client.list_children(&path).await })
+        self.call(move |inner| async move { inner.client.list_children(&inner.whole(&path)).await })
     }
 
     fn node(&self, path: &str) -> impl Future<Output = EnsembleResult<Node>> + Send + 'static {
         let path = path.to_owned();
-        self.call(move |inner| async move { inner.client.get_data(&path).await.map(node) })
+        self.call(move |inner| async move { inner.client.get_data(&inner.whole(&path)).await.map(node) })
     }
 
     fn watch_node(
@@ -174,7 +184,8 @@ impl Connection for ZooKeeperConnection {
     + 'static {
         let path = path.to_owned();
         let inner = Arc::clone(&self.inner);
-        let watched = self.call(move |inner| async move { inner.client.get_and_watch_data(&path).await });
+        let watched =
+            self.call(move |inner| async move { inner.client.get_and_watch_data(&inner.whole(&path)).await });
         async move {
             let (data, stat, watcher) = watched.await?;
             let event = async move {
@@ -198,7 +209,13 @@ impl Connection for ZooKeeperConnection {
         version: Option<i32>,
     ) -> impl Future<Output = EnsembleResult<()>> + Send + 'static {
         let path = path.to_owned();
-        self.call(move |inner| async move { inner.client.set_data(&path, &data, version).await.map(drop) })
+        self.call(move |inner| async move {
+            inner
+                .client
+                .set_data(&inner.whole(&path), &data, version)
+                .await
+                .map(drop)
+        })
     }
 
     fn multi(&self, ops: Vec<Op>) -> impl Future<Output = Result<(), MultiError>> + Send + 'static {
@@ -208,9 +225,11 @@ impl Connection for ZooKeeperConnection {
             for (index, op) in ops.iter().enumerate() {
                 match op {
                     // -1: any version.
-                    Op::Check { path } => writer.add_check_version(path, -1),
-                    Op::SetData { path, data, version } => writer.add_set_data(path, data, Some(*version)),
-                    Op::Delete { path } => writer.add_delete(path, None),
+                    Op::Check { path } => writer.add_check_version(&inner.whole(path), -1),
+                    Op::SetData { path, data, version } => {
+                        writer.add_set_data(&inner.whole(path), data, Some(*version))
+                    }
+                    Op::Delete { path } => writer.add_delete(&inner.whole(path), None),
                 }
                 .map_err(|error| MultiError {
                     index,

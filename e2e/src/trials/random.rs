@@ -1,0 +1,312 @@
+//! Random faults of servers and workers at the same time, by plans that a seed makes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
+
+use fastrand::Rng;
+use lockkeeper_lock::BootInstant;
+use rustix::process::Pid;
+
+use super::stage::{BOUND, SESSION_TIMEOUT, Stage};
+use super::{Context, Figures, Times, Violations};
+use crate::checker::{Rule, check_with_pauses};
+use crate::faults::{self, Event, Plan, Shape, Workers};
+use crate::process::wait_for;
+use crate::worker::Options;
+use crate::{Ensemble, Host, Worker};
+
+/// Length of the plan of one round as [`random`] makes it, and as a campaign by minutes does.
+const SHORT: Duration = Duration::from_secs(40);
+const LONG: Duration = Duration::from_secs(180);
+
+/// A program that wrote nothing for so long, a hundred times its period, was stopped: by a fault or
+/// by `--on-loss pause`.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// Who is in the queue of a round.
+#[derive(Clone, Copy)]
+enum Crowd {
+    Exclusive,
+    Semaphore,
+    ReadersAndWriters,
+}
+
+const CROWDS: [(Crowd, &str, Rule); 3] = [
+    (Crowd::Exclusive, "exclusive", Rule::Exclusive),
+    (Crowd::Semaphore, "2 of 4", Rule::AtMost(2)),
+    (Crowd::ReadersAndWriters, "readers and writers", Rule::ReadWrite),
+];
+
+/// One plan of 40 s per round.
+pub(super) fn random(context: &mut Context<'_>) -> anyhow::Result<Figures> {
+    rounds(context, SHORT)
+}
+
+/// As many plans of three minutes as fill so many minutes; at least one.
+///
+/// # Errors
+/// As the trial's.
+pub fn for_minutes(context: &mut Context<'_>, minutes: u32) -> anyhow::Result<Figures> {
+    let rounds_of = (Duration::from_secs(60) * minutes)
+        .as_secs()
+        .div_ceil(LONG.as_secs());
+    context.rounds = u32::try_from(rounds_of.max(1))?;
+    rounds(context, LONG)
+}
+
+fn rounds(context: &mut Context<'_>, length: Duration) -> anyhow::Result<Figures> {
+    let mut stage = Stage::new("random")?;
+    let mut violations = Violations::default();
+    let mut gaps = Times::default();
+    let (mut holds, mut struck, mut restarts) = (0, 0, 0);
+    for number in 0..context.rounds {
+        let (crowd, name, rule) = CROWDS[number as usize % CROWDS.len()];
+        let round = stage.begin()?;
+        let mut crew = Vec::new();
+        for (index, (options, may_stop_program)) in crowd.options(&mut context.random).into_iter().enumerate()
+        {
+            let (run, recorder): (Vec<&str>, Vec<&str>) = options;
+            let plain = stage.options(&round, &format!("worker-{index}"), &round.server_names())?;
+            let options = plain
+                .with_run(&["--restart", "always"])
+                .with_run(&run)
+                .with_recorder(&recorder);
+            crew.push(Member::start(&stage.ensemble, options, may_stop_program)?);
+        }
+        let crew = Crew(crew);
+        let shape = Shape {
+            workers: crew.0.len(),
+            length,
+            longest_fault: SESSION_TIMEOUT * 2,
+        };
+        let plan = Plan::generate(context.random.u64(..), &shape);
+        context.say(format!(
+            "round {}: {name}, {} workers. {plan}",
+            round.number,
+            crew.0.len()
+        ))?;
+        let outcome = carry_out(context, &stage.ensemble, &crew, &plan)?;
+        struck += outcome.struck;
+        restarts += outcome.restarts;
+
+        let over = BootInstant::now();
+        let runs_again = wait_for(BOUND, || {
+            crew.keep_up(&stage.ensemble).ok()?;
+            let records = crew.records().ok()?;
+            records.iter().any(|record| record.at > over).then_some(())
+        });
+        if runs_again.is_none() {
+            violations.add(format!("round {}: nobody runs any more", round.number));
+        }
+        let report = check_with_pauses(&crew.records()?, rule, SILENCE);
+        if !report.is_clean() {
+            violations.add(format!(
+                "round {}: {} overlaps or tokens out of order",
+                round.number,
+                report.violations.len()
+            ));
+        }
+        if !report.is_clean() || runs_again.is_none() {
+            context.say(&report)?;
+            for member in &crew.0 {
+                let worker = member.worker();
+                context.say(format!("--- log of {}:\n{}", worker.options().name, worker.log()))?;
+            }
+        }
+        holds += report.holds.len();
+        report
+            .gaps
+            .iter()
+            .for_each(|(_, gap)| gaps.add(gap.as_secs_f64()));
+        context.say(format!(
+            "round {}: {} holds, {} violations",
+            round.number,
+            report.holds.len(),
+            report.violations.len()
+        ))?;
+    }
+    let mut figures = Figures::default();
+    figures.row(
+        format!(
+            "random faults, {} plans of {} s: no overlap, tokens in order",
+            context.rounds,
+            length.as_secs()
+        ),
+        format!("{struck} faults, {holds} holds, {restarts} workers started again"),
+    );
+    figures.row("time for which nobody held", gaps.to_string());
+    violations.finish(figures)
+}
+
+impl Crowd {
+    /// Options of `run` and of the recorder for each worker, and whether a fault may stop its program:
+    /// not if it is paused at a loss, since the end of the fault would resume it too.
+    fn options(self, random: &mut Rng) -> Vec<((Vec<&'static str>, Vec<&'static str>), bool)> {
+        let hold = |random: &mut Rng| -> Vec<&'static str> {
+            match random.u32(0..3) {
+                0 => vec!["--hold", "2s"],
+                1 => vec!["--hold", "5s", "--fork", "1"],
+                _ => vec!["--ignore-sigterm", "--hold", "4s"],
+            }
+        };
+        match self {
+            Self::Exclusive => {
+                let mut all = vec![
+                    ((vec![], hold(random)), true),
+                    ((vec!["--on-suspect", "pause"], hold(random)), false),
+                    ((vec!["--on-loss", "pause"], vec!["--hold", "6s"]), false),
+                    (
+                        (vec!["--on-exit", "hold"], vec!["--hold", "1s", "--fork", "1"]),
+                        true,
+                    ),
+                    ((vec!["--lock-delay", "500ms"], hold(random)), true),
+                ];
+                random.shuffle(&mut all);
+                all.truncate(random.usize(3..=5));
+                all
+            }
+            Self::Semaphore => (0..4)
+                .map(|_| ((vec!["--max-holders", "2"], hold(random)), true))
+                .collect(),
+            Self::ReadersAndWriters => (0..4)
+                .map(|index| {
+                    let mut recorder = hold(random);
+                    if index < 2 {
+                        recorder.push("--read");
+                        ((vec!["--access", "read"], recorder), true)
+                    } else {
+                        ((vec!["--access", "write"], recorder), true)
+                    }
+                })
+                .collect(),
+        }
+    }
+}
+
+/// A worker that is started again when it has ended.
+struct Member {
+    host: Host,
+    may_stop_program: bool,
+    worker: Mutex<Worker>,
+}
+
+struct Crew(Vec<Member>);
+
+impl Member {
+    fn start(ensemble: &Ensemble, options: Options, may_stop_program: bool) -> anyhow::Result<Self> {
+        Ok(Self {
+            host: options.host.clone(),
+            may_stop_program,
+            worker: Mutex::new(Worker::start(ensemble, options)?),
+        })
+    }
+
+    fn worker(&self) -> MutexGuard<'_, Worker> {
+        self.worker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Crew {
+    /// Starts what has ended; tells how many.
+    fn keep_up(&self, ensemble: &Ensemble) -> anyhow::Result<usize> {
+        let mut started = 0;
+        for member in &self.0 {
+            let mut worker = member.worker();
+            if !worker.guard().is_running() {
+                let options = worker.options().clone();
+                *worker = Worker::start(ensemble, options)?;
+                started += 1;
+            }
+        }
+        Ok(started)
+    }
+
+    fn records(&self) -> anyhow::Result<Vec<crate::record::Record>> {
+        let mut records = Vec::new();
+        for member in &self.0 {
+            records.extend(member.worker().records()?);
+        }
+        Ok(records)
+    }
+}
+
+impl Workers for Crew {
+    fn host(&self, worker: usize) -> Host {
+        self.0[worker].host.clone()
+    }
+
+    /// The keeper, and the program where that may be stopped. Not the guard: see [`kill_guards`].
+    fn processes(&self, worker: usize) -> Vec<Pid> {
+        let member = &self.0[worker];
+        let worker = member.worker();
+        let program = worker.program_pid().filter(|_| member.may_stop_program);
+        worker.keeper_pid().into_iter().chain(program).collect()
+    }
+}
+
+struct Outcome {
+    struck: usize,
+    restarts: usize,
+}
+
+fn carry_out(
+    context: &mut Context<'_>,
+    ensemble: &Ensemble,
+    crew: &Crew,
+    plan: &Plan,
+) -> anyhow::Result<Outcome> {
+    let over = AtomicBool::new(false);
+    let (events, told) = mpsc::channel();
+    let mut random = context.random.fork();
+    let restarts = std::thread::scope(|scope| {
+        let supervising = scope.spawn(|| {
+            let mut restarts = 0;
+            while !over.load(Ordering::Relaxed) {
+                restarts += crew.keep_up(ensemble)?;
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            anyhow::Ok(restarts)
+        });
+        let killing = scope.spawn({
+            let events = events.clone();
+            let over = &over;
+            move || kill_guards(crew, &mut random, over, &events)
+        });
+        let ran = plan.run(ensemble, crew, &over, &|event| {
+            let _ = events.send(event);
+        });
+        over.store(true, Ordering::Relaxed);
+        let panicked = |_| anyhow::anyhow!("a thread of the trial panicked");
+        killing.join().map_err(panicked)?;
+        let restarts = supervising.join().map_err(panicked)?;
+        ran?;
+        restarts
+    })?;
+    drop(events);
+    let mut struck = 0;
+    for event in told {
+        match event {
+            Event::Struck { .. } => struck += 1,
+            Event::Skipped { label, reason } => context.say(format!("  skipped: {label}: {reason}"))?,
+            Event::Over { .. } => {}
+        }
+    }
+    Ok(Outcome { struck, restarts })
+}
+
+/// A guard is killed now and then. It is never stopped: nobody else could stop the application then.
+fn kill_guards(crew: &Crew, random: &mut Rng, over: &AtomicBool, events: &mpsc::Sender<Event>) {
+    loop {
+        let pause = Duration::from_millis(random.u64(5_000..25_000));
+        if wait_for(pause, || over.load(Ordering::Relaxed).then_some(())).is_some() {
+            return;
+        }
+        let member = random.usize(..crew.0.len());
+        let at = BootInstant::now();
+        if faults::kill(crew.0[member].worker().guard_pid()).is_ok() {
+            let label = format!("guard of worker {member} killed");
+            let _ = events.send(Event::Struck { label, at });
+        }
+    }
+}

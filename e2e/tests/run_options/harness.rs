@@ -1,0 +1,181 @@
+//! An ensemble that the tests share, and `lockkeeper run` with any command under it.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use lockkeeper_e2e::ensemble::block_on;
+use lockkeeper_e2e::process::wait_for;
+use lockkeeper_e2e::worker::{Options, Worker};
+use lockkeeper_e2e::{Config, Ensemble, Process, binaries};
+use rustix::process::Signal;
+use zookeeper_client::Client;
+
+/// Generous: the machine may have other work to do.
+pub const BOUND: Duration = Duration::from_secs(60);
+
+/// The servers that tests share which run at the same time; the last one of them ends them.
+pub fn ensemble() -> Arc<Ensemble> {
+    static SHARED: Mutex<Weak<Ensemble>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(running) = shared.upgrade() {
+        return running;
+    }
+    let started = Arc::new(Ensemble::start(Config::default()).expect("the servers start"));
+    *shared = Arc::downgrade(&started);
+    started
+}
+
+/// A worker with the recorder, on a host of its own.
+pub fn worker(ensemble: &Ensemble, name: &str, lock: &str, run: &[&str], recorder: &[&str]) -> Worker {
+    let options = Options::new(ensemble, name, lock).unwrap();
+    Worker::start(ensemble, options.with_run(run).with_recorder(recorder)).unwrap()
+}
+
+/// `lockkeeper run` with a command of its own, and what it says.
+pub struct Run {
+    pub process: Process,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+impl Run {
+    /// T = 4 s, 0.4 s to stop, and the ensemble's tick, unless `options` say otherwise.
+    pub fn start(ensemble: &Ensemble, name: &str, lock: &str, options: &[&str], command: &[&str]) -> Self {
+        let connect = ensemble.connect_string();
+        let tick = format!("{}ms", ensemble.config().tick.as_millis());
+        let defaults = [
+            ("--connect", connect.as_str()),
+            ("--lock", lock),
+            ("--session-timeout", "4s"),
+            ("--stop-grace", "400ms"),
+            ("--tick-time", &tick),
+        ];
+        let arguments: Vec<&str> = defaults
+            .iter()
+            .filter(|(name, _)| !options.contains(name))
+            .flat_map(|&(name, value)| [name, value])
+            .chain(options.iter().copied())
+            .chain(["--"])
+            .chain(command.iter().copied())
+            .collect();
+        let mut lockkeeper = Command::new(binaries::lockkeeper().unwrap());
+        lockkeeper.arg("run").args(arguments);
+        Self::spawn(ensemble, name, lockkeeper)
+    }
+
+    /// Any program, on a host of its own.
+    pub fn spawn(ensemble: &Ensemble, name: &str, mut command: Command) -> Self {
+        let host = ensemble.client(name).unwrap();
+        let stdout = ensemble.directory().join(format!("{name}.stdout"));
+        let stderr = ensemble.directory().join(format!("{name}.stderr"));
+        command
+            .stdout(File::create(&stdout).unwrap())
+            .stderr(File::create(&stderr).unwrap());
+        Self {
+            process: host.spawn(name, command).unwrap(),
+            stdout,
+            stderr,
+        }
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        self.process
+            .wait(BOUND)
+            .unwrap()
+            .unwrap_or_else(|| panic!("it does not end:\n{}", self.stderr()))
+    }
+
+    /// Waits for its end; tells the exit code.
+    pub fn code(&mut self) -> i32 {
+        let status = self.wait();
+        status
+            .code()
+            .unwrap_or_else(|| panic!("{status}:\n{}", self.stderr()))
+    }
+
+    pub fn stdout(&self) -> String {
+        fs::read_to_string(&self.stdout).unwrap()
+    }
+
+    pub fn stderr(&self) -> String {
+        fs::read_to_string(&self.stderr).unwrap()
+    }
+
+    /// The lines of its stderr that are not of the log: what it says to the user.
+    pub fn sentences(&self) -> Vec<String> {
+        let text = self.stderr();
+        text.lines()
+            .filter(|line| line.starts_with("lockkeeper"))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Waits for the first whole line of its command's output.
+    pub fn first_line(&self) -> String {
+        self.line(0)
+    }
+
+    /// Waits for a whole line of its command's output, counted from 0.
+    pub fn line(&self, number: usize) -> String {
+        let line = || {
+            let text = self.stdout();
+            let whole = &text[..=text.rfind('\n')?];
+            whole.lines().nth(number).map(str::to_owned)
+        };
+        wait_for(BOUND, line).unwrap_or_else(|| panic!("it says nothing:\n{}", self.stderr()))
+    }
+
+    pub fn signal(&mut self, signal: Signal) {
+        self.process.signal(signal);
+    }
+}
+
+/// Runs a client of the socket; tells its exit code and what it said.
+pub fn client(arguments: &[&str]) -> (i32, String) {
+    let output = Command::new(binaries::lockkeeper().unwrap())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (
+        output.status.code().unwrap(),
+        String::from_utf8_lossy(&said).into_owned(),
+    )
+}
+
+/// Makes a call with a plain client of the whole ensemble.
+pub fn with_client<T: Send>(
+    ensemble: &Ensemble,
+    call: impl AsyncFnOnce(&Client) -> Result<T, zookeeper_client::Error> + Send,
+) -> Result<T, zookeeper_client::Error> {
+    let servers = ensemble.connect_string();
+    block_on(ensemble.observer(), || async {
+        call(&Client::connect(&servers).await?).await
+    })
+    .unwrap()
+}
+
+/// The contenders of a lock; `None` when its root was never made.
+pub fn contenders(ensemble: &Ensemble, lock: &str) -> Option<Vec<String>> {
+    let listed = with_client(ensemble, async |client| {
+        client.sync(lock).await?;
+        client.list_children(lock).await
+    });
+    match listed {
+        Ok(children) => Some(children),
+        Err(zookeeper_client::Error::NoNode) => None,
+        Err(error) => panic!("cannot list {lock}: {error}"),
+    }
+}
+
+/// Waits until so many contenders are in the queue.
+pub fn wait_for_contenders(ensemble: &Ensemble, lock: &str, count: usize) {
+    wait_for(BOUND, || {
+        (contenders(ensemble, lock).unwrap_or_default().len() == count).then_some(())
+    })
+    .unwrap_or_else(|| panic!("{:?} instead of {count} contenders", contenders(ensemble, lock)));
+}

@@ -1,0 +1,210 @@
+//! Who may hold at once, and what happens between two holders.
+
+use std::time::Duration;
+
+use lockkeeper_e2e::checker::{Report, Rule, check};
+use lockkeeper_e2e::faults;
+use lockkeeper_e2e::process::wait_for;
+use lockkeeper_e2e::record::Moment;
+use lockkeeper_e2e::worker::{Worker, all_records};
+use rustix::process::Signal;
+
+use crate::harness::{BOUND, Run, contenders, ensemble, wait_for_contenders, worker};
+
+/// Longer than any handoff takes on a machine with other work to do.
+const LOCK_DELAY: Duration = Duration::from_secs(6);
+
+fn finish(workers: &mut [Worker], rule: Rule) -> Report {
+    for worker in workers.iter_mut() {
+        let status = worker.wait_until_it_ends(BOUND).unwrap();
+        assert!(status.success(), "{status}:\n{}", worker.log());
+    }
+    let report = check(&all_records(workers.iter()).unwrap(), rule);
+    println!("{report}");
+    assert!(report.is_clean());
+    report
+}
+
+/// The most holds at one moment.
+fn most_at_once(report: &Report) -> usize {
+    let holds = &report.holds;
+    let at_begin = |index: usize| {
+        let running = |hold: &&lockkeeper_e2e::checker::Hold| {
+            hold.begin <= holds[index].begin && hold.end >= holds[index].begin
+        };
+        holds.iter().filter(running).count()
+    };
+    (0..holds.len()).map(at_begin).max().unwrap_or(0)
+}
+
+#[test]
+fn of_four_workers_of_a_semaphore_two_run_and_never_three() {
+    let ensemble = ensemble();
+    let mut workers: Vec<_> = ["one", "two", "three", "four"]
+        .into_iter()
+        .map(|name| {
+            let name = format!("semaphore-{name}");
+            worker(
+                &ensemble,
+                &name,
+                "/modes/semaphore",
+                &["--max-holders", "2"],
+                &["--hold", "2s"],
+            )
+        })
+        .collect();
+    let report = finish(&mut workers, Rule::AtMost(2));
+    assert_eq!((report.holds.len(), most_at_once(&report)), (4, 2));
+}
+
+#[test]
+fn readers_run_together_and_a_writer_alone() {
+    let ensemble = ensemble();
+    let lock = "/modes/read-write";
+    let reader = |name: &str| {
+        worker(
+            &ensemble,
+            name,
+            lock,
+            &["--access", "read"],
+            &["--read", "--hold", "6s"],
+        )
+    };
+    let first = reader("rw-reader-1");
+    let token = first.wait_until_it_runs(0, BOUND).unwrap();
+    let second = reader("rw-reader-2");
+    second.wait_until_it_runs(token, BOUND).unwrap();
+    let writer = worker(
+        &ensemble,
+        "rw-writer",
+        lock,
+        &["--access", "write"],
+        &["--hold", "1s"],
+    );
+    wait_for_contenders(&ensemble, lock, 3);
+    // Behind the writer: it waits, though readers hold.
+    let late = reader("rw-reader-3");
+    let report = finish(&mut [first, second, writer, late], Rule::ReadWrite);
+    assert_eq!((report.holds.len(), most_at_once(&report)), (4, 2));
+    let order: Vec<_> = report.holds.iter().map(|hold| hold.name.as_str()).collect();
+    assert_eq!(order[2..], ["rw-writer", "rw-reader-3"]);
+}
+
+#[test]
+fn the_lock_delay_passes_after_a_killed_holder_and_not_after_a_clean_release() {
+    let ensemble = ensemble();
+    let lock = "/modes/lock-delay";
+    let delay = format!("{}s", LOCK_DELAY.as_secs());
+    let deletions = ensemble.watch_deletions(lock).unwrap();
+    let start = |name: &str| worker(&ensemble, name, lock, &["--lock-delay", &delay], &[]);
+    let gap = |next: &Worker, token: i64| {
+        let next_token = next.wait_until_it_runs(token, BOUND).unwrap();
+        let records = next.records().unwrap();
+        let began = records
+            .iter()
+            .find(|record| record.token == next_token)
+            .unwrap()
+            .at;
+        began - deletions.wait_for_deletion(token, BOUND).unwrap()
+    };
+
+    let mut first = start("delay-first");
+    let token = first.wait_until_it_runs(0, BOUND).unwrap();
+    let second = start("delay-second");
+    wait_for_contenders(&ensemble, lock, 2);
+    first.guard().signal(Signal::TERM);
+    let clean = gap(&second, token);
+
+    let token = second.wait_until_it_runs(0, BOUND).unwrap();
+    let third = start("delay-third");
+    wait_for_contenders(&ensemble, lock, 2);
+    for pid in [
+        second.keeper_pid(),
+        second.program_pid(),
+        Some(second.guard_pid()),
+    ] {
+        faults::kill(pid.expect("it runs")).unwrap();
+    }
+    let unclean = gap(&third, token);
+    println!(
+        "--lock-delay {delay}: {clean:?} after a clean release, {unclean:?} after the death of a holder"
+    );
+    assert!(clean < LOCK_DELAY, "{clean:?}");
+    assert!(unclean >= LOCK_DELAY, "{unclean:?}");
+}
+
+#[test]
+fn a_command_that_exits_keeps_the_lock_with_on_exit_hold() {
+    let ensemble = ensemble();
+    let lock = "/modes/on-exit-hold";
+    let options = ["--on-exit", "hold", "--restart", "always"];
+    let holder = worker(&ensemble, "hold-first", lock, &options, &["--hold", "200ms"]);
+    let token = holder.wait_until_it_runs(0, BOUND).unwrap();
+    let waiter = worker(&ensemble, "hold-second", lock, &[], &[]);
+    wait_for_contenders(&ensemble, lock, 2);
+    let starts = || {
+        let records = holder.records().unwrap();
+        assert!(
+            records.iter().all(|record| record.token == token),
+            "{}",
+            holder.log()
+        );
+        records
+            .iter()
+            .filter(|record| matches!(record.moment, Moment::Begin { .. }))
+            .count()
+    };
+    let before = starts();
+    wait_for(BOUND, || (starts() >= before + 3).then_some(())).expect("it is started again and again");
+    assert!(waiter.records().unwrap().is_empty());
+}
+
+#[test]
+fn a_command_that_exits_gives_the_lock_to_the_next_one_by_default() {
+    let ensemble = ensemble();
+    let lock = "/modes/on-exit-release";
+    let start = |name: &str| {
+        worker(
+            &ensemble,
+            name,
+            lock,
+            &["--restart", "always"],
+            &["--hold", "200ms"],
+        )
+    };
+    let first = start("release-on-exit-1");
+    let token = first.wait_until_it_runs(0, BOUND).unwrap();
+    let second = start("release-on-exit-2");
+    let next = second.wait_until_it_runs(token, BOUND).unwrap();
+    first.wait_until_it_runs(next, BOUND).unwrap();
+    let report = check(&all_records([&first, &second]).unwrap(), Rule::Exclusive);
+    assert!(report.is_clean(), "{report}");
+}
+
+#[test]
+fn a_run_inside_a_run_of_the_same_lock_starts_at_once_under_its_token_and_releases_nothing() {
+    let ensemble = ensemble();
+    let lock = "/modes/reentrant";
+    let lockkeeper = lockkeeper_e2e::binaries::lockkeeper().unwrap();
+    let goes_on = ensemble.directory().join("reentrant-goes-on");
+    let script = format!(
+        "echo $LOCKKEEPER_FENCING_TOKEN\n\
+         {} run --connect {} --lock {lock} --session-timeout 4s --stop-grace 400ms --tick-time 1s -- \
+         sh -c 'echo $LOCKKEEPER_FENCING_TOKEN; exit 5'\n\
+         echo inner $?\nuntil test -e {}; do sleep 0.1; done",
+        lockkeeper.display(),
+        ensemble.connect_string(),
+        goes_on.display()
+    );
+    let mut outer = Run::start(&ensemble, "reentrant", lock, &[], &["sh", "-c", &script]);
+    assert_eq!(outer.line(2), "inner 5", "{}", outer.stderr());
+    assert_eq!(outer.line(0), outer.line(1));
+    assert_eq!(
+        contenders(&ensemble, lock).unwrap().len(),
+        1,
+        "the lock is still the outer one's"
+    );
+    std::fs::write(&goes_on, "").unwrap();
+    assert_eq!(outer.code(), 0, "{}", outer.stderr());
+    assert_eq!(contenders(&ensemble, lock), Some(vec![]));
+}

@@ -1,0 +1,85 @@
+//! What is promised, under one kind of fault each, on real servers and real processes: a few rounds
+//! of what `lockkeeper-campaign` does for hours. LOCKKEEPER_SEED repeats the choices.
+
+use std::sync::{Mutex, PoisonError};
+
+use fastrand::Rng;
+use lockkeeper_e2e::Unsupported;
+use lockkeeper_e2e::faults::{SEED_VARIABLE, seed_from_environment};
+use lockkeeper_e2e::trials::{Context, TRIALS};
+
+/// Two ensembles at a time are too much for a small machine, and leases are short.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn trial(name: &str, rounds: u32) {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let seed = seed_from_environment();
+    println!("{SEED_VARIABLE}={seed}");
+    let trial = TRIALS
+        .iter()
+        .find(|trial| trial.name == name)
+        .expect("a trial's name");
+    let mut out = Vec::new();
+    let mut context = Context {
+        rounds,
+        random: Rng::with_seed(seed),
+        out: &mut out,
+    };
+    let result = (trial.run)(&mut context);
+    println!("{}", String::from_utf8_lossy(&out));
+    match result {
+        Ok(figures) => println!("{figures}"),
+        Err(error) if error.is::<Unsupported>() => println!("SKIPPED: {error}"),
+        Err(error) => panic!("{error:#}"),
+    }
+}
+
+#[test]
+fn the_child_is_gone_before_the_lock_when_its_only_server_is_cut_off_from_the_leader() {
+    trial("cut", 2);
+}
+
+#[test]
+fn the_child_is_gone_before_the_lock_when_its_server_is_cut_off_right_after_a_pause() {
+    trial("cut-after-follower-pause", 2);
+}
+
+#[test]
+fn the_child_is_gone_before_the_lock_when_its_server_is_cut_off_right_after_a_pause_of_the_leader() {
+    trial("cut-after-leader-pause", 2);
+}
+
+#[test]
+fn a_holder_that_knows_all_servers_takes_its_session_to_another_one() {
+    trial("moved", 3);
+}
+
+#[test]
+fn the_child_is_gone_before_the_lock_when_the_keeper_is_killed_or_stopped_or_starved() {
+    trial("keeper", 1);
+}
+
+#[test]
+fn the_child_and_its_orphans_are_gone_before_the_lock_when_the_guard_is_killed() {
+    trial("guard", 2);
+}
+
+#[test]
+fn a_child_whose_contender_is_deleted_by_hand_is_killed_without_grace() {
+    trial("deleted", 3);
+}
+
+#[test]
+fn workers_hold_again_without_help_after_any_number_of_servers_was_down() {
+    trial("servers", 1);
+}
+
+#[test]
+fn curator_and_lockkeeper_take_turns_in_one_queue() {
+    trial("curator", 1);
+}
+
+#[test]
+fn no_two_programs_overlap_under_random_faults() {
+    trial("random", 1);
+}
