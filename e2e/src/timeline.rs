@@ -34,6 +34,8 @@ pub struct Row {
 /// What a [`Mark`] marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkKind {
+    /// Something that is asked for, or seen elsewhere.
+    Note,
     /// Something that the harness broke.
     Fault,
     /// Something that must not happen.
