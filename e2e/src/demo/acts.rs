@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
 
-use super::stage::{Reason, Run, Stage};
+use super::stage::{Reason, Run, SILENCE, Stage};
 use crate::faults;
 use crate::network::Unsupported;
 
 /// Time in which a new situation is shown.
-const LOOK: Duration = Duration::from_millis(1200);
+const LOOK: Duration = Duration::from_millis(1000);
 /// Everybody hands over once and we are back where we began: more handoffs find nobody else.
 const ROUND: usize = 4;
 
@@ -41,7 +41,9 @@ pub(super) fn play(stage: &mut Stage, cannot_cut: Option<&Unsupported>) -> anyho
 fn queue(stage: &mut Stage) -> anyhow::Result<()> {
     stage.announce(
         "1. Three workers queue for one lock.",
-        "The first one to come runs its application; the others wait, with no application running at all.",
+        "The first one to come runs its application; the others wait, with no application running at all. \
+         The fencing token is the number of the transaction that made a worker's place in the queue: it \
+         only grows.",
     )?;
     for name in ["alice", "bob", "carol"] {
         let mut options = stage.worker_options(name)?;
@@ -268,7 +270,8 @@ fn cut_off_with_a_way_out(stage: &mut Stage) -> anyhow::Result<usize> {
             None => other.then_some(None),
         }
     })?;
-    if let Some((to, at)) = moved {
+    // A session that moves too late moves to release the lock: the outcome says enough then.
+    if let Some((to, at)) = moved.filter(|&(_, at)| stage.runs[&holder.token].last + SILENCE > at) {
         let text = format!(
             "{}'s session is at {}, {} after the cut",
             holder.name,
@@ -306,10 +309,10 @@ fn cut_off_without(stage: &mut Stage, cut_before: usize) -> anyhow::Result<()> {
             break;
         }
         holder = hand_over(stage, &holder)?;
+        stage.pause(LOOK)?;
     }
     anyhow::ensure!(holder.name == "dave", "dave's turn did not come");
     stage.watch_anew()?;
-    stage.pause(LOOK)?;
     let cut = isolate(stage, follower)?;
     let label = format!("{server} is cut off");
     stage.fault(&label, cut);

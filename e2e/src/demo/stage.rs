@@ -27,9 +27,9 @@ pub(super) const BOUND: Duration = Duration::from_secs(60);
 /// Time between two looks at the records.
 const POLL: Duration = Duration::from_millis(10);
 /// A program writes every 5 ms: one that has not written for so long runs no more.
-const SILENCE: Duration = Duration::from_millis(150);
+pub(super) const SILENCE: Duration = Duration::from_millis(150);
 /// Time to read a paragraph.
-const READING: Duration = Duration::from_millis(2500);
+const READING: Duration = Duration::from_millis(3000);
 
 /// The user does not want to see the rest.
 #[derive(Debug)]
@@ -246,12 +246,23 @@ impl Stage {
     }
 
     /// Options of a worker that restarts its program whenever it holds the lock.
+    ///
+    /// An eighth of T = 4 s, the default, is as long as half a tick of 1 s: too few renewals to find
+    /// out that a server is cut off, and to take the session to another one, before the program has
+    /// to be stopped. With a sixteenth there is a second left for that.
     pub(super) fn worker_options(&self, name: &str) -> anyhow::Result<Options> {
         let socket = self.socket(name);
         let socket = socket
             .to_str()
             .context("the temporary directory's name is not UTF-8")?;
-        Ok(Options::new(&self.ensemble, name, LOCK)?.with_run(&["--restart", "always", "--socket", socket]))
+        Ok(Options::new(&self.ensemble, name, LOCK)?.with_run(&[
+            "--restart",
+            "always",
+            "--socket",
+            socket,
+            "--renew-interval",
+            "250ms",
+        ]))
     }
 
     /// The worker of this name.
@@ -376,6 +387,10 @@ impl Stage {
                 fs::copy(&path, directory.join(name))
                     .with_context(|| format!("cannot copy {}", path.display()))?;
             }
+        }
+        for server in 0..self.ensemble.len() {
+            let file = format!("{}.log", self.ensemble.server(server).name().replace(' ', "-"));
+            fs::write(directory.join(file), self.ensemble.log(server))?;
         }
         Ok(())
     }

@@ -23,7 +23,11 @@ pub(super) struct Told {
 pub(super) fn tell(mut stage: Stage) -> anyhow::Result<(Told, Console)> {
     stage.console.clear()?;
     let report = checker::check(&stage.records, Rule::Exclusive);
-    let spares = report.spares(stage.lives());
+    let mut spares = report.spares(stage.lives());
+    spares.retain(|spare| {
+        let reason = stage.reasons.get(&spare.token);
+        !matches!(reason, Some(Reason::Released | Reason::Over))
+    });
     let Stage {
         console: mut out,
         mut timeline,
@@ -55,7 +59,7 @@ pub(super) fn tell(mut stage: Stage) -> anyhow::Result<(Told, Console)> {
 }
 
 /// A line for each hold. "spare" is the time from its last instruction to the deletion of its node at
-/// the leader, where that was seen.
+/// the leader, where that was seen, and was not at its own request.
 fn table(report: &Report, reasons: &BTreeMap<i64, Reason>, spares: &[Spare], start: BootInstant) -> String {
     let mut text = format!(
         "{:>12}  {:<6} {:>8} {:>8} {:>9} {:>8}  {}\n",
@@ -147,10 +151,16 @@ fn conclusions(report: &Report, reasons: &BTreeMap<i64, Reason>, spares: &[Spare
             lines.push(format!("Nobody ran for {range} after {what}: {why}."));
         }
     }
-    if let Some(least) = spares.iter().filter_map(|spare| spare.spare).min() {
+    let all_in_time = spares.iter().all(|spare| spare.late.is_none());
+    if let Some(least) = spares
+        .iter()
+        .filter_map(|spare| spare.spare)
+        .min()
+        .filter(|_| all_in_time)
+    {
         lines.push(format!(
-            "\"spare\" is the time from the last instruction of an application to the moment at which the \
-             leader gave its lock on: {} at least.",
+            "No application outlived its place in the queue: from the last instruction to the moment at which \
+             the leader deleted the place, {} at least were to spare.",
             human(least)
         ));
     }

@@ -65,7 +65,7 @@ pub fn render(timeline: &Timeline, title: &str) -> String {
     };
     caption(&mut svg, gaps_y + 4.0, "nobody holds");
     if lane_count > 0 {
-        caption(&mut svg, lanes_y + 11.0, "faults");
+        caption(&mut svg, lanes_y + 11.0, "events");
     }
     svg.push_str("</svg>\n");
     svg

@@ -71,7 +71,7 @@ impl Screen {
                 None => (' ', "0"),
             }
         });
-        let _ = writeln!(text, "{:<names$} {}", "faults", self.paint(marks));
+        let _ = writeln!(text, "{:<names$} {}", "events", self.paint(marks));
         text
     }
 
