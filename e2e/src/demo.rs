@@ -31,6 +31,8 @@ use stage::{Interrupted, Stage};
 pub struct Options {
     /// A further file for the picture.
     pub svg: Option<PathBuf>,
+    /// Where picture, records and logs go; `demo` in the build's target directory by default.
+    pub results: Option<PathBuf>,
     /// Use loopback addresses: nothing can be cut then.
     pub loopback: bool,
     /// Set to end the demonstration before its time.
@@ -48,8 +50,7 @@ pub enum Ending {
     Interrupted,
 }
 
-/// Gives the demonstration on standard output, and writes picture, records and logs into `demo` under
-/// the build's target directory.
+/// Gives the demonstration on standard output.
 ///
 /// May replace this process at its very start: see [`Network::new`].
 ///
@@ -59,21 +60,19 @@ pub fn run(options: &Options) -> anyhow::Result<Ending> {
     let can_cut = find_out_about_cuts(options.loopback)?;
     let mut console = Console::new();
     console.title("Lockkeeper: workers under one lock, on real ZooKeeper servers, while things break.")?;
-    let results = results_directory()?;
+    let results = results_directory(options)?;
     let mut stage = match set_up(options, console) {
         Ok(stage) => stage,
         Err(error) => return interrupted_or(error),
     };
     let played = acts::play(&mut stage, can_cut.as_ref().err());
-    let kept = stage.keep_files(&results);
+    stage.console.clear()?;
+    stage.keep_files(&results)?;
     if let Err(error) = played {
-        let error = match kept {
-            Ok(()) => error.context(format!("records and logs are in {}", results.display())),
-            Err(_) => error,
-        };
-        return interrupted_or(error);
+        // Everything that was started has to be gone when we say so.
+        drop(stage);
+        return interrupted_or(error.context(format!("records and logs are in {}", results.display())));
     }
-    kept?;
     let (report, mut console) = summary::tell(stage)?;
 
     let picture = svg::render(&report.timeline, "Lockkeeper: who ran under the lock, and when");
@@ -140,24 +139,34 @@ fn set_up(options: &Options, mut console: Console) -> anyhow::Result<Stage> {
 }
 
 fn interrupted_or(error: anyhow::Error) -> anyhow::Result<Ending> {
-    if error.is::<Interrupted>() {
+    if error.downcast_ref::<Interrupted>().is_some() {
         eprintln!("Interrupted; everything that was started has been stopped.");
         return Ok(Ending::Interrupted);
     }
     Err(error)
 }
 
-/// An empty directory for what stays.
-fn results_directory() -> anyhow::Result<PathBuf> {
-    let directory = binaries::target_directory()?.join("demo");
-    let made = empty(&directory);
-    made.with_context(|| format!("cannot make {}", directory.display()))?;
+/// A directory for what stays, without that of an earlier run: tokens of two ensembles have no order.
+fn results_directory(options: &Options) -> anyhow::Result<PathBuf> {
+    let directory = match &options.results {
+        Some(directory) => directory.clone(),
+        None => binaries::target_directory()?.join("demo"),
+    };
+    let cleared = clear(&directory);
+    cleared.with_context(|| format!("cannot prepare {}", directory.display()))?;
     Ok(directory)
 }
 
-fn empty(directory: &Path) -> std::io::Result<()> {
-    if directory.exists() {
-        fs::remove_dir_all(directory)?;
+fn clear(directory: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(directory)?;
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path
+            .extension()
+            .is_some_and(|kind| kind == "record" || kind == "log")
+        {
+            fs::remove_file(path)?;
+        }
     }
-    fs::create_dir_all(directory)
+    Ok(())
 }

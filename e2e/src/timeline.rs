@@ -118,6 +118,11 @@ impl Timeline {
         timeline
     }
 
+    /// Adds a row for a worker that may never hold; nothing happens when it has one.
+    pub fn add_worker(&mut self, name: &str) {
+        self.row(name);
+    }
+
     /// Takes one line of a worker into account; lines of one process in their order.
     pub fn record(&mut self, record: &Record) {
         let process = (record.token, record.pid);

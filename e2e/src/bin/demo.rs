@@ -16,9 +16,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 #[derive(Parser)]
 #[command(name = "lockkeeper-demo")]
 struct Args {
-    /// Draw the timeline into this SVG file as well; it is always in demo/timeline.svg under target.
+    /// Draw the timeline into this SVG file as well; it is always among the results, as timeline.svg.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Directory for picture, records and logs. Default: demo in cargo's target directory.
+    #[arg(long, value_name = "DIRECTORY")]
+    results: Option<PathBuf>,
     /// Use loopback addresses instead of network namespaces: the acts that cut connections are left out.
     #[arg(long)]
     loopback: bool,
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let options = Options {
         svg: args.svg,
+        results: args.results,
         loopback: args.loopback,
         interrupted: Arc::new(AtomicBool::new(false)),
     };

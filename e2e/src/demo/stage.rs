@@ -236,6 +236,7 @@ impl Stage {
     pub(super) fn start_worker(&mut self, options: Options) -> anyhow::Result<()> {
         let worker = Worker::start(&self.ensemble, options)?;
         let name = &worker.options().name;
+        self.timeline.add_worker(name);
         if let Some(player) = self.players.iter_mut().find(|player| player.name() == name) {
             player.worker = worker;
         } else {
