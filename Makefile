@@ -72,11 +72,11 @@ bench: setup ## Measure handoffs on a real ensemble, beside other clients
 
 .PHONY: campaign
 campaign: setup ## Inject faults for long, and check that no two holders overlap
-	$(CARGO) run --release --locked -p lockkeeper-e2e --bin lockkeeper-campaign -- $(ARGS)
+	$(CARGO) run --profile quick --locked -p lockkeeper-e2e --bin lockkeeper-campaign -- $(ARGS)
 
 .PHONY: demo
 demo: setup ## Show two contenders, a cut-off holder, and who ran when
-	$(CARGO) run --release --locked -p lockkeeper-e2e --bin lockkeeper-demo -- $(ARGS)
+	$(CARGO) run --profile quick --locked -p lockkeeper-e2e --bin lockkeeper-demo -- $(ARGS)
 
 .PHONY: clean
 clean: ## Remove everything that was built

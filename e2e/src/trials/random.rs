@@ -139,10 +139,13 @@ fn rounds(context: &mut Context<'_>, length: Duration) -> anyhow::Result<Figures
     violations.finish(figures)
 }
 
+/// Options of `lockkeeper run`, and of the recorder.
+type RunAndRecorder = (Vec<&'static str>, Vec<&'static str>);
+
 impl Crowd {
     /// Options of `run` and of the recorder for each worker, and whether a fault may stop its program:
     /// not if it is paused at a loss, since the end of the fault would resume it too.
-    fn options(self, random: &mut Rng) -> Vec<((Vec<&'static str>, Vec<&'static str>), bool)> {
+    fn options(self, random: &mut Rng) -> Vec<(RunAndRecorder, bool)> {
         let hold = |random: &mut Rng| -> Vec<&'static str> {
             match random.u32(0..3) {
                 0 => vec!["--hold", "2s"],
