@@ -346,11 +346,7 @@ impl World {
             24..27 => self.hold(),
             27..30 => self.renew(),
             30..33 => self.publish(),
-            33 => {
-                if self.status.state == LockState::Held {
-                    self.status.state = LockState::Suspended;
-                }
-            }
+            33 if self.status.state == LockState::Held => self.status.state = LockState::Suspended,
             34 => {
                 let reason = self.rng.choice(LossReason::ALL).expect("one");
                 self.lose(reason);
@@ -359,11 +355,9 @@ impl World {
                 self.status.yield_requested = self.status.is_held(ms(self.now)) && self.rng.bool();
             }
             36 => drop(self.decider.step_down_wanted()),
-            37 => {
-                if self.tree == Tree::Runs && !self.is_frozen {
-                    self.tree = Tree::Absent;
-                    self.guard(Event::MainExited { code: 3 });
-                }
+            37 if self.tree == Tree::Runs && !self.is_frozen => {
+                self.tree = Tree::Absent;
+                self.guard(Event::MainExited { code: 3 });
             }
             38 => self.is_frozen = !self.is_frozen,
             39 => self.resists = self.rng.u8(0..4) == 0,
@@ -381,12 +375,10 @@ impl World {
                 5 if is_wrap => self.guard_exits(),
                 _ => {}
             },
-            43 => {
-                if self.tree == Tree::Stands && !self.is_frozen && !self.resists {
-                    // Somebody else's SIGCONT: the guard sees it within 50 ms and kills it.
-                    self.tree = Tree::Runs;
-                    self.pass(60);
-                }
+            // Somebody else's SIGCONT: the guard sees it within 50 ms and kills it.
+            43 if self.tree == Tree::Stands && !self.is_frozen && !self.resists => {
+                self.tree = Tree::Runs;
+                self.pass(60);
             }
             _ => {}
         }
