@@ -96,7 +96,7 @@ fn cpu_time(pid: u32) -> Duration {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process is there");
     let nanos = tasks.filter_map(|task| {
         let schedstat = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
-        schedstat.split_whitespace().next()?.parse().ok()
+        schedstat.split_whitespace().next()?.parse::<u64>().ok()
     });
     Duration::from_nanos(nanos.sum())
 }
