@@ -103,6 +103,9 @@ struct EventLoop<T> {
     schedule: Schedule,
     signals: OwnedFd,
     timer: OwnedFd,
+    /// Set by what takes far more of the binary than the waiting that follows: reading the command
+    /// line, starting the application.
+    has_touched_much: bool,
     /// Set once the schedule wants to end.
     exit: Option<u8>,
 }
@@ -119,6 +122,7 @@ impl<T: Target> EventLoop<T> {
             schedule,
             signals,
             timer,
+            has_touched_much: true,
             exit: None,
         })
     }
@@ -134,6 +138,9 @@ impl<T: Target> EventLoop<T> {
             }
             if let Some(code) = self.exit {
                 return Ok(code);
+            }
+            if std::mem::take(&mut self.has_touched_much) {
+                sys::forget_touched_code();
             }
             self.wait()?;
             self.read_keeper();
@@ -257,6 +264,7 @@ impl<T: Target> EventLoop<T> {
             for action in actions.iter() {
                 match action {
                     Action::Start(token) => {
+                        self.has_touched_much = true;
                         if let Err(error) = self.target.start(token) {
                             let errno = error.raw_os_error().unwrap_or_default().unsigned_abs();
                             next = Some(Event::StartFailed { errno });

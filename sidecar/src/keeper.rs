@@ -318,10 +318,12 @@ impl Keeper<'_> {
         let lock = &self.settings.lock;
         match ending {
             Ending::Code(code) => Ok(code),
-            Ending::NotAcquired => Err(Failure::unavailable(format!(
-                "the lock {lock} was not acquired within {:?}",
-                self.policy.wait_timeout.unwrap_or_default()
-            ))),
+            Ending::NotAcquired => Err(Failure::unavailable(match self.policy.wait_timeout {
+                Some(limit) if !limit.is_zero() => {
+                    format!("the lock {lock} was not acquired within {limit:?}")
+                }
+                _ => format!("the lock {lock} is not free, and --wait-timeout says not to wait"),
+            })),
             Ending::Refused => Err(Failure::unavailable(self.refusal.take().unwrap_or_else(|| {
                 format!("the ensemble refuses the lock {lock} for good; the log says what and why")
             }))),

@@ -65,11 +65,10 @@ fn guard_and_keeper(settings: &RunSettings) -> Result<u8, Failure> {
 
 /// What the application finds in its environment, beside the token.
 fn environment(settings: &RunSettings, socket: &Path) -> Vec<(OsString, OsString)> {
+    let connect = settings.lock.connect.to_string();
     vec![
-        (
-            "LOCKKEEPER_CONNECT".into(),
-            settings.lock.connect.to_string().into(),
-        ),
+        ("LOCKKEEPER_CONNECT".into(), connect.clone().into()),
+        (reentrant::HELD_CONNECT.into(), connect.into()),
         ("LOCKKEEPER_LOCK".into(), settings.lock.lock.clone().into()),
         ("LOCKKEEPER_SOCKET".into(), socket.into()),
     ]

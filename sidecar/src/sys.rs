@@ -136,6 +136,29 @@ pub(crate) fn exit_now(code: u8) -> ! {
     unsafe { libc::_exit(code.into()) }
 }
 
+/// Gives back the pages of code and constants that this process has touched so far. The kernel maps
+/// those that are needed again, from the page cache that all processes of this binary share.
+pub(crate) fn forget_touched_code() {
+    unsafe extern "C" {
+        // From the linker (see `ld --verbose`): the bounds of what is mapped from the binary and
+        // never written to. What the loader has relocated lies behind it.
+        static __executable_start: u8;
+        static etext: u8;
+    }
+    let page = rustix::param::page_size();
+    let start = (&raw const __executable_start).addr();
+    let len = ((&raw const etext).addr() & !(page - 1)).saturating_sub(start);
+    // SAFETY: the range begins with the binary's first page, and all of it is a private mapping of
+    // a file without changes: reading it again gives the same bytes. Failing changes nothing.
+    unsafe {
+        libc::madvise(
+            (&raw const __executable_start).cast_mut().cast(),
+            len,
+            libc::MADV_DONTNEED,
+        )
+    };
+}
+
 /// Blocks `set` too and gives a file descriptor from which its signals are read.
 pub(crate) fn take_signals(set: SignalSet) -> io::Result<OwnedFd> {
     let raw = set.to_raw();

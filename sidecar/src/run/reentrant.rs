@@ -14,6 +14,10 @@ use crate::client;
 use crate::exit::{Exit, Failure};
 use crate::guard;
 
+/// Which ensemble the lock is held in: what `LOCKKEEPER_CONNECT` was for the outer run. Not that
+/// variable itself, which users set for the inner one.
+pub(super) const HELD_CONNECT: &str = "LOCKKEEPER_HELD_CONNECT";
+
 /// The outer run is there and holds: the command may run as it is.
 pub(super) struct Nested(());
 
@@ -24,8 +28,7 @@ pub(super) struct Nested(());
 /// When the outer run has lost the lock, or holds it for reading and we want to write.
 pub(super) fn check(settings: &RunSettings) -> Result<Option<Nested>, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
-    let is_same = variable("LOCKKEEPER_LOCK").as_deref() == Some(&settings.lock.lock)
-        && variable("LOCKKEEPER_CONNECT").as_deref() == Some(&settings.lock.connect.to_string());
+    let is_same = variable(HELD_CONNECT).as_deref() == Some(&settings.lock.connect.to_string());
     let (true, Some(token), Some(socket)) = (
         is_same,
         variable("LOCKKEEPER_FENCING_TOKEN"),

@@ -173,7 +173,8 @@ fn a_new_token_kills_what_runs_under_the_old_one_before_it_starts_anything() {
 fn a_withdrawn_grant_is_said_to_be_gone_only_when_the_tree_before_it_is_gone() {
     let mut run = Run::running();
     run.at(10, granted(B, true, 300, 400));
-    assert_eq!(run.at(11, Event::Frame(ToGuard::Revoke { token: B })), []);
+    let revoked = run.at(11, Event::Frame(ToGuard::Revoke { token: B }));
+    assert_eq!(revoked, [Action::Sweep(Sweep::Kill)], "A's tree is not gone yet");
     assert_eq!(
         run.at(12, GONE),
         [

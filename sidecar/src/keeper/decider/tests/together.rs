@@ -3,6 +3,8 @@
 //!
 //! What has to be true of each is asserted where it happens, in [`World`].
 
+mod sides;
+
 use std::collections::VecDeque;
 
 use fastrand::Rng;
@@ -157,166 +159,6 @@ impl World {
         );
     }
 
-    // === the lock ===
-
-    fn publish(&mut self) {
-        self.decider.lock_changed(self.status.clone(), ms(self.now));
-        self.decide();
-    }
-
-    fn renew(&mut self) {
-        if self.status.is_held(ms(self.now)) {
-            self.status.state = LockState::Held;
-            let end = ms(self.now + 11_000);
-            self.status.lease_end = Some(end);
-            self.lease_ends
-                .extend(self.status.token.map(|token| (token, end)));
-        }
-    }
-
-    fn hold(&mut self) {
-        if self.status.state == LockState::Waiting {
-            self.status.state = LockState::Held;
-            self.status.lease_end = Some(ms(self.now + 1));
-            self.status.predecessor_unclean = self.rng.bool();
-            self.renew();
-        }
-    }
-
-    fn lose(&mut self, reason: LossReason) {
-        if matches!(self.status.state, LockState::Held | LockState::Suspended) {
-            self.status.state = LockState::Lost;
-            self.status.loss = Some(reason);
-            self.status.yield_requested = false;
-        }
-    }
-
-    fn refuse(&mut self) {
-        self.lose(LossReason::AuthFailed);
-        if self.status.state == LockState::Waiting {
-            self.status = LockStatus::new();
-        }
-    }
-
-    fn answer(&mut self, is_ok: bool) {
-        let Some(asked) = self.asked.take() else { return };
-        match (is_ok, asked) {
-            (true, Ask::Contend) => {
-                self.status = LockStatus {
-                    state: LockState::Waiting,
-                    token: Some(FencingToken(self.next_token)),
-                    session_timeout: Some(T),
-                    session: Some(1),
-                    ..LockStatus::new()
-                };
-                self.next_token += 1;
-            }
-            _ => self.status = LockStatus::new(),
-        }
-        self.decider
-            .lock_answered(self.status.clone(), is_ok, ms(self.now));
-        self.decide();
-    }
-
-    // === the guard ===
-
-    fn connect(&mut self) {
-        if !self.is_connected {
-            self.is_connected = true;
-            self.guard(Event::KeeperConnected);
-            let hello = self.schedule.hello(1);
-            self.to_keeper.push_back(hello);
-        }
-    }
-
-    fn disconnect(&mut self) {
-        if std::mem::take(&mut self.is_connected) {
-            self.to_guard.clear();
-            self.to_keeper.clear();
-            self.decider.guard_lost();
-            self.decide();
-            self.guard(Event::KeeperLost);
-        }
-    }
-
-    fn guard(&mut self, event: Event) {
-        let mut events = VecDeque::from([event]);
-        while let Some(event) = events.pop_front() {
-            let actions = self.schedule.handle(event, ms(self.now));
-            for action in actions.iter() {
-                if action != Action::Sweep(Sweep::Look) {
-                    self.history.push(format!("{} guard: {action:?}", self.now));
-                }
-                match action {
-                    Action::Start(_) => {
-                        assert_eq!(self.tree, Tree::Absent, "started beside another");
-                        self.tree = Tree::Runs;
-                        events.push_back(Event::Started { pid: 2 });
-                    }
-                    Action::Terminate | Action::Forward(_) if self.rng.bool() => {
-                        self.tree = Tree::Absent;
-                        events.push_back(Event::MainExited { code: 143 });
-                    }
-                    Action::Terminate | Action::Forward(_) => {}
-                    Action::Sweep(sweep) => {
-                        let sight = self.sweep(sweep);
-                        events.push_back(Event::Saw(sight));
-                    }
-                    Action::Report(frame) if self.is_connected => self.to_keeper.push_back(frame),
-                    Action::Report(_) => {}
-                    Action::Exit(_) => return self.guard_exits(),
-                }
-            }
-        }
-    }
-
-    fn sweep(&mut self, sweep: Sweep) -> Sight {
-        self.tree = match (sweep, self.tree) {
-            (_, Tree::Absent) => Tree::Absent,
-            (Sweep::Kill, tree) => {
-                if self.resists {
-                    tree
-                } else {
-                    Tree::Absent
-                }
-            }
-            (Sweep::Stop, _) => Tree::Stands,
-            (Sweep::Continue, _) => Tree::Runs,
-            (Sweep::Look, tree) => tree,
-        };
-        Sight {
-            alive: self.tree != Tree::Absent,
-            unstopped: self.tree == Tree::Runs,
-        }
-    }
-
-    fn guard_exits(&mut self) {
-        self.tree = Tree::Absent;
-        if self.policy.kind == Kind::Wrap {
-            self.schedule = Self::schedule(Kind::Wrap);
-            self.disconnect();
-        } else {
-            // Beyond the decider: the keeper stops what is left, and abandons.
-            self.is_over = true;
-        }
-    }
-
-    fn read_guard(&mut self) {
-        if let Some(frame) = self.to_keeper.pop_front() {
-            self.history.push(format!("{} told: {frame:?}", self.now));
-            self.decider.guard_said(frame, ms(self.now));
-            self.decide();
-        }
-    }
-
-    fn read_keeper(&mut self) {
-        if !self.is_frozen
-            && let Some(frame) = self.to_guard.pop_front()
-        {
-            self.guard(Event::Frame(frame));
-        }
-    }
-
     // === time and chance ===
 
     fn pass(&mut self, millis: u64) {
@@ -346,11 +188,7 @@ impl World {
             24..27 => self.hold(),
             27..30 => self.renew(),
             30..33 => self.publish(),
-            33 => {
-                if self.status.state == LockState::Held {
-                    self.status.state = LockState::Suspended;
-                }
-            }
+            33 if self.status.state == LockState::Held => self.status.state = LockState::Suspended,
             34 => {
                 let reason = self.rng.choice(LossReason::ALL).expect("one");
                 self.lose(reason);
@@ -359,11 +197,9 @@ impl World {
                 self.status.yield_requested = self.status.is_held(ms(self.now)) && self.rng.bool();
             }
             36 => drop(self.decider.step_down_wanted()),
-            37 => {
-                if self.tree == Tree::Runs && !self.is_frozen {
-                    self.tree = Tree::Absent;
-                    self.guard(Event::MainExited { code: 3 });
-                }
+            37 if self.tree == Tree::Runs && !self.is_frozen => {
+                self.tree = Tree::Absent;
+                self.guard(Event::MainExited { code: 3 });
             }
             38 => self.is_frozen = !self.is_frozen,
             39 => self.resists = self.rng.u8(0..4) == 0,
@@ -381,12 +217,10 @@ impl World {
                 5 if is_wrap => self.guard_exits(),
                 _ => {}
             },
-            43 => {
-                if self.tree == Tree::Stands && !self.is_frozen && !self.resists {
-                    // Somebody else's SIGCONT: the guard sees it within 50 ms and kills it.
-                    self.tree = Tree::Runs;
-                    self.pass(60);
-                }
+            // Somebody else's SIGCONT: the guard sees it within 50 ms and kills it.
+            43 if self.tree == Tree::Stands && !self.is_frozen && !self.resists => {
+                self.tree = Tree::Runs;
+                self.pass(60);
             }
             _ => {}
         }

@@ -1,0 +1,163 @@
+//! The lock and the guard of a [`World`], as far as the keeper sees them.
+
+use super::*;
+
+impl World {
+    pub(super) fn publish(&mut self) {
+        self.decider.lock_changed(self.status.clone(), ms(self.now));
+        self.decide();
+    }
+
+    pub(super) fn renew(&mut self) {
+        if self.status.is_held(ms(self.now)) {
+            self.status.state = LockState::Held;
+            let end = ms(self.now + 11_000);
+            self.status.lease_end = Some(end);
+            self.lease_ends
+                .extend(self.status.token.map(|token| (token, end)));
+        }
+    }
+
+    pub(super) fn hold(&mut self) {
+        if self.status.state == LockState::Waiting {
+            self.status.state = LockState::Held;
+            self.status.lease_end = Some(ms(self.now + 1));
+            self.status.predecessor_unclean = self.rng.bool();
+            self.renew();
+        }
+    }
+
+    pub(super) fn lose(&mut self, reason: LossReason) {
+        if matches!(self.status.state, LockState::Held | LockState::Suspended) {
+            self.status.state = LockState::Lost;
+            self.status.loss = Some(reason);
+            self.status.yield_requested = false;
+        }
+    }
+
+    pub(super) fn refuse(&mut self) {
+        self.lose(LossReason::AuthFailed);
+        if self.status.state == LockState::Waiting {
+            self.status = LockStatus::new();
+        }
+    }
+
+    pub(super) fn answer(&mut self, is_ok: bool) {
+        let Some(asked) = self.asked.take() else { return };
+        match (is_ok, asked) {
+            (true, Ask::Contend) => {
+                self.status = LockStatus {
+                    state: LockState::Waiting,
+                    token: Some(FencingToken(self.next_token)),
+                    session_timeout: Some(T),
+                    session: Some(1),
+                    ..LockStatus::new()
+                };
+                self.next_token += 1;
+            }
+            _ => self.status = LockStatus::new(),
+        }
+        self.decider
+            .lock_answered(self.status.clone(), is_ok, ms(self.now));
+        self.decide();
+    }
+}
+
+impl World {
+    pub(super) fn connect(&mut self) {
+        if !self.is_connected {
+            self.is_connected = true;
+            self.guard(Event::KeeperConnected);
+            let hello = self.schedule.hello(1);
+            self.to_keeper.push_back(hello);
+        }
+    }
+
+    pub(super) fn disconnect(&mut self) {
+        if std::mem::take(&mut self.is_connected) {
+            self.to_guard.clear();
+            self.to_keeper.clear();
+            self.decider.guard_lost();
+            self.decide();
+            self.guard(Event::KeeperLost);
+        }
+    }
+
+    pub(super) fn guard(&mut self, event: Event) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            let actions = self.schedule.handle(event, ms(self.now));
+            for action in actions.iter() {
+                if action != Action::Sweep(Sweep::Look) {
+                    self.history.push(format!("{} guard: {action:?}", self.now));
+                }
+                match action {
+                    Action::Start(_) => {
+                        assert_eq!(self.tree, Tree::Absent, "started beside another");
+                        self.tree = Tree::Runs;
+                        events.push_back(Event::Started { pid: 2 });
+                    }
+                    Action::Terminate | Action::Forward(_) if self.rng.bool() => {
+                        self.tree = Tree::Absent;
+                        events.push_back(Event::MainExited { code: 143 });
+                    }
+                    Action::Terminate | Action::Forward(_) => {}
+                    Action::Sweep(sweep) => {
+                        let sight = self.sweep(sweep);
+                        events.push_back(Event::Saw(sight));
+                    }
+                    Action::Report(frame) if self.is_connected => self.to_keeper.push_back(frame),
+                    Action::Report(_) => {}
+                    Action::Exit(_) => return self.guard_exits(),
+                }
+            }
+        }
+    }
+
+    pub(super) fn sweep(&mut self, sweep: Sweep) -> Sight {
+        self.tree = match (sweep, self.tree) {
+            (_, Tree::Absent) => Tree::Absent,
+            (Sweep::Kill, tree) => {
+                if self.resists {
+                    tree
+                } else {
+                    Tree::Absent
+                }
+            }
+            (Sweep::Stop, _) => Tree::Stands,
+            (Sweep::Continue, _) => Tree::Runs,
+            (Sweep::Look, tree) => tree,
+        };
+        Sight {
+            alive: self.tree != Tree::Absent,
+            unstopped: self.tree == Tree::Runs,
+        }
+    }
+
+    pub(super) fn guard_exits(&mut self) {
+        self.tree = Tree::Absent;
+        if self.policy.kind == Kind::Wrap {
+            self.schedule = Self::schedule(Kind::Wrap);
+            self.disconnect();
+        } else {
+            // Beyond the decider: the keeper stops what is left, and abandons.
+            self.is_over = true;
+        }
+    }
+
+    pub(super) fn read_guard(&mut self) {
+        if let Some(frame) = self.to_keeper.pop_front() {
+            self.history.push(format!("{} told: {frame:?}", self.now));
+            self.decider.guard_said(frame, ms(self.now));
+            self.decide();
+        }
+    }
+
+    pub(super) fn read_keeper(&mut self) {
+        if !self.is_frozen
+            && let Some(frame) = self.to_guard.pop_front()
+        {
+            self.guard(Event::Frame(frame));
+        }
+    }
+}

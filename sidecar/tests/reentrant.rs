@@ -1,0 +1,107 @@
+//! `lockkeeper run` inside an application that already runs under the same lock: as a process,
+//! against a served socket. There is no ensemble: what would wait for the lock cannot get it.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use lockkeeper_lock::{LockState, LockStatus};
+use served::{PATIENCE, Served};
+
+#[path = "support/served.rs"]
+mod served;
+
+const CONNECT: &str = "unknown.invalid:2181";
+
+/// As [`served::held`] publishes it.
+const TOKEN: i64 = 4_294_967_331;
+
+fn held() -> LockStatus {
+    served::held(PATIENCE)
+}
+
+/// Runs `words` in the environment that the application of the served lock has, but for `changes`.
+fn nested(socket: &Path, words: &[&str], changes: &[(&str, &str)]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+    command
+        .arg("run")
+        .args(words)
+        .env("LOCKKEEPER_CONNECT", CONNECT)
+        .env("LOCKKEEPER_HELD_CONNECT", CONNECT)
+        .env("LOCKKEEPER_LOCK", "/locks/report")
+        .env("LOCKKEEPER_SOCKET", socket)
+        .env("LOCKKEEPER_FENCING_TOKEN", TOKEN.to_string())
+        .envs(changes.iter().copied())
+        .stdin(Stdio::null());
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+const TELL: [&str; 4] = ["--", "sh", "-c", "echo $LOCKKEEPER_FENCING_TOKEN $PPID; exit 7"];
+
+#[test]
+fn a_run_within_a_run_of_the_same_lock_starts_at_once_under_the_token_that_is_held() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    for state in [LockState::Held, LockState::Suspended] {
+        served.publish(LockStatus { state, ..held() });
+        let (code, out, err) = nested(&served.socket, &TELL, &[]);
+        // No guard between: its parent is this test.
+        let expected = format!("{TOKEN} {}\n", std::process::id());
+        assert_eq!((code, out, err), (7, expected, String::new()), "{state:?}");
+    }
+}
+
+#[test]
+fn a_run_within_a_run_that_has_lost_the_lock_starts_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let lost = LockStatus {
+        state: LockState::Lost,
+        ..held()
+    };
+    let another = LockStatus {
+        token: Some(lockkeeper_lock::FencingToken(TOKEN + 1)),
+        ..held()
+    };
+    for status in [lost, another] {
+        served.publish(status);
+        let (code, out, err) = nested(&served.socket, &TELL, &[]);
+        assert_eq!((code, out.as_str()), (75, ""), "{err}");
+        assert!(err.contains("/locks/report was held by the outer"), "{err}");
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_run_within_a_run_has_the_code_of_a_shell() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    served.publish(held());
+    for (command, expected) in [("/no/such/command", 127), ("/etc/passwd", 126)] {
+        let (code, _, err) = nested(&served.socket, &["--", command], &[]);
+        assert_eq!(code, expected, "{err}");
+        assert!(err.contains(command), "{err}");
+    }
+}
+
+#[test]
+fn another_lock_is_asked_for_and_so_is_this_one_when_the_outer_run_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    served.publish(held());
+    let gone = directory.path().join("gone.sock");
+    let elsewhere = [
+        ("LOCKKEEPER_LOCK", "/locks/other"),
+        ("LOCKKEEPER_CONNECT", "other.invalid:2181"),
+        ("LOCKKEEPER_SOCKET", gone.to_str().unwrap()),
+    ];
+    for change in elsewhere {
+        let (code, out, err) = nested(&served.socket, &TELL, &[change]);
+        assert_eq!((code, out.as_str()), (69, ""), "{err}");
+        assert!(err.contains(".invalid:2181 of --connect has no address"), "{err}");
+    }
+}
