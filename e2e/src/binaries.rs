@@ -20,6 +20,18 @@ pub fn recorder() -> anyhow::Result<PathBuf> {
     built("lockkeeper-e2e", "lockkeeper-recorder")
 }
 
+/// Cargo's target directory, for files that a run leaves behind.
+///
+/// # Errors
+/// When the running program is not in one.
+pub fn target_directory() -> anyhow::Result<PathBuf> {
+    let directory = profile_directory(&std::env::current_exe()?)?;
+    let target = directory
+        .parent()
+        .context("a build profile's directory has a parent")?;
+    Ok(target.to_owned())
+}
+
 /// Builds `binary` of `package` in the profile of the running program, once per process.
 fn built(package: &str, binary: &str) -> anyhow::Result<PathBuf> {
     static BUILT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());

@@ -10,6 +10,7 @@
 
 pub mod binaries;
 pub mod checker;
+pub mod demo;
 pub mod ensemble;
 pub mod faults;
 pub mod java;

@@ -34,6 +34,8 @@ pub struct Row {
 /// What a [`Mark`] marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkKind {
+    /// Something that is asked for, or seen elsewhere.
+    Note,
     /// Something that the harness broke.
     Fault,
     /// Something that must not happen.
@@ -114,6 +116,11 @@ impl Timeline {
             });
         }
         timeline
+    }
+
+    /// Adds a row for a worker that may never hold; nothing happens when it has one.
+    pub fn add_worker(&mut self, name: &str) {
+        self.row(name);
     }
 
     /// Takes one line of a worker into account; lines of one process in their order.

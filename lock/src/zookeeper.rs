@@ -66,15 +66,16 @@ impl ZooKeeper {
     }
 
     /// The same with TLS for servers named `tcp+tls://…`. All is PEM: the authorities that sign the
-    /// servers' certificates, and the client's certificate chain and key, if it has them.
+    /// servers' certificates (the machine's own are not looked at), and the client's certificate
+    /// chain and key, if it has them.
     ///
     /// # Errors
     /// When one of them cannot be read as PEM.
     #[cfg(feature = "tls")]
-    pub fn with_tls(self, ca: Option<&str>, identity: Option<(&str, &str)>) -> EnsembleResult<Self> {
+    pub fn with_tls(self, ca: &str, identity: Option<(&str, &str)>) -> EnsembleResult<Self> {
         let bad = |what: &str, error: zk::Error| EnsembleError::Other(format!("{what}: {error}"));
         let mut options = zk::TlsOptions::new()
-            .with_pem_ca_certs(ca)
+            .with_pem_ca(ca)
             .map_err(|error| bad("authorities", error))?;
         if let Some((certificate, key)) = identity {
             options = options

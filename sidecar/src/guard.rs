@@ -17,7 +17,7 @@ pub mod link;
 mod options;
 mod processes;
 pub mod protocol;
-mod schedule;
+pub(crate) mod schedule;
 mod signals;
 mod target;
 

@@ -20,7 +20,7 @@ use lockkeeper_lock::{BootClock, BootInstant, Clock, Lock, LockError, LockView};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use self::decider::{Act, Ask, Decider};
+use self::decider::{Act, Ask, Decider, Ending};
 use self::guards::{Guards, Heard};
 use self::policy::{Kind, Policy};
 use crate::admin::AdminServer;
@@ -35,8 +35,8 @@ use crate::view;
 /// How long a server may take to say its tick.
 const PATIENCE_FOR_TICK: Duration = Duration::from_millis(500);
 
-/// How long a release on the way out may take before the contender is left to expire.
-const PATIENCE_FOR_RELEASE: Duration = Duration::from_secs(5);
+/// How long the session may take to end on the way out, with nothing in it any more.
+const PATIENCE_FOR_CLOSE: Duration = Duration::from_secs(1);
 
 type Asking = Pin<Box<dyn Future<Output = Result<(), LockError>>>>;
 
@@ -127,6 +127,8 @@ async fn keep(
     admin: Option<AdminServer>,
     lease: Option<LeaseEnv>,
 ) -> Result<u8, Failure> {
+    let began = BootInstant::now();
+    let terminations = Terminations::new(policy.kind)?;
     ensemble::check(&settings).await?;
     let mut registry = metrics::registry();
     let lock_metrics = LockMetrics::register(&mut registry);
@@ -152,7 +154,7 @@ async fn keep(
 
     let lock = new_lock(&settings, &policy, &observer)?;
     let keeper = Keeper {
-        decider: Decider::new(policy, BootInstant::now()),
+        decider: Decider::new(policy, began),
         lock_view: lock.view(),
         lock: Some(std::rc::Rc::new(lock)),
         settings,
@@ -165,7 +167,7 @@ async fn keep(
         step_downs: Vec::new(),
         refusal: None,
     };
-    let code = keeper.keep(command_receiver, &path).await;
+    let code = keeper.keep(command_receiver, terminations, &path).await;
     drop(stopping);
     while servers.join_next().await.is_some() {}
     code
@@ -181,13 +183,17 @@ fn new_lock(
 }
 
 impl Keeper<'_> {
-    async fn keep(mut self, mut commands: mpsc::Receiver<Command>, socket: &Path) -> Result<u8, Failure> {
-        let mut terminations = Terminations::new(self.policy.kind)?;
+    async fn keep(
+        mut self,
+        mut commands: mpsc::Receiver<Command>,
+        mut terminations: Terminations,
+        socket: &Path,
+    ) -> Result<u8, Failure> {
         loop {
             let now = BootInstant::now();
             for act in self.decider.decide(now) {
-                if let Act::End(code) = act {
-                    return self.end(code).await;
+                if let Act::End(ending) = act {
+                    return self.end(ending).await;
                 }
                 self.act(act).await?;
             }
@@ -209,7 +215,7 @@ impl Keeper<'_> {
                     }
                     Ok(Heard::Lost) => {
                         if self.policy.kind != Kind::Wrap {
-                            return Ok(self.orphaned(socket).await);
+                            return self.orphaned(socket).await;
                         }
                         self.decider.guard_lost();
                     }
@@ -273,6 +279,11 @@ impl Keeper<'_> {
                 let lock = new_lock(&self.settings, &self.policy, &self.metrics)?;
                 self.lock_view = lock.view();
                 self.lock = Some(std::rc::Rc::new(lock));
+                self.published.send_replace(self.lock_view.status());
+                for reply in self.step_downs.drain(..) {
+                    let unsure = "nobody can say that the application is gone; the lock is left to expire";
+                    let _ = reply.send(Err(unsure.to_owned()));
+                }
             }
             Act::AnswerStepDown => {
                 for reply in self.step_downs.drain(..) {
@@ -289,66 +300,83 @@ impl Keeper<'_> {
         self.asking = Some(match ask {
             Ask::Contend => Box::pin(async move { lock.contend().await }),
             Ask::Release => Box::pin(async move { lock.release().await }),
-            Ask::StepDown => Box::pin(async move { lock.step_down().await }),
         });
     }
 
     /// Ends: with the session, if that can be ended at once.
-    async fn end(mut self, code: u8) -> Result<u8, Failure> {
+    async fn end(mut self, ending: Ending) -> Result<u8, Failure> {
         self.asking = None;
         let is_out = self.lock_view.status().state == lockkeeper_lock::LockState::Released;
         if is_out
             && let Some(Ok(lock)) = self.lock.take().map(std::rc::Rc::try_unwrap)
-            && tokio::time::timeout(PATIENCE_FOR_RELEASE, lock.close())
+            && tokio::time::timeout(PATIENCE_FOR_CLOSE, lock.close())
                 .await
                 .is_err()
         {
             tracing::debug!("Session not ended; it will expire");
         }
-        match self.refusal.take() {
-            Some(refusal) if code == Exit::Unavailable.code() => Err(Failure::unavailable(refusal)),
-            _ => Ok(code),
+        let lock = &self.settings.lock;
+        match ending {
+            Ending::Code(code) => Ok(code),
+            Ending::NotAcquired => Err(Failure::unavailable(format!(
+                "the lock {lock} was not acquired within {:?}",
+                self.policy.wait_timeout.unwrap_or_default()
+            ))),
+            Ending::Refused => Err(Failure::unavailable(self.refusal.take().unwrap_or_else(|| {
+                format!("the ensemble refuses the lock {lock} for good; the log says what and why")
+            }))),
         }
     }
 
     /// The guard was killed: it cannot stop anything any more, and nobody can say that nothing is
     /// left. Its anchor ends what it finds; so do we. The lock is not given away, it expires.
-    async fn orphaned(mut self, socket: &Path) -> u8 {
+    async fn orphaned(mut self, socket: &Path) -> Result<u8, Failure> {
         tracing::error!("The guard is gone; stopping what it left, and leaving the lock to expire");
+        if let Some(lease) = &self.lease {
+            lease.remove()?;
+        }
         self.metrics.abandoned();
         self.asking = None;
         self.lock = None;
         leftovers::kill(socket, &BootClock).await;
-        Exit::LockLost.code()
+        Ok(Exit::LockLost.code())
     }
 }
 
-/// SIGTERM and SIGINT to this process. Where the guard is our parent it says what they mean.
-struct Terminations(Option<(Signal, Signal)>);
+/// Signals that ask this process to end. Where the guard is our parent it gets them, too, or says
+/// what they mean: a service manager sends SIGTERM to all at once, and the lock has to be released
+/// after the application has ended.
+struct Terminations {
+    signals: [Signal; 4],
+    end_us: bool,
+}
 
 impl Terminations {
     fn new(kind: Kind) -> Result<Self, Failure> {
         let listen = |kind| {
             signal(kind).map_err(|error| Failure::software(format!("cannot listen for signals: {error}")))
         };
-        Ok(match kind {
-            Kind::Wrap => Self(Some((
+        Ok(Self {
+            signals: [
                 listen(SignalKind::terminate())?,
                 listen(SignalKind::interrupt())?,
-            ))),
-            Kind::Run | Kind::Signal => Self(None),
+                listen(SignalKind::quit())?,
+                listen(SignalKind::hangup())?,
+            ],
+            end_us: kind == Kind::Wrap,
         })
     }
 
     async fn next(&mut self) {
-        match &mut self.0 {
-            Some((term, int)) => {
-                tokio::select! {
-                    _ = term.recv() => {}
-                    _ = int.recv() => {}
-                }
-            }
-            None => std::future::pending().await,
+        if !self.end_us {
+            return std::future::pending().await;
+        }
+        let [term, int, quit, hangup] = &mut self.signals;
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+            _ = quit.recv() => {}
+            _ = hangup.recv() => {}
         }
     }
 }

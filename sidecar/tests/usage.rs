@@ -261,6 +261,19 @@ fn tls_files_that_do_not_fit_are_refused() {
             &[],
             &["/proc/version is not PEM"],
         ),
+        (
+            &[
+                "run",
+                "--connect",
+                "zk,tcp+tls://zk:2281",
+                "--lock",
+                "/l",
+                "--",
+                "true",
+            ],
+            &[],
+            &["--connect tcp+tls://zk:2281 wants TLS", "add --tls-ca"],
+        ),
     ]);
 }
 

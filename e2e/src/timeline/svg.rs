@@ -26,9 +26,11 @@ text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-se
 .grid{stroke:#8c959f;stroke-opacity:.25}.base{stroke:#8c959f;stroke-opacity:.35;stroke-dasharray:1 4}\
 .hold{fill:#2da44e}.alt{fill:#218bff}.token{fill:#fff;font-variant-numeric:tabular-nums}\
 .band{fill:#bf8700;fill-opacity:.10}rect.fault{fill:#bf8700;fill-opacity:.75}\
+.moment{fill:#0969da;fill-opacity:.35}.note{fill:#0969da}\
 .bad{fill:#cf222e;fill-opacity:.25}.violation{fill:#cf222e}.gap{fill:none;stroke:#8250df}.gaplabel{fill:#8250df}\
 @media(prefers-color-scheme:dark){text{fill:#9198a1}.title,.name{fill:#f0f6fc}.token{fill:#fff}\
-.hold{fill:#238636}.alt{fill:#1f6feb}.band{fill:#d29922;fill-opacity:.14}.gap{stroke:#ab7df8}.gaplabel{fill:#ab7df8}}";
+.hold{fill:#238636}.alt{fill:#1f6feb}.band{fill:#d29922;fill-opacity:.14}.moment{fill:#4493f8;fill-opacity:.45}.note{fill:#4493f8}\
+.gap{stroke:#ab7df8}.gaplabel{fill:#ab7df8}}";
 
 /// Draws the whole timeline, under a title.
 pub fn render(timeline: &Timeline, title: &str) -> String {
@@ -63,7 +65,7 @@ pub fn render(timeline: &Timeline, title: &str) -> String {
     };
     caption(&mut svg, gaps_y + 4.0, "nobody holds");
     if lane_count > 0 {
-        caption(&mut svg, lanes_y + 11.0, "faults");
+        caption(&mut svg, lanes_y + 11.0, "events");
     }
     svg.push_str("</svg>\n");
     svg
@@ -191,12 +193,13 @@ fn draw_gaps(svg: &mut String, scale: &Scale, timeline: &Timeline, y: f64) {
 
 fn draw_mark(svg: &mut String, scale: &Scale, mark: &Mark, y: f64, label_x: f64) {
     let (band, class) = match mark.kind {
+        MarkKind::Note => ("moment", "note"),
         MarkKind::Fault => ("band", "fault"),
         MarkKind::Violation => ("bad", "violation"),
     };
     let from = scale.x(mark.from);
     let to = mark.to.map_or(WIDTH - RIGHT, |to| scale.x(to));
-    let width = (to - from).max(4.0);
+    let width = (to - from).max(if mark.kind == MarkKind::Note { 1.5 } else { 4.0 });
     let top = TOP - 6.0;
     let _ = writeln!(
         svg,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
 
-use super::{Mark, MarkKind, Timeline, short};
+use super::{Bar, Mark, MarkKind, Timeline, short};
 
 /// How long after its last line a worker still counts as running: several periods of the recorder,
 /// and the time in which its file is read.
@@ -23,8 +23,18 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// One picture: a line for each worker, one for the faults, and two of words.
+    /// One picture: a line for each worker, one for the marks, and two of words.
     pub fn frame(&self, timeline: &Timeline, now: BootInstant) -> String {
+        let mut text = self.bars(timeline, now);
+        for words in [happening(timeline, now), broken(timeline, now)] {
+            let fitting: String = words.chars().take(self.width).collect();
+            let _ = writeln!(text, "{fitting}");
+        }
+        text
+    }
+
+    /// The lines of a frame without the words, for a picture that stays.
+    pub fn bars(&self, timeline: &Timeline, now: BootInstant) -> String {
         let names = timeline
             .rows()
             .iter()
@@ -35,74 +45,33 @@ impl Screen {
         // Beside the name and the bar: a token of up to 20 characters, and spaces.
         let cells = self.width.saturating_sub(names + 24).max(10);
         let mut text = String::new();
-        let mut holders = Vec::new();
         for row in timeline.rows() {
-            let last = row.bars.last().filter(|bar| now - bar.to < FRESH);
+            let last = row.bars.last().filter(|bar| is_fresh(bar, now));
             let token = last.map_or(String::new(), |bar| bar.token.to_string());
-            if last.is_some() {
-                holders.push(row.name.as_str());
-            }
-            let held: String = (0..cells)
-                .map(|cell| {
-                    let (from, to) = self.cell(cell, cells, now);
-                    let any = row.bars.iter().any(|bar| bar.from < to && bar.to >= from);
-                    if any { '█' } else { '·' }
-                })
-                .collect();
-            let held = self.paint(&held, if last.is_some() { "32" } else { "2" });
-            let _ = writeln!(text, "{:<names$} {held} {token:>20}", row.name);
-        }
-        let marks: String = (0..cells)
-            .map(|cell| {
+            let held = (0..cells).map(|cell| {
                 let (from, to) = self.cell(cell, cells, now);
-                let here = |mark: &&Mark| mark.from < to && mark.to.unwrap_or(now) >= from;
-                match timeline
-                    .marks()
-                    .iter()
-                    .filter(here)
-                    .map(|mark| mark.kind)
-                    .max_by_key(|&kind| kind as u8)
-                {
-                    Some(MarkKind::Violation) => '!',
-                    Some(MarkKind::Fault) => '▒',
-                    None => ' ',
-                }
-            })
-            .collect();
-        let _ = writeln!(text, "{:<names$} {}", "faults", self.paint(&marks, "31"));
-        let broken: Vec<&str> = timeline
-            .marks()
-            .iter()
-            .filter(|mark| mark.to.is_none_or(|to| to > now))
-            .map(|mark| mark.label.as_str())
-            .collect();
-        let holders = if holders.is_empty() {
-            let since = timeline
-                .rows()
+                let any = row.bars.iter().any(|bar| bar.from < to && bar.to >= from);
+                if any { ('█', "32") } else { ('·', "2") }
+            });
+            let _ = writeln!(text, "{:<names$} {} {token:>20}", row.name, self.paint(held));
+        }
+        let marks = (0..cells).map(|cell| {
+            let (from, to) = self.cell(cell, cells, now);
+            let here = |mark: &&Mark| mark.from < to && mark.to.unwrap_or(now) >= from;
+            match timeline
+                .marks()
                 .iter()
-                .flat_map(|row| &row.bars)
-                .map(|bar| bar.to)
-                .max();
-            let since = since.unwrap_or(timeline.start());
-            format!("nobody holds, for {}", short(now - since))
-        } else {
-            format!("held by {}", holders.join(", "))
-        };
-        let gaps = timeline.gaps();
-        let longest = gaps.iter().map(|&(from, to)| to - from).max().unwrap_or_default();
-        let _ = writeln!(
-            text,
-            "{} | {holders} | {} handoffs, longest without a holder {}",
-            short(now - timeline.start()),
-            gaps.len(),
-            short(longest)
-        );
-        let broken = if broken.is_empty() {
-            "nothing is broken".to_owned()
-        } else {
-            broken.join("; ")
-        };
-        let _ = writeln!(text, "{broken}");
+                .filter(here)
+                .map(|mark| mark.kind)
+                .max_by_key(|&kind| kind as u8)
+            {
+                Some(MarkKind::Violation) => ('!', "31"),
+                Some(MarkKind::Fault) => ('▒', "31"),
+                Some(MarkKind::Note) => ('|', "36"),
+                None => (' ', "0"),
+            }
+        });
+        let _ = writeln!(text, "{:<names$} {}", "events", self.paint(marks));
         text
     }
 
@@ -117,11 +86,64 @@ impl Screen {
         (start + step * cell as u32, start + step * (cell as u32 + 1))
     }
 
-    fn paint(&self, text: &str, code: &str) -> String {
-        if self.colour {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
+    /// Characters with their colours, as few escape codes as possible.
+    fn paint(&self, cells: impl Iterator<Item = (char, &'static str)>) -> String {
+        let mut text = String::new();
+        let mut colour = "0";
+        for (character, wanted) in cells {
+            if self.colour && wanted != colour {
+                let _ = write!(text, "\x1b[0;{wanted}m");
+                colour = wanted;
+            }
+            text.push(character);
         }
+        if colour != "0" {
+            text.push_str("\x1b[0m");
+        }
+        text
+    }
+}
+
+fn is_fresh(bar: &Bar, now: BootInstant) -> bool {
+    now.saturating_since(bar.to) < FRESH
+}
+
+/// Who holds, and how it went so far.
+fn happening(timeline: &Timeline, now: BootInstant) -> String {
+    let bars = || timeline.rows().iter().flat_map(|row| &row.bars);
+    let holders: Vec<&str> = timeline
+        .rows()
+        .iter()
+        .filter(|row| row.bars.last().is_some_and(|bar| is_fresh(bar, now)))
+        .map(|row| row.name.as_str())
+        .collect();
+    let holders = if holders.is_empty() {
+        let since = bars().map(|bar| bar.to).max().unwrap_or(timeline.start());
+        format!("nobody holds, for {}", short(now - since))
+    } else {
+        format!("held by {}", holders.join(", "))
+    };
+    let gaps = timeline.gaps();
+    let longest = gaps.iter().map(|&(from, to)| to - from).max().unwrap_or_default();
+    format!(
+        "{} | {holders} | {} handoffs, longest without a holder {}",
+        short(now - timeline.start()),
+        gaps.len(),
+        short(longest)
+    )
+}
+
+/// What is broken now.
+fn broken(timeline: &Timeline, now: BootInstant) -> String {
+    let broken: Vec<&str> = timeline
+        .marks()
+        .iter()
+        .filter(|mark| mark.to.is_none_or(|to| to > now))
+        .map(|mark| mark.label.as_str())
+        .collect();
+    if broken.is_empty() {
+        "nothing is broken".to_owned()
+    } else {
+        broken.join("; ")
     }
 }

@@ -67,6 +67,21 @@ fn the_terminal_shows_who_holds_with_which_token_and_what_is_broken() {
 }
 
 #[test]
+fn colours_end_where_their_line_ends() {
+    let screen = Screen {
+        width: 60,
+        window: Duration::from_secs(6),
+        colour: true,
+    };
+    let frame = screen.frame(&two_holders(), at(6010));
+    for line in frame.lines().filter(|line| line.contains('\x1b')) {
+        let last = line.rfind('\x1b').map(|at| &line[at..]);
+        assert!(last.is_some_and(|end| end.starts_with("\x1b[0m")), "{line:?}");
+    }
+    assert!(frame.contains("\x1b[0;32m█"), "{frame:?}");
+}
+
+#[test]
 fn a_worker_that_has_fallen_silent_is_not_shown_as_holder() {
     let screen = Screen {
         width: 60,
@@ -88,11 +103,15 @@ fn no_line_is_wider_than_the_screen() {
         window: Duration::from_secs(6),
         colour: false,
     };
-    let frame = screen.frame(&two_holders(), at(6010));
-    assert!(
-        frame.lines().take(3).all(|line| line.chars().count() <= 72),
-        "{frame}"
-    );
+    let mut timeline = two_holders();
+    timeline.mark(Mark {
+        kind: MarkKind::Fault,
+        label: "x".repeat(100),
+        from: at(2500),
+        to: None,
+    });
+    let frame = screen.frame(&timeline, at(6010));
+    assert!(frame.lines().all(|line| line.chars().count() <= 72), "{frame}");
 }
 
 #[test]

@@ -105,7 +105,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// Proves a lease at once, where there is none and waiting for three renewals would take too
+    /// Proves a lease at once, where there is none and waiting for four renewals would take too
     /// long: a server asked to take the session over makes the leader count it anew.
     pub(super) fn prove_by_attaching(&mut self) {
         self.drop_link();

@@ -188,6 +188,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     /// In the queue: list, watch, renew as the place asks for.
     pub(super) fn drive_queue(&mut self, connection: &Arc<E::Connection>) {
         self.drive_hold(connection);
+        // It may have given the connection up, for a new one to the same server: what is asked over
+        // the old one now would fail, and end the new one with it.
+        if !matches!(self.link, Link::Up(_)) {
+            return;
+        }
         let Place::In(entry) = &mut self.place else { return };
         if entry.is_our_turn {
             return;

@@ -18,7 +18,7 @@ pub struct Credentials {
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Authorities to trust; `None` for the machine's.
+    /// Authorities to trust; there if any server speaks TLS.
     pub ca: Option<String>,
     /// What to show to the ensemble.
     pub identity: Option<ClientIdentity>,

@@ -150,6 +150,13 @@ impl LockArgs {
                 "TLS files are given and no server of --connect speaks TLS: write tcp+tls://HOST:PORT",
             ));
         }
+        #[cfg(feature = "tls")]
+        if let (Some(server), None) = (connect.servers.iter().find(|server| server.tls), &tls.ca) {
+            return Err(Failure::usage(format!(
+                "--connect {server} wants TLS and nobody is trusted: add --tls-ca with the authorities that sign \
+                 the ensemble's certificates"
+            )));
+        }
         #[cfg(not(feature = "tls"))]
         if let Some(server) = connect.servers.iter().find(|server| server.tls) {
             return Err(Failure::usage(format!(

@@ -87,7 +87,7 @@ pub enum FromGuard {
         pid: u32,
         /// The token of what is running or paused; `None` when nothing is.
         token: Option<FencingToken>,
-        /// The tree is stopped by SIGSTOP.
+        /// The tree was stopped by SIGSTOP at its deadline.
         paused: bool,
     },
     /// The application was started, or a paused one goes on, under this token.
@@ -112,7 +112,8 @@ pub enum FromGuard {
         /// How the main process ended, if it did before SIGKILL.
         code: Option<u8>,
     },
-    /// Every process of the tree was seen stopped.
+    /// Every process of the tree was seen stopped, at the deadline of a grant with `pause`. What
+    /// [`ToGuard::Suspect`] stopped is not reported: it may go on for all sorts of reasons.
     Paused {
         /// The token under which it ran.
         token: FencingToken,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use lockkeeper_lock::{BootInstant, FencingToken};
 
-pub(super) use self::actions::{Action, Actions, Sweep};
+pub(crate) use self::actions::{Action, Actions, Sweep};
 pub use self::phase::exit_code_of_errno;
 use self::phase::{Active, Killing, Outcome, Phase, Suspended, interval};
 use super::protocol::{FromGuard, ToGuard};
@@ -40,7 +40,7 @@ const WATCH_LONGEST: Duration = Duration::from_millis(200);
 
 /// What kind of guard this is, as far as its decisions depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(crate) enum Mode {
     /// PID 1 of the application's container: its own exit ends everything.
     Pid1,
     /// Parent of an anchor, which is the parent of the application.
@@ -51,7 +51,7 @@ pub(super) enum Mode {
 
 /// What happens to the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(crate) enum Event {
     /// Time has passed.
     Tick,
     /// The keeper says.
@@ -76,7 +76,7 @@ pub(super) enum Event {
 
 /// What a sweep over the tree saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sight {
+pub(crate) struct Sight {
     /// Something of the tree is left. Also when the sweep could not see everything.
     pub alive: bool,
     /// Something of the tree was not stopped. Also when the sweep could not see everything.
@@ -85,7 +85,7 @@ pub(super) struct Sight {
 
 /// The state machine.
 #[derive(Debug)]
-pub(super) struct Schedule {
+pub(crate) struct Schedule {
     mode: Mode,
     /// A lost keeper may come back: the guard connects to a path, it did not inherit the socket.
     reconnects: bool,
@@ -118,7 +118,8 @@ impl Schedule {
     pub fn hello(&self, pid: u32) -> FromGuard {
         let (token, paused) = match self.phase {
             Phase::Idle => (None, false),
-            Phase::Active(active) => (Some(active.grant.token), active.suspended.is_some()),
+            // Stopped on suspicion or not: it still has its deadlines, and gets SIGTERM for them.
+            Phase::Active(active) => (Some(active.grant.token), false),
             Phase::Pausing { token, .. } => (Some(token), false),
             Phase::Paused { token, .. } => (Some(token), true),
             Phase::Killing(killing) => (Some(killing.token), false),
@@ -316,13 +317,8 @@ impl Schedule {
             }
             Phase::Active(active) => {
                 if let Some(Suspended::Sweeping { since, .. }) = active.suspended {
-                    if !sight.unstopped {
-                        active.suspended = Some(Suspended::Settled);
-                        out.push(Action::Report(FromGuard::Paused {
-                            token: active.grant.token,
-                        }));
-                    } else if now - since >= PATIENCE {
-                        // Nothing is lost yet: the deadline will deal with what goes on.
+                    // Nothing is lost yet: the deadline will deal with what goes on.
+                    if !sight.unstopped || now - since >= PATIENCE {
                         active.suspended = Some(Suspended::Settled);
                     }
                 }

@@ -1,28 +1,36 @@
 //! What the keeper does and when: a pure state machine, without sockets, tasks or clocks.
 //!
-//! It is level-triggered: events change what is known, [`Decider::decide`] looks at all of it and
-//! says what to do now. The rules, in the order of their weight:
+//! It is level-triggered: events change what is known ([`hear`]), [`Decider::decide`] looks at all of
+//! it and says what to do now, with the application ([`application`]) and with the place in the
+//! queue ([`queue`]). The rules, in the order of their weight:
 //! * the lock is given up only when the guard has said that nothing of the application is left (or
 //!   that all of it is stopped, with `onLoss: Pause`);
 //! * the application gets a grant only for a lock that is held now, and never a longer one than the
-//!   lease less the margin.
+//!   lease less the margin;
+//! * each grant starts the application at most once, and a token under which it was told to stop is
+//!   never granted again: so no frame of the guard can be taken for the answer to another.
+
+mod application;
+mod hear;
+mod queue;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
-use lockkeeper_lock::{BootInstant, FencingToken, LockState, LockStatus, LossReason};
+use lockkeeper_lock::{BootInstant, FencingToken, LockStatus};
 
-use super::policy::{Kind, Policy};
-use crate::args::{OnExit, OnLoss, OnSuspect, Restart};
-use crate::exit::Exit;
-use crate::guard::protocol::{FromGuard, Grant, ToGuard};
+use super::policy::Policy;
+use crate::guard::protocol::{Grant, ToGuard};
 
 /// The shortest pause before an application that exits is started again, doubled at each exit...
 const SHORTEST_BACK_OFF: Duration = Duration::from_millis(100);
 /// ...up to this, and forgotten when it ran for as long.
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(10);
 
-/// Number of SIGHUP, on all Linux.
-const SIGHUP: u8 = 1;
+/// How long a release on the way out may take before the contender is left to expire, but no longer
+/// than a third of the session timeout: the ensemble does it then anyway.
+const PATIENCE_FOR_RELEASE: Duration = Duration::from_secs(5);
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +41,16 @@ pub(super) enum Act {
     WriteLease(FencingToken),
     /// Remove it, before anything is stopped.
     RemoveLease,
-    /// Ask the lock for something; [`Decider::lock_answered`] wants to hear of the end.
+    /// Ask the lock for something; [`Decider::lock_answered`] wants to hear of the end. What was
+    /// asked before, and is not answered yet, is of no interest any more.
     Ask(Ask),
-    /// Leave the contender to expire, and make a new lock.
+    /// Leave the contender to expire, and make a new lock. Those who asked for a step down did not
+    /// get it.
     Abandon,
-    /// Answer those who asked for a step down.
+    /// Answer those who asked for a step down: the lock is released.
     AnswerStepDown,
     /// End the keeper, and the guard with the same code.
-    End(u8),
+    End(Ending),
 }
 
 /// A request to the lock. One at a time.
@@ -48,7 +58,17 @@ pub(super) enum Act {
 pub(super) enum Ask {
     Contend,
     Release,
-    StepDown,
+}
+
+/// How the keeper ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// With the application's exit code, or what stands for it.
+    Code(u8),
+    /// The lock was not acquired within `--wait-timeout`.
+    NotAcquired,
+    /// The ensemble refuses the lock, and would refuse again.
+    Refused,
 }
 
 /// The application, as the guard tells.
@@ -59,30 +79,45 @@ enum App {
     /// Nothing runs.
     Idle,
     /// It was granted a token, and may run.
-    Granted { token: FencingToken, is_started: bool },
-    /// All of it is stopped by SIGSTOP.
-    Paused,
+    Granted { token: FencingToken },
+    /// All of it was stopped by SIGSTOP at its deadline.
+    Paused { token: FencingToken },
     /// It is being ended: waiting for the guard's word.
-    Stopping { token: FencingToken },
-    /// The guard's connection is lost, and something ran.
-    OutOfSight,
+    Stopping { token: FencingToken, cause: Cause },
+    /// The guard's connection is lost, and something ran. The guard ends it at its deadline, which
+    /// is unknown if another keeper gave it.
+    OutOfSight { deadline: Option<BootInstant> },
 }
 
-/// Why the lock is given up, and what comes then.
+/// Why the application is being ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The guard does it by itself.
+    Deadline,
+    /// The lock was lost in a way that the guard cannot know.
+    Loss,
+    /// Somebody wants it; what comes then is settled.
+    Wish,
+}
+
+/// What comes after the lock is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// Queue again as soon as `Decider::contend_at`.
     QueueAgain,
-    /// End with this code.
-    End(u8),
+    End(Ending),
 }
 
 pub(super) struct Decider {
     policy: Policy,
     app: App,
+    /// The application of the present grant was reported to run.
+    is_started: bool,
     status: LockStatus,
     /// The request under way.
     asked: Option<Ask>,
+    /// We asked for a place in the queue and got it, and did not give it up.
+    is_in_queue: bool,
     next: Option<Next>,
     /// Somebody wants the lock handed over, and waits for the answer.
     wants_step_down: bool,
@@ -90,174 +125,66 @@ pub(super) struct Decider {
     /// Somebody wants us to end; the code if the application has none of its own.
     ending: Option<u8>,
     give_up_at: Option<BootInstant>,
+    /// When the release on the way out has taken too long.
+    release_by: Option<BootInstant>,
     was_held: bool,
     contend_at: Option<BootInstant>,
     start_at: Option<BootInstant>,
     back_off: Duration,
     started_at: Option<BootInstant>,
     held_since: Option<(FencingToken, BootInstant)>,
+    /// The token that others may have taken over already, whatever the lease says.
+    revoked: Option<FencingToken>,
+    /// The newest grant that was told, without its `start`.
     last_grant: Option<Grant>,
-    is_suspect: bool,
-    has_lease_file: bool,
-    ended: bool,
+    /// When the guard will have ended what runs, if it hears nothing more.
+    guard_deadline: Option<BootInstant>,
+    /// Whether the guard was told to suspect; unknown after it came back.
+    told_suspect: Option<bool>,
+    lease_file: Option<FencingToken>,
+    has_ended: bool,
 }
 
 impl Decider {
+    /// A keeper that began at `now`: `--wait-timeout` counts from then.
     pub(super) fn new(policy: Policy, now: BootInstant) -> Self {
+        let give_up_at = policy.wait_timeout.map(|limit| {
+            // Zero is for an ensemble that answers. One that does not gets its session timeout.
+            let unreachable = policy.session_timeout - patience_for_release(&policy);
+            now + if limit.is_zero() { unreachable } else { limit }
+        });
         Self {
-            give_up_at: policy
-                .wait_timeout
-                .filter(|limit| !limit.is_zero())
-                .map(|limit| now + limit),
             policy,
             app: App::Absent,
+            is_started: false,
             status: LockStatus::new(),
             asked: None,
+            is_in_queue: false,
             next: None,
             wants_step_down: false,
             answer_is_due: false,
             ending: None,
+            give_up_at,
+            release_by: None,
             was_held: false,
             contend_at: None,
             start_at: None,
             back_off: SHORTEST_BACK_OFF,
             started_at: None,
             held_since: None,
+            revoked: None,
             last_grant: None,
-            is_suspect: false,
-            has_lease_file: false,
-            ended: false,
+            guard_deadline: None,
+            told_suspect: Some(false),
+            lease_file: None,
+            has_ended: false,
         }
     }
-
-    // === what happened ===
-
-    pub(super) fn lock_changed(&mut self, status: LockStatus, now: BootInstant) {
-        if let (true, Some(token)) = (status.is_held(now), status.token)
-            && self.held_since.is_none_or(|(old, _)| old != token)
-        {
-            self.held_since = Some((token, now));
-            self.was_held = true;
-            self.give_up_at = None;
-        }
-        self.status = status;
-    }
-
-    /// A request to the lock has ended; `is_ok` is false when the ensemble refuses for good.
-    pub(super) fn lock_answered(&mut self, status: LockStatus, is_ok: bool, now: BootInstant) {
-        let asked = self.asked.take();
-        self.lock_changed(status, now);
-        if !is_ok {
-            self.next = Some(Next::End(Exit::Unavailable.code()));
-        } else if matches!(asked, Some(Ask::StepDown | Ask::Release)) {
-            self.answer_is_due |= std::mem::take(&mut self.wants_step_down);
-        }
-    }
-
-    pub(super) fn guard_said(&mut self, frame: FromGuard, now: BootInstant) {
-        match frame {
-            FromGuard::Hello { token: None, .. } => self.app = App::Idle,
-            FromGuard::Hello { paused: true, .. } => self.app = App::Paused,
-            // Before the deadline it is what `onSuspect` asked for, and the grant goes on.
-            FromGuard::Paused { .. } if self.last_grant.is_some_and(|grant| now < grant.kill_at) => {}
-            FromGuard::Paused { .. } => self.stopped(App::Paused),
-            FromGuard::Hello {
-                token: Some(token), ..
-            } => {
-                self.app = App::Granted {
-                    token,
-                    is_started: true,
-                };
-                self.last_grant = None;
-            }
-            FromGuard::Started { token, .. } => {
-                self.started_at = Some(now);
-                if let App::Granted {
-                    token: granted,
-                    is_started,
-                } = &mut self.app
-                    && *granted == token
-                {
-                    *is_started = true;
-                }
-            }
-            FromGuard::Exited { code, .. } => self.exited(code, now),
-            FromGuard::Gone { .. } => self.stopped(App::Idle),
-            FromGuard::StartFailed { errno, .. } => {
-                self.app = App::Idle;
-                self.next = Some(Next::End(crate::guard::exit_code_of_errno(errno)));
-            }
-            // It goes on trying, and the lock stays ours until it succeeds.
-            FromGuard::Survivors { token } => self.app = App::Stopping { token },
-            // SIGHUP means many things to an application that runs.
-            FromGuard::Signal { signo: SIGHUP } if matches!(self.app, App::Granted { .. }) => {}
-            FromGuard::Signal { signo } => self.ending = Some(128 + signo),
-        }
-    }
-
-    pub(super) fn guard_lost(&mut self) {
-        self.last_grant = None;
-        self.is_suspect = false;
-        self.app = match self.app {
-            App::Absent | App::Idle => App::Absent,
-            _ => App::OutOfSight,
-        };
-    }
-
-    pub(super) fn step_down_wanted(&mut self) -> bool {
-        if self.status.state == LockState::Released || self.ending.is_some() {
-            return false;
-        }
-        self.wants_step_down = true;
-        true
-    }
-
-    /// The process is asked to end.
-    pub(super) fn end_wanted(&mut self, code: u8) {
-        self.ending = Some(code);
-    }
-
-    /// The guard stopped it: as we asked, or at the deadline of the last grant that reached it.
-    fn stopped(&mut self, app: App) {
-        if matches!(self.app, App::Granted { is_started: true, .. }) && self.next.is_none() {
-            self.next = Some(
-                self.policy
-                    .code_after_a_loss()
-                    .map_or(Next::QueueAgain, Next::End),
-            );
-        }
-        self.app = app;
-    }
-
-    fn exited(&mut self, code: u8, now: BootInstant) {
-        self.app = App::Idle;
-        let ran_long = self
-            .started_at
-            .is_some_and(|started| now.saturating_since(started) >= LONGEST_BACK_OFF);
-        if ran_long {
-            self.back_off = SHORTEST_BACK_OFF;
-        }
-        let again_at = now + self.back_off;
-        self.back_off = (self.back_off * 2).min(LONGEST_BACK_OFF);
-        // A container ends with its application; the kubelet starts it again.
-        let ends =
-            self.ending.is_some() || self.policy.kind == Kind::Wrap || self.policy.restart == Restart::Never;
-        if ends {
-            self.next = Some(Next::End(code));
-        } else if self.policy.on_exit == OnExit::Hold {
-            self.start_at = Some(again_at);
-        } else {
-            self.contend_at = Some(again_at);
-            self.next = Some(Next::QueueAgain);
-        }
-    }
-
-    // === what to do ===
 
     /// What to do now. To be called after every event, and at [`Decider::wake_at`].
     pub(super) fn decide(&mut self, now: BootInstant) -> Vec<Act> {
         let mut acts = Vec::new();
-        if self.ended {
+        if self.has_ended {
             return acts;
         }
         if std::mem::take(&mut self.answer_is_due) {
@@ -265,23 +192,38 @@ impl Decider {
         }
         self.look_at_the_clock(now);
         match self.app {
-            App::Granted { token, is_started } => self.decide_running(token, is_started, now, &mut acts),
-            App::Idle | App::Paused => self.decide_starting(now, &mut acts),
-            App::Absent | App::Stopping { .. } | App::OutOfSight => {}
+            App::Granted { token } => self.decide_running(token, now, &mut acts),
+            App::Idle | App::Paused { .. } => self.decide_starting(now, &mut acts),
+            App::Absent | App::Stopping { .. } | App::OutOfSight { .. } => self.remove_lease(&mut acts),
         }
-        self.decide_lock(now, &mut acts);
+        match self.app {
+            App::Granted { .. } | App::Stopping { .. } => {}
+            App::OutOfSight { deadline } => self.decide_out_of_sight(deadline, now, &mut acts),
+            App::Absent | App::Idle | App::Paused { .. } => self.decide_queue(now, &mut acts),
+        }
         acts
     }
 
     /// When to look again though nothing has happened.
     pub(super) fn wake_at(&self, now: BootInstant) -> Option<BootInstant> {
+        let of_the_application = match self.app {
+            App::Granted { .. } => [self.status.deadline(), self.last_grant.map(lease_file_until)],
+            App::OutOfSight { deadline } => [deadline, None],
+            _ => [None, None],
+        };
         let moments = [
             self.give_up_at,
+            self.release_by,
             self.contend_at,
             self.start_at,
             self.delayed_until(),
         ];
-        moments.into_iter().flatten().filter(|moment| *moment > now).min()
+        moments
+            .into_iter()
+            .chain(of_the_application)
+            .flatten()
+            .filter(|moment| *moment > now)
+            .min()
     }
 
     fn look_at_the_clock(&mut self, now: BootInstant) {
@@ -291,11 +233,18 @@ impl Decider {
         let is_over = self.give_up_at.is_some_and(|moment| moment <= now);
         let is_hopeless = self.policy.wait_timeout == Some(Duration::ZERO)
             && !self.was_held
-            && self.status.state == LockState::Waiting
+            && self.status.state == lockkeeper_lock::LockState::Waiting
             && self.status.position.is_some_and(|position| position > 0);
-        if (is_over || is_hopeless) && self.next.is_none() {
+        if is_over || is_hopeless {
             self.give_up_at = None;
-            self.next = Some(Next::End(Exit::Unavailable.code()));
+            self.end_unless_ending(Ending::NotAcquired);
+        }
+    }
+
+    /// What the application has said of its own end stands, whatever the lock says later.
+    fn end_unless_ending(&mut self, ending: Ending) {
+        if !matches!(self.next, Some(Next::End(_))) {
+            self.next = Some(Next::End(ending));
         }
     }
 
@@ -309,184 +258,17 @@ impl Decider {
     /// With `lockDelay`, and a predecessor that did not say that it was gone.
     fn delayed_until(&self) -> Option<BootInstant> {
         let (_, since) = self.held_since?;
-        let is_waiting = self.status.predecessor_unclean && matches!(self.app, App::Idle | App::Paused);
+        let is_waiting =
+            self.status.predecessor_unclean && matches!(self.app, App::Idle | App::Paused { .. });
         is_waiting.then(|| since + self.policy.lock_delay)
     }
+}
 
-    fn wants_to_run(&self) -> bool {
-        !self.wants_step_down && !self.status.yield_requested && self.next.is_none()
-    }
+fn patience_for_release(policy: &Policy) -> Duration {
+    PATIENCE_FOR_RELEASE.min(policy.session_timeout / 3)
+}
 
-    fn decide_running(
-        &mut self,
-        token: FencingToken,
-        is_started: bool,
-        now: BootInstant,
-        acts: &mut Vec<Act>,
-    ) {
-        let Some((held, deadline)) = self.held(now).filter(|(held, _)| *held == token) else {
-            self.remove_lease(acts);
-            // At the deadline the guard acts by itself. Everything else it cannot know.
-            let is_known_to_the_guard = self
-                .status
-                .loss
-                .is_none_or(|loss| loss == LossReason::DeadlineReached);
-            if !is_known_to_the_guard {
-                acts.push(Act::Tell(ToGuard::Revoke { token }));
-            }
-            self.app = App::Stopping { token };
-            return;
-        };
-        let must_stop = !self.wants_to_run() || (self.ending.is_some() && self.policy.kind != Kind::Run);
-        if must_stop {
-            self.remove_lease(acts);
-            let kill_at = deadline.min(now + self.policy.stop_grace);
-            acts.push(Act::Tell(ToGuard::Stop { token, kill_at }));
-            self.app = App::Stopping { token };
-            return;
-        }
-        self.grant(held, deadline, !is_started, acts);
-        let is_suspect =
-            self.policy.on_suspect == OnSuspect::Pause && self.status.state == LockState::Suspended;
-        if is_suspect != self.is_suspect {
-            self.is_suspect = is_suspect;
-            acts.push(Act::Tell(if is_suspect {
-                ToGuard::Suspect { token }
-            } else {
-                ToGuard::Confirm { token }
-            }));
-        }
-    }
-
-    fn decide_starting(&mut self, now: BootInstant, acts: &mut Vec<Act>) {
-        self.is_suspect = false;
-        let may_start = self.wants_to_run()
-            && self.ending.is_none()
-            && self.start_at.is_none()
-            && self.delayed_until().is_none_or(|moment| moment <= now);
-        let Some((token, deadline)) = self.held(now).filter(|_| may_start) else {
-            self.remove_lease(acts);
-            return;
-        };
-        // Nothing is started that would be stopped at once.
-        if deadline.saturating_sub(self.policy.stop_grace) <= now {
-            return;
-        }
-        self.has_lease_file = true;
-        acts.push(Act::WriteLease(token));
-        self.app = App::Granted {
-            token,
-            is_started: false,
-        };
-        self.grant(token, deadline, true, acts);
-    }
-
-    fn grant(&mut self, token: FencingToken, kill_at: BootInstant, start: bool, acts: &mut Vec<Act>) {
-        let pause = self.policy.on_loss == OnLoss::Pause;
-        let term_at = kill_at.saturating_sub(self.policy.stop_grace);
-        let grant = Grant {
-            token,
-            start,
-            pause,
-            term_at,
-            kill_at,
-        };
-        if self.last_grant.replace(grant) != Some(grant) {
-            acts.push(Act::Tell(ToGuard::Grant(grant)));
-        }
-    }
-
-    fn remove_lease(&mut self, acts: &mut Vec<Act>) {
-        if std::mem::take(&mut self.has_lease_file) {
-            acts.push(Act::RemoveLease);
-        }
-        self.last_grant = None;
-    }
-
-    fn decide_lock(&mut self, now: BootInstant, acts: &mut Vec<Act>) {
-        if self.asked.is_some() {
-            return;
-        }
-        if self.app == App::OutOfSight {
-            // The guard's deadline ends with the lease. What it did by then nobody has confirmed.
-            if let Some(code) = self.ending {
-                self.ended = true;
-                acts.push(Act::End(code));
-            } else if self.status.state == LockState::Lost {
-                acts.push(Act::Abandon);
-                self.status = LockStatus::new();
-            }
-            return;
-        }
-        if matches!(self.app, App::Granted { .. } | App::Stopping { .. }) {
-            return;
-        }
-        if self.next.is_none()
-            && let Some(code) = self.ending
-        {
-            self.next = Some(Next::End(code));
-        }
-        if self.next.is_some() && self.holds_over_the_end() && self.status.is_held(now) {
-            return self.end_the_container(acts);
-        }
-        match self.status.state {
-            LockState::Released => self.decide_out(acts),
-            LockState::Lost => {
-                if self.next.is_none() {
-                    self.next = self.policy.code_after_a_loss().map(Next::End);
-                }
-                self.ask(Ask::Release, acts);
-            }
-            _ if self.next.is_some() => self.ask(Ask::Release, acts),
-            _ if self.wants_step_down || self.status.yield_requested => {
-                if self.policy.kind == Kind::Signal {
-                    self.next = Some(Next::End(Exit::GateAnew.code()));
-                    self.ask(Ask::Release, acts);
-                } else {
-                    self.ask(Ask::StepDown, acts);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether the keeper and its lock outlive the end of the application's container.
-    fn holds_over_the_end(&self) -> bool {
-        self.policy.kind == Kind::Wrap && self.policy.on_exit == OnExit::Hold && self.ending.is_none()
-    }
-
-    /// Only the container ends. Its successor says hello.
-    fn end_the_container(&mut self, acts: &mut Vec<Act>) {
-        if let Some(Next::End(code)) = self.next.take()
-            && self.app != App::Absent
-        {
-            acts.push(Act::Tell(ToGuard::Finish { code }));
-            self.app = App::Absent;
-        }
-    }
-
-    /// Not in the queue: go into it, or end.
-    fn decide_out(&mut self, acts: &mut Vec<Act>) {
-        match self.next {
-            Some(Next::End(_)) if self.policy.kind == Kind::Wrap && self.ending.is_none() => {
-                self.end_the_container(acts);
-            }
-            Some(Next::End(code)) => {
-                self.ended = true;
-                acts.push(Act::End(code));
-            }
-            Some(Next::QueueAgain) | None => {
-                self.next = None;
-                let has_somebody_to_run = self.app != App::Absent || self.policy.kind == Kind::Signal;
-                if has_somebody_to_run && self.contend_at.is_none() {
-                    self.ask(Ask::Contend, acts);
-                }
-            }
-        }
-    }
-
-    fn ask(&mut self, ask: Ask, acts: &mut Vec<Act>) {
-        self.asked = Some(ask);
-        acts.push(Act::Ask(ask));
-    }
+/// When the guard begins to stop what runs under `grant`: the file has to be gone by then.
+fn lease_file_until(grant: Grant) -> BootInstant {
+    if grant.pause { grant.kill_at } else { grant.term_at }
 }

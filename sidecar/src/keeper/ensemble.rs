@@ -56,14 +56,15 @@ pub(super) fn zookeeper(settings: &Settings) -> Result<ZooKeeper, Failure> {
         }
     };
     #[cfg(feature = "tls")]
-    let zookeeper = {
-        let crate::args::Tls { ca, identity } = &settings.tls;
-        let identity = identity
-            .as_ref()
-            .map(|own| (own.certificate.as_str(), own.key.as_str()));
-        zookeeper
-            .with_tls(ca.as_deref(), identity)
-            .map_err(|error| Failure::usage(format!("TLS: {error}")))?
+    let zookeeper = match &settings.tls.ca {
+        None => zookeeper,
+        Some(ca) => {
+            let identity = settings.tls.identity.as_ref();
+            let identity = identity.map(|own| (own.certificate.as_str(), own.key.as_str()));
+            zookeeper
+                .with_tls(ca, identity)
+                .map_err(|error| Failure::usage(format!("TLS: {error}")))?
+        }
     };
     Ok(zookeeper)
 }

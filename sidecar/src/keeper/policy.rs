@@ -27,6 +27,7 @@ pub(super) struct Policy {
     pub(super) stop_grace: Duration,
     pub(super) lock_delay: Duration,
     pub(super) wait_timeout: Option<Duration>,
+    pub(super) session_timeout: Duration,
 }
 
 impl Policy {
@@ -49,16 +50,17 @@ impl Policy {
             stop_grace: settings.timing.stop_grace,
             lock_delay: settings.lock_delay,
             wait_timeout: None,
+            session_timeout: settings.timing.session_timeout,
         }
     }
 
-    /// The code to end with after the lock was lost; `None` when we queue again.
+    /// The code to end with when the lock was lost and the application is gone; `None` when we queue
+    /// again. One that is only paused goes on once the lock is held again, whatever kind it is.
     pub(super) fn code_after_a_loss(&self) -> Option<u8> {
-        match (self.kind, self.restart, self.on_loss) {
-            // A paused application is to go on once the lock is held again.
-            (Kind::Run, _, OnLoss::Pause) | (Kind::Run, Restart::Always, _) | (Kind::Wrap, ..) => None,
-            (Kind::Run, Restart::Never, OnLoss::Kill) => Some(Exit::LockLost.code()),
-            (Kind::Signal, ..) => Some(Exit::GateAnew.code()),
+        match (self.kind, self.restart) {
+            (Kind::Run, Restart::Always) | (Kind::Wrap, _) => None,
+            (Kind::Run, Restart::Never) => Some(Exit::LockLost.code()),
+            (Kind::Signal, _) => Some(Exit::GateAnew.code()),
         }
     }
 }

@@ -82,8 +82,9 @@ fn a_suspected_tree_stands_still_until_it_is_confirmed() {
     guard.begin(A, 60_000, 60_000);
     let pids = guard.recorders("record", 2);
     guard.send(ToGuard::Suspect { token: A });
-    expect_paused(&mut guard);
-    assert!(pids.iter().all(|pid| state(*pid) == Some('T')));
+    until("it stands still", || {
+        pids.iter().all(|pid| state(*pid) == Some('T'))
+    });
     guard.send(ToGuard::Confirm { token: A });
     goes_on(&guard.file("record-a"));
     goes_on(&guard.file("record-main"));

@@ -6,7 +6,7 @@ use crate::guard::protocol::FromGuard;
 
 /// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::guard) enum Action {
+pub(crate) enum Action {
     /// Start the application; answered by `Started` or `StartFailed`.
     Start(FencingToken),
     /// SIGTERM to the main process.
@@ -23,7 +23,7 @@ pub(in crate::guard) enum Action {
 
 /// What a sweep does to each process of the tree before it reports what it saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::guard) enum Sweep {
+pub(crate) enum Sweep {
     /// SIGKILL.
     Kill,
     /// SIGSTOP.
@@ -39,7 +39,7 @@ const CAPACITY: usize = 8;
 
 /// The actions for one event, in order.
 #[derive(Debug, Default)]
-pub(in crate::guard) struct Actions {
+pub(crate) struct Actions {
     items: [Option<Action>; CAPACITY],
     len: usize,
 }

@@ -83,7 +83,15 @@ impl Schedule {
                 }
             }
             Phase::Pausing { token, pid, .. } | Phase::Paused { token, pid, .. } => {
-                if *token != grant.token && grant.start && grant.can_start(now) {
+                if *token == grant.token || !grant.start {
+                    return;
+                }
+                if !grant.can_start(now) {
+                    out.push(Action::Report(FromGuard::Gone {
+                        token: grant.token,
+                        code: None,
+                    }));
+                } else {
                     let pid = *pid;
                     self.phase = Phase::Active(Active {
                         pid,
@@ -131,16 +139,13 @@ impl Schedule {
             {
                 self.kill(token, Outcome::Gone(None), now, out);
             }
-            Phase::Killing(killing) if killing.token == token => {}
-            phase => {
-                if let Phase::Killing(killing) = phase
-                    && killing.next.is_some_and(|next| next.token == token)
-                {
-                    killing.next = None;
-                }
-                // Nothing runs under this token, and nothing will.
-                out.push(Action::Report(FromGuard::Gone { token, code: None }));
+            // The keeper hears that nothing runs under this token when nothing runs at all.
+            Phase::Killing(killing) => {
+                killing.next.take_if(|next| next.token == token);
+                killing.token = token;
             }
+            // Nothing runs under this token, and nothing will.
+            _ => out.push(Action::Report(FromGuard::Gone { token, code: None })),
         }
     }
 

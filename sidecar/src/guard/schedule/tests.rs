@@ -170,6 +170,35 @@ fn a_new_token_kills_what_runs_under_the_old_one_before_it_starts_anything() {
 }
 
 #[test]
+fn a_withdrawn_grant_is_said_to_be_gone_only_when_the_tree_before_it_is_gone() {
+    let mut run = Run::running();
+    run.at(10, granted(B, true, 300, 400));
+    assert_eq!(run.at(11, Event::Frame(ToGuard::Revoke { token: B })), []);
+    assert_eq!(
+        run.at(12, GONE),
+        [
+            Action::Sweep(Sweep::Kill),
+            report(FromGuard::Gone { token: B, code: None })
+        ]
+    );
+}
+
+#[test]
+fn a_tree_that_is_stopped_on_suspicion_is_not_called_paused() {
+    let mut run = Run::running();
+    run.at(10, Event::Frame(ToGuard::Suspect { token: A }));
+    run.at(10, STOPPED);
+    assert_eq!(
+        run.schedule.hello(1),
+        FromGuard::Hello {
+            pid: 1,
+            token: Some(A),
+            paused: false
+        }
+    );
+}
+
+#[test]
 fn stop_brings_the_end_forward_and_no_grant_moves_it_back() {
     let mut run = Run::running();
     let stop = Event::Frame(ToGuard::Stop {
@@ -205,10 +234,7 @@ fn a_suspected_tree_is_stopped_goes_on_when_confirmed_and_keeps_its_deadlines() 
         [Action::Sweep(Sweep::Stop)]
     );
     assert_eq!(run.at(10, ALIVE), []);
-    assert_eq!(
-        run.at(11, STOPPED),
-        [Action::Sweep(Sweep::Stop), report(FromGuard::Paused { token: A })]
-    );
+    assert_eq!(run.at(11, STOPPED), [Action::Sweep(Sweep::Stop)]);
     assert_eq!(
         run.at(
             20,
@@ -262,7 +288,11 @@ fn a_paused_tree_is_never_resumed_by_a_grant_of_the_old_token_after_its_deadline
         ),
         []
     );
-    assert_eq!(run.at(113, granted(B, true, 113, 900)), [], "too late to go on");
+    assert_eq!(
+        run.at(113, granted(B, true, 113, 900)),
+        [report(FromGuard::Gone { token: B, code: None })],
+        "too late to go on"
+    );
     let go_on = [
         Action::Sweep(Sweep::Continue),
         report(FromGuard::Started { token: B, pid: 42 }),

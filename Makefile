@@ -1,0 +1,84 @@
+# Everything that people and CI do with this repository. `make` lists it.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --warn-undefined-variables
+
+CARGO ?= cargo
+# Features of the released binary.
+FEATURES ?= tls
+# Arguments for `make bench`, `make campaign` and `make demo`.
+ARGS ?=
+TARGET := $(shell uname -m)-unknown-linux-gnu
+CRATES := lockkeeper-lock lockkeeper-sidecar lockkeeper-e2e
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: ## Install what the other targets need and this machine lacks
+	@.ci/setup
+
+.PHONY: build
+build: ## Build everything, for development
+	$(CARGO) build --workspace
+
+.PHONY: release
+release: ## Build the static binary, with FEATURES (tls)
+	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release --locked \
+	    --target $(TARGET) -p lockkeeper-sidecar --features "$(FEATURES)"
+	@ls -l target/$(TARGET)/release/lockkeeper
+
+.PHONY: test
+test: setup ## Run all tests, those on a real ensemble included
+	$(CARGO) test --workspace --locked
+
+.PHONY: lint
+lint: deny ## Check format, lints, documentation, every crate alone, and the dependencies
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
+	# Private items too: most of this documentation is for those who work here.
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
+	    $(CARGO) doc --workspace --all-features --no-deps --document-private-items --locked
+	# In a workspace, a feature that one crate turns on is on for all: alone each has to bring its own.
+	for crate in $(CRATES); do $(CARGO) check --locked -p "$$crate"; done
+
+.PHONY: deny
+deny: cargo-deny ## Check licences, banned and doubled crates, and sources
+	$(CARGO) deny --locked check bans licenses sources
+
+.PHONY: advisories
+advisories: cargo-deny ## Check for known vulnerabilities, if their database can be fetched
+	@if ! $(CARGO) deny --locked fetch db; then \
+	    echo "skipped: advisories (their database cannot be fetched from this machine)"; \
+	else \
+	    $(CARGO) deny --locked check --disable-fetch advisories; \
+	fi
+
+.PHONY: cargo-deny
+cargo-deny:
+	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --locked --version '^0.20'
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(CARGO) fmt --all
+
+.PHONY: bench
+bench: setup ## Measure handoffs on a real ensemble, beside other clients
+	$(CARGO) bench -p lockkeeper-e2e --locked -- $(ARGS)
+
+.PHONY: campaign
+campaign: setup ## Inject faults for long, and check that no two holders overlap
+	$(CARGO) run --profile quick --locked -p lockkeeper-e2e --bin lockkeeper-campaign -- $(ARGS)
+
+.PHONY: demo
+demo: setup ## Show two contenders, a cut-off holder, and who ran when
+	$(CARGO) run --profile quick --locked -p lockkeeper-e2e --bin lockkeeper-demo -- $(ARGS)
+
+.PHONY: clean
+clean: ## Remove everything that was built
+	$(CARGO) clean
+	rm -rf e2e/java/target

@@ -1,0 +1,432 @@
+//! Servers, workers and what is known of them. Every wait reads the workers' records, draws the
+//! timeline and heeds the user's Ctrl-C.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use lockkeeper_lock::BootInstant;
+
+use super::console::Console;
+use crate::binaries;
+use crate::ensemble::{DeletionWatch, Ensemble, NodeLife};
+use crate::process::wait_for;
+use crate::record::{Moment, Record, Tail};
+use crate::timeline::{Mark, MarkKind, Timeline};
+use crate::worker::{Options, Worker};
+
+/// The path of the lock.
+pub(super) const LOCK: &str = "/demo/report";
+/// How long anything may take that has to happen.
+pub(super) const BOUND: Duration = Duration::from_secs(60);
+/// Time between two looks at the records.
+const POLL: Duration = Duration::from_millis(10);
+/// A program writes every 5 ms: one that has not written for so long runs no more.
+pub(super) const SILENCE: Duration = Duration::from_millis(150);
+/// Time to read a paragraph.
+const READING: Duration = Duration::from_millis(3000);
+
+/// The user does not want to see the rest.
+#[derive(Debug)]
+pub(super) struct Interrupted;
+
+/// Everything on the stage. Fields are dropped in this order: workers before their servers.
+#[derive(Debug)]
+pub(super) struct Stage {
+    players: Vec<Player>,
+    watch: Option<DeletionWatch>,
+    pub(super) ensemble: Ensemble,
+    pub(super) console: Console,
+    pub(super) timeline: Timeline,
+    interrupted: Arc<AtomicBool>,
+    /// Everything that was recorded.
+    pub(super) records: Vec<Record>,
+    /// Who ran under which token, from when to when.
+    pub(super) runs: BTreeMap<i64, Run>,
+    /// Why the lock went on, by the token of the one who had it.
+    pub(super) reasons: BTreeMap<i64, Reason>,
+    lives: Vec<NodeLife>,
+}
+
+/// A worker and how far its record has been read.
+#[derive(Debug)]
+struct Player {
+    worker: Worker,
+    tail: Tail,
+}
+
+/// One grant of the lock, as the guarded program wrote it down.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) token: i64,
+    pub(super) name: String,
+    pub(super) begin: BootInstant,
+    /// The last moment at which any of its processes ran.
+    pub(super) last: BootInstant,
+    pub(super) pids: Vec<u32>,
+}
+
+/// Why a lock went from one worker to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reason {
+    /// It was asked to release it.
+    Released,
+    /// Its guard was killed.
+    Killed,
+    /// There was no leader for too long.
+    Election,
+    /// Its server was cut off.
+    CutOff,
+    /// The demonstration was over.
+    Over,
+}
+
+impl Interrupted {
+    /// Fails once the user has asked for the end.
+    pub(super) fn check(flag: &AtomicBool) -> anyhow::Result<()> {
+        if flag.load(Ordering::Relaxed) {
+            Err(Self.into())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+impl Stage {
+    /// Servers that serve, and nobody there yet.
+    pub(super) fn new(
+        ensemble: Ensemble,
+        console: Console,
+        interrupted: Arc<AtomicBool>,
+        start: BootInstant,
+    ) -> Self {
+        Self {
+            players: Vec::new(),
+            watch: None,
+            ensemble,
+            console,
+            timeline: Timeline::new(start, []),
+            interrupted,
+            records: Vec::new(),
+            runs: BTreeMap::new(),
+            reasons: BTreeMap::new(),
+            lives: Vec::new(),
+        }
+    }
+
+    // --- words ---
+
+    /// Announces an act, and leaves time to read it.
+    pub(super) fn announce(&mut self, title: &str, text: &str) -> anyhow::Result<()> {
+        self.console.title(title)?;
+        self.console.line(text)?;
+        self.pause(READING)
+    }
+
+    /// Tells what has happened at a moment.
+    pub(super) fn tell(&mut self, at: BootInstant, text: &str) -> anyhow::Result<()> {
+        Ok(self
+            .console
+            .fact(at.saturating_since(self.timeline.start()), text)?)
+    }
+
+    /// Marks a moment in the timeline.
+    pub(super) fn note(&mut self, label: String, at: BootInstant) {
+        self.timeline.mark(Mark {
+            kind: MarkKind::Note,
+            label,
+            from: at,
+            to: Some(at),
+        });
+    }
+
+    /// Marks the begin of a fault, whose end [`Timeline::unmark`] marks.
+    pub(super) fn fault(&mut self, label: &str, at: BootInstant) {
+        self.timeline.mark(Mark {
+            kind: MarkKind::Fault,
+            label: label.to_owned(),
+            from: at,
+            to: None,
+        });
+    }
+
+    // --- time ---
+
+    /// Lets time pass for people.
+    pub(super) fn pause(&mut self, length: Duration) -> anyhow::Result<()> {
+        let end = BootInstant::now() + length;
+        while BootInstant::now() < end {
+            self.look()?;
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// Waits until `condition` gives something.
+    ///
+    /// # Errors
+    /// When it does not within [`BOUND`]; then `what` did not happen.
+    pub(super) fn wait<T>(
+        &mut self,
+        what: &str,
+        mut condition: impl FnMut(&mut Self) -> Option<T>,
+    ) -> anyhow::Result<T> {
+        let end = BootInstant::now() + BOUND;
+        loop {
+            self.look()?;
+            if let Some(value) = condition(self) {
+                return Ok(value);
+            }
+            if BootInstant::now() >= end {
+                bail!("{what}: it did not happen within {} s", BOUND.as_secs());
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Reads what the workers have written since the last time, and draws it.
+    fn look(&mut self) -> anyhow::Result<()> {
+        Interrupted::check(&self.interrupted)?;
+        self.read()?;
+        Ok(self.console.show(&self.timeline)?)
+    }
+
+    fn read(&mut self) -> anyhow::Result<()> {
+        for player in &mut self.players {
+            let name = player.worker.options().name.clone();
+            for mut record in player.tail.read()? {
+                // A daemon that the program has left behind is part of the same worker.
+                if let Moment::Begin { name: recorded, .. } = &mut record.moment {
+                    recorded.clone_from(&name);
+                }
+                self.timeline.record(&record);
+                let run = self.runs.entry(record.token).or_insert_with(|| Run {
+                    token: record.token,
+                    name: name.clone(),
+                    begin: record.at,
+                    last: record.at,
+                    pids: Vec::new(),
+                });
+                run.last = run.last.max(record.at);
+                if !run.pids.contains(&record.pid) {
+                    run.pids.push(record.pid);
+                }
+                self.records.push(record);
+            }
+        }
+        Ok(())
+    }
+
+    // --- workers ---
+
+    /// Starts a worker of this name, or starts it again: then it queues at the end.
+    pub(super) fn start_worker(&mut self, options: Options) -> anyhow::Result<()> {
+        let worker = Worker::start(&self.ensemble, options)?;
+        let name = &worker.options().name;
+        self.timeline.add_worker(name);
+        if let Some(player) = self.players.iter_mut().find(|player| player.name() == name) {
+            player.worker = worker;
+        } else {
+            let tail = Tail::new(worker.record_file());
+            self.players.push(Player { worker, tail });
+        }
+        Ok(())
+    }
+
+    /// Options of a worker that restarts its program whenever it holds the lock.
+    ///
+    /// An eighth of T = 4 s, the default, is as long as half a tick of 1 s: too few renewals to find
+    /// out that a server is cut off, and to take the session to another one, before the program has
+    /// to be stopped. With a sixteenth there is a second left for that.
+    pub(super) fn worker_options(&self, name: &str) -> anyhow::Result<Options> {
+        let socket = self.socket(name);
+        let socket = socket
+            .to_str()
+            .context("the temporary directory's name is not UTF-8")?;
+        Ok(Options::new(&self.ensemble, name, LOCK)?.with_run(&[
+            "--restart",
+            "always",
+            "--socket",
+            socket,
+            "--renew-interval",
+            "250ms",
+        ]))
+    }
+
+    /// The worker of this name.
+    pub(super) fn worker(&mut self, name: &str) -> &mut Worker {
+        let player = self.players.iter_mut().find(|player| player.name() == name);
+        &mut player.expect("only workers that were started are named").worker
+    }
+
+    /// Runs `lockkeeper COMMAND --socket …` for a worker, and waits for its success.
+    pub(super) fn ask_keeper(&mut self, name: &str, command: &[&str]) -> anyhow::Result<()> {
+        let what = format!("lockkeeper {} for {name}", command.join(" "));
+        let complaint = self.ensemble.directory().join("complaint");
+        let mut client = Command::new(binaries::lockkeeper()?);
+        client
+            .args(command)
+            .arg("--socket")
+            .arg(self.socket(name))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(&complaint)?);
+        let mut client = self.ensemble.observer().spawn(&what, client)?;
+        let status = self.wait(&what, |_| client.wait(Duration::ZERO).transpose())??;
+        if !status.success() {
+            let complaint = fs::read_to_string(complaint).unwrap_or_default();
+            bail!("{what} failed: {}", complaint.trim());
+        }
+        Ok(())
+    }
+
+    fn socket(&self, name: &str) -> std::path::PathBuf {
+        self.ensemble.directory().join(format!("{name}.sock"))
+    }
+
+    /// Waits until somebody runs, and tells who.
+    pub(super) fn holder(&mut self) -> anyhow::Result<Run> {
+        self.wait("a worker runs", |stage| {
+            let run = stage.runs.values().next_back()?;
+            (BootInstant::now().saturating_since(run.last) < SILENCE).then(|| run.clone())
+        })
+    }
+
+    /// Waits until somebody runs after this one, and tells who, and for how long nobody did.
+    pub(super) fn next_after(&mut self, token: i64, reason: Reason) -> anyhow::Result<(Run, Duration)> {
+        self.reasons.insert(token, reason);
+        let next = self.wait("the next worker runs", |stage| {
+            stage.runs.range(token + 1..).next().map(|(_, run)| run.clone())
+        })?;
+        let gap = next.begin.saturating_since(self.runs[&token].last);
+        Ok((next, gap))
+    }
+
+    /// The server that a worker's keeper is connected to, as the servers see it; not `except`.
+    /// Only hosts with an address of their own can be told apart.
+    pub(super) fn server_of(&mut self, name: &str, except: Option<usize>) -> Option<usize> {
+        let client = format!("/{}:", self.worker(name).options().host.address());
+        (0..self.ensemble.len())
+            .filter(|&server| Some(server) != except && self.ensemble.pid(server).is_some())
+            .find(|&server| {
+                self.ensemble
+                    .ask(server, "cons")
+                    .is_some_and(|connections| connections.contains(&client))
+            })
+    }
+
+    // --- the leader's view ---
+
+    /// Watches the lock at the present leader from now on.
+    pub(super) fn watch_anew(&mut self) -> anyhow::Result<()> {
+        self.end_watch();
+        self.watch = Some(self.ensemble.watch_deletions(LOCK)?);
+        Ok(())
+    }
+
+    /// Waits until the leader has deleted the node of this token.
+    pub(super) fn deletion(&mut self, token: i64) -> anyhow::Result<BootInstant> {
+        self.wait("the leader deletes the node", |stage| {
+            stage.watch.as_ref()?.wait_for_deletion(token, Duration::ZERO)
+        })
+    }
+
+    /// The lives of all nodes that a leader was seen to delete.
+    pub(super) fn lives(&mut self) -> &[NodeLife] {
+        self.end_watch();
+        &self.lives
+    }
+
+    fn end_watch(&mut self) {
+        let Some(watch) = self.watch.take() else { return };
+        // What is seen after an interruption is not the leader's view any more.
+        let until = watch.interrupted();
+        self.lives.extend(watch.lives().into_iter().filter(|life| {
+            life.deleted
+                .is_some_and(|at| until.is_none_or(|until| at < until))
+        }));
+    }
+
+    // --- the end ---
+
+    /// Asks all workers to end, the waiting ones first, and waits until they have.
+    pub(super) fn end_workers(&mut self) -> anyhow::Result<()> {
+        let holder = self.holder()?;
+        self.reasons.insert(holder.token, Reason::Over);
+        self.players.sort_by_key(|player| player.name() == holder.name);
+        for place in 0..self.players.len() {
+            let name = self.players[place].name().to_owned();
+            self.worker(&name).guard().signal(rustix::process::Signal::TERM);
+            self.wait(&format!("{name} ends"), |stage| {
+                (!stage.worker(&name).guard().is_running()).then_some(())
+            })?;
+        }
+        self.read()
+    }
+
+    /// Copies records and logs, before they vanish with the servers' directory.
+    pub(super) fn keep_files(&self, directory: &Path) -> anyhow::Result<()> {
+        for entry in fs::read_dir(self.ensemble.directory())? {
+            let path = entry?.path();
+            let wanted = path
+                .extension()
+                .is_some_and(|kind| kind == "record" || kind == "log");
+            if let Some(name) = path.file_name().filter(|_| wanted) {
+                fs::copy(&path, directory.join(name))
+                    .with_context(|| format!("cannot copy {}", path.display()))?;
+            }
+        }
+        for server in 0..self.ensemble.len() {
+            let file = format!("{}.log", self.ensemble.server(server).name().replace(' ', "-"));
+            fs::write(directory.join(file), self.ensemble.log(server))?;
+        }
+        Ok(())
+    }
+}
+
+impl Player {
+    fn name(&self) -> &str {
+        &self.worker.options().name
+    }
+}
+
+impl Run {
+    /// Waits until none of its processes is left; tells which are if they stay.
+    pub(super) fn wait_until_gone(&self) -> anyhow::Result<()> {
+        let left = || -> Vec<u32> {
+            self.pids
+                .iter()
+                .copied()
+                .filter(|&pid| crate::owner::is_running(pid))
+                .collect()
+        };
+        wait_for(BOUND, || left().is_empty().then_some(()))
+            .ok_or_else(|| anyhow!("processes {:?} of {} are still there", left(), self.name))
+    }
+}
+
+impl Reason {
+    /// In a few words, for the table.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Released => "handed over by `lockkeeper release`",
+            Self::Killed => "kill -9: the session timeout has to pass",
+            Self::Election => "no leader for too long: stopped in time",
+            Self::CutOff => "its server was cut off: stopped in time",
+            Self::Over => "end of the demonstration",
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The lock is lost, or the guard.
+
+use super::*;
+
+#[test]
+fn at_the_deadline_the_guard_is_trusted_and_nothing_is_released_before_its_word() {
+    let mut desk = Desk::running(run());
+    assert_eq!(desk.at(7650), [Act::RemoveLease]);
+    assert_eq!(desk.wake_at(), Some(ms(10_650)));
+    assert_eq!(desk.at(10_650), []);
+    assert_eq!(desk.lock(lost(LossReason::DeadlineReached)), []);
+    assert_eq!(desk.said(FromGuard::Survivors { token: A }), []);
+    assert_eq!(desk.at(60_000), []);
+    assert_eq!(desk.said(GONE), [RELEASE]);
+    assert_eq!(desk.answered(released()), [end(75)]);
+}
+
+#[test]
+fn a_loss_that_the_guard_cannot_know_is_told_at_once() {
+    for reason in [LossReason::SessionExpired, LossReason::ContenderDeleted] {
+        let mut desk = Desk::running(run());
+        assert_eq!(desk.lock(lost(reason)), [Act::RemoveLease, REVOKE], "{reason:?}");
+        assert_eq!(desk.said(GONE), [RELEASE]);
+        assert_eq!(desk.answered(released()), [end(75)]);
+    }
+}
+
+#[test]
+fn a_loss_ends_a_run_that_starts_nothing_again_and_others_queue_again() {
+    let after = |policy: Policy| {
+        let mut desk = Desk::running(policy);
+        desk.lock(lost(LossReason::SessionExpired));
+        assert_eq!(desk.said(GONE), [RELEASE]);
+        desk.answered(released())
+    };
+    assert_eq!(after(run()), [end(75)]);
+    let again = Policy {
+        restart: Restart::Always,
+        ..run()
+    };
+    assert_eq!(after(again), [CONTEND]);
+    assert_eq!(after(policy(Kind::Wrap)), [CONTEND]);
+    assert_eq!(after(policy(Kind::Signal)), [end(88)]);
+    // It was to be paused, but it was killed: never means never.
+    let pausing = Policy {
+        on_loss: OnLoss::Pause,
+        ..run()
+    };
+    assert_eq!(after(pausing), [end(75)]);
+}
+
+#[test]
+fn an_application_that_never_started_is_not_lost_with_the_lock() {
+    let mut desk = Desk::waiting(run());
+    desk.lock(held(A, 3000));
+    assert_eq!(desk.lock(lost(LossReason::DeadlineReached)), [RELEASE]);
+    assert_eq!(desk.answered(released()), [CONTEND]);
+
+    let mut desk = Desk::waiting(run());
+    desk.lock(held(A, 11_000));
+    assert_eq!(
+        desk.lock(lost(LossReason::SessionExpired)),
+        [Act::RemoveLease, REVOKE]
+    );
+    assert_eq!(desk.said(GONE), [RELEASE]);
+    assert_eq!(desk.answered(released()), [CONTEND]);
+}
+
+#[test]
+fn a_paused_application_goes_on_under_a_new_token_only() {
+    for kind in [Kind::Run, Kind::Wrap, Kind::Signal] {
+        let mut desk = Desk::running(Policy {
+            on_loss: OnLoss::Pause,
+            ..policy(kind)
+        });
+        assert_eq!(desk.at(10_650), [Act::RemoveLease]);
+        // The lock came back after the deadline: too late for this token.
+        assert_eq!(desk.lock(held(A, 14_000)), []);
+        assert_eq!(desk.said(FromGuard::Paused { token: A }), [RELEASE]);
+        assert_eq!(desk.answered(released()), [CONTEND]);
+        assert_eq!(desk.answered(waiting(0)), []);
+        let again = desk.lock(held(B, 22_000));
+        assert!(
+            matches!(
+                again[..],
+                [
+                    Act::WriteLease(B),
+                    Act::Tell(ToGuard::Grant(Grant {
+                        token: B,
+                        start: true,
+                        pause: true,
+                        ..
+                    }))
+                ]
+            ),
+            "{kind:?}: {again:?}"
+        );
+    }
+}
+
+#[test]
+fn a_pause_that_was_asked_for_before_is_not_taken_for_the_answer_to_a_stop() {
+    let mut desk = Desk::running(Policy {
+        on_loss: OnLoss::Pause,
+        ..run()
+    });
+    desk.decider.step_down_wanted();
+    desk.decide();
+    assert_eq!(desk.said(FromGuard::Paused { token: A }), []);
+    assert_eq!(desk.said(GONE), [RELEASE]);
+}
+
+#[test]
+fn what_is_out_of_sight_is_abandoned_on_a_loss_and_never_released() {
+    for on_exit in [OnExit::Release, OnExit::Hold] {
+        let mut desk = Desk::running(Policy {
+            on_exit,
+            ..policy(Kind::Wrap)
+        });
+        desk.decider.guard_lost();
+        assert_eq!(desk.decide(), [Act::RemoveLease]);
+        assert_eq!(desk.lock(lost(LossReason::SessionExpired)), [Act::Abandon]);
+        assert_eq!(desk.at(60_000), []);
+        // It was there all the time, and still runs: others may hold by now.
+        assert_eq!(desk.said(hello(Some(A), false)), [REVOKE]);
+        assert_eq!(desk.said(GONE), [CONTEND]);
+    }
+}
+
+#[test]
+fn a_container_that_does_not_come_back_keeps_the_lock_only_with_on_exit_hold() {
+    let lose_sight = |on_exit| {
+        let mut desk = Desk::running(Policy {
+            on_exit,
+            ..policy(Kind::Wrap)
+        });
+        desk.now = 1000;
+        desk.lock(held(A, 12_000));
+        desk.decider.guard_lost();
+        desk.decide();
+        desk.now = 3000;
+        desk.lock(held(A, 14_000));
+        desk
+    };
+    let mut desk = lose_sight(OnExit::Release);
+    assert_eq!(desk.wake_at(), Some(ms(11_650)));
+    desk.lock(held(A, 22_000));
+    assert_eq!(desk.at(11_650), [Act::Abandon]);
+    assert_eq!(desk.said(hello(None, false)), [CONTEND]);
+
+    let mut desk = lose_sight(OnExit::Release);
+    assert_eq!(
+        desk.said(hello(None, false)),
+        [RELEASE],
+        "it ended with its container"
+    );
+    assert_eq!(desk.answered(released()), [CONTEND]);
+
+    let mut desk = lose_sight(OnExit::Hold);
+    desk.lock(held(A, 22_000));
+    assert_eq!(desk.at(11_650), []);
+    assert_eq!(desk.said(hello(None, false)).len(), 2);
+}
+
+#[test]
+fn a_lock_that_falls_to_a_pod_without_its_container_goes_on_to_the_next() {
+    let mut desk = Desk::waiting(policy(Kind::Wrap));
+    desk.decider.guard_lost();
+    assert_eq!(desk.decide(), []);
+    assert_eq!(desk.lock(held(A, 11_000)), [RELEASE]);
+    assert_eq!(desk.answered(released()), []);
+    assert_eq!(desk.said(hello(None, false)), [CONTEND]);
+}

@@ -1,0 +1,467 @@
+//! The keeper's decisions together with the guard's own state machine, a lock and an application
+//! that do whatever they may do, in any order, with delays and freezes: thousands of histories.
+//!
+//! What has to be true of each is asserted where it happens, in [`World`].
+
+use std::collections::VecDeque;
+
+use fastrand::Rng;
+
+use super::*;
+use crate::guard::protocol::Grant;
+use crate::guard::schedule::{Action, Event, Mode, Schedule, Sight, Sweep};
+
+const HISTORIES: u64 = 10_000;
+const STEPS: u32 = 120;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tree {
+    Absent,
+    Runs,
+    Stands,
+}
+
+struct World {
+    rng: Rng,
+    now: u64,
+    policy: Policy,
+    decider: Decider,
+    is_over: bool,
+    // The lock, as its task would have it.
+    status: LockStatus,
+    asked: Option<Ask>,
+    next_token: i64,
+    lease_ends: Vec<(FencingToken, BootInstant)>,
+    // The guard and its tree.
+    schedule: Schedule,
+    is_connected: bool,
+    is_frozen: bool,
+    resists: bool,
+    tree: Tree,
+    to_guard: VecDeque<ToGuard>,
+    to_keeper: VecDeque<FromGuard>,
+    history: Vec<String>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let kind = rng.choice([Kind::Run, Kind::Wrap, Kind::Signal]).expect("one");
+        let policy = Policy {
+            on_loss: rng.choice([OnLoss::Kill, OnLoss::Pause]).expect("one"),
+            on_suspect: rng.choice([OnSuspect::Continue, OnSuspect::Pause]).expect("one"),
+            on_exit: rng.choice([OnExit::Release, OnExit::Hold]).expect("one"),
+            restart: if kind == Kind::Run {
+                rng.choice([Restart::Always, Restart::Never]).expect("one")
+            } else {
+                Restart::Always
+            },
+            lock_delay: Duration::from_secs(rng.u64(0..2)),
+            ..policy(kind)
+        };
+        let mut world = Self {
+            rng,
+            now: 0,
+            policy,
+            decider: Decider::new(policy, ms(0)),
+            is_over: false,
+            status: LockStatus::new(),
+            asked: None,
+            next_token: 1,
+            lease_ends: Vec::new(),
+            schedule: Self::schedule(kind),
+            is_connected: false,
+            is_frozen: false,
+            resists: false,
+            tree: Tree::Absent,
+            to_guard: VecDeque::new(),
+            to_keeper: VecDeque::new(),
+            history: vec![format!("{policy:?}")],
+        };
+        world.connect();
+        world
+    }
+
+    fn schedule(kind: Kind) -> Schedule {
+        let mode = match kind {
+            Kind::Run => Mode::Subreaper,
+            Kind::Wrap => Mode::Pid1,
+            Kind::Signal => Mode::Container,
+        };
+        Schedule::new(mode, kind == Kind::Wrap, ms(0))
+    }
+
+    // === the keeper ===
+
+    fn decide(&mut self) {
+        if self.is_over {
+            return;
+        }
+        for act in self.decider.decide(ms(self.now)) {
+            if !matches!(act, Act::Tell(ToGuard::Grant(Grant { start: false, .. }))) {
+                self.history.push(format!("{} keeper: {act:?}", self.now));
+            }
+            self.act(act);
+        }
+        if !self.is_over {
+            assert_eq!(
+                self.decider.decide(ms(self.now)),
+                [],
+                "nothing has happened since"
+            );
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Tell(frame) => {
+                if let ToGuard::Grant(grant) = frame {
+                    self.check_grant(&grant);
+                }
+                self.to_guard.push_back(frame);
+            }
+            Act::Ask(ask) => {
+                if ask == Ask::Release {
+                    assert_ne!(self.tree, Tree::Runs, "released while the application runs");
+                    self.status.state = LockState::Releasing;
+                }
+                self.asked = Some(ask);
+            }
+            Act::Abandon => {
+                self.asked = None;
+                self.status = LockStatus::new();
+            }
+            Act::End(_) => {
+                self.is_over = true;
+                // In a pod a keeper may end without having seen its guard; it released nothing then.
+                if self.policy.kind != Kind::Wrap {
+                    assert_ne!(self.tree, Tree::Runs, "ended while the application runs");
+                }
+                assert!(self.decider.lease_file.is_none(), "a lease file is left behind");
+            }
+            Act::WriteLease(_) | Act::RemoveLease | Act::AnswerStepDown => {}
+        }
+    }
+
+    fn check_grant(&self, grant: &Grant) {
+        let ends = self.lease_ends.iter().filter(|(token, _)| *token == grant.token);
+        let end = ends
+            .map(|(_, end)| *end)
+            .max()
+            .expect("a grant for a token that was held");
+        assert!(grant.kill_at < end, "a grant beyond the lease");
+        assert!(ms(self.now) < grant.kill_at, "a grant for the past");
+        assert!(
+            !grant.start || ms(self.now) < grant.term_at,
+            "started to be stopped at once"
+        );
+    }
+
+    // === the lock ===
+
+    fn publish(&mut self) {
+        self.decider.lock_changed(self.status.clone(), ms(self.now));
+        self.decide();
+    }
+
+    fn renew(&mut self) {
+        if self.status.is_held(ms(self.now)) {
+            self.status.state = LockState::Held;
+            let end = ms(self.now + 11_000);
+            self.status.lease_end = Some(end);
+            self.lease_ends
+                .extend(self.status.token.map(|token| (token, end)));
+        }
+    }
+
+    fn hold(&mut self) {
+        if self.status.state == LockState::Waiting {
+            self.status.state = LockState::Held;
+            self.status.lease_end = Some(ms(self.now + 1));
+            self.status.predecessor_unclean = self.rng.bool();
+            self.renew();
+        }
+    }
+
+    fn lose(&mut self, reason: LossReason) {
+        if matches!(self.status.state, LockState::Held | LockState::Suspended) {
+            self.status.state = LockState::Lost;
+            self.status.loss = Some(reason);
+            self.status.yield_requested = false;
+        }
+    }
+
+    fn refuse(&mut self) {
+        self.lose(LossReason::AuthFailed);
+        if self.status.state == LockState::Waiting {
+            self.status = LockStatus::new();
+        }
+    }
+
+    fn answer(&mut self, is_ok: bool) {
+        let Some(asked) = self.asked.take() else { return };
+        match (is_ok, asked) {
+            (true, Ask::Contend) => {
+                self.status = LockStatus {
+                    state: LockState::Waiting,
+                    token: Some(FencingToken(self.next_token)),
+                    session_timeout: Some(T),
+                    session: Some(1),
+                    ..LockStatus::new()
+                };
+                self.next_token += 1;
+            }
+            _ => self.status = LockStatus::new(),
+        }
+        self.decider
+            .lock_answered(self.status.clone(), is_ok, ms(self.now));
+        self.decide();
+    }
+
+    // === the guard ===
+
+    fn connect(&mut self) {
+        if !self.is_connected {
+            self.is_connected = true;
+            self.guard(Event::KeeperConnected);
+            let hello = self.schedule.hello(1);
+            self.to_keeper.push_back(hello);
+        }
+    }
+
+    fn disconnect(&mut self) {
+        if std::mem::take(&mut self.is_connected) {
+            self.to_guard.clear();
+            self.to_keeper.clear();
+            self.decider.guard_lost();
+            self.decide();
+            self.guard(Event::KeeperLost);
+        }
+    }
+
+    fn guard(&mut self, event: Event) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            let actions = self.schedule.handle(event, ms(self.now));
+            for action in actions.iter() {
+                if action != Action::Sweep(Sweep::Look) {
+                    self.history.push(format!("{} guard: {action:?}", self.now));
+                }
+                match action {
+                    Action::Start(_) => {
+                        assert_eq!(self.tree, Tree::Absent, "started beside another");
+                        self.tree = Tree::Runs;
+                        events.push_back(Event::Started { pid: 2 });
+                    }
+                    Action::Terminate | Action::Forward(_) if self.rng.bool() => {
+                        self.tree = Tree::Absent;
+                        events.push_back(Event::MainExited { code: 143 });
+                    }
+                    Action::Terminate | Action::Forward(_) => {}
+                    Action::Sweep(sweep) => {
+                        let sight = self.sweep(sweep);
+                        events.push_back(Event::Saw(sight));
+                    }
+                    Action::Report(frame) if self.is_connected => self.to_keeper.push_back(frame),
+                    Action::Report(_) => {}
+                    Action::Exit(_) => return self.guard_exits(),
+                }
+            }
+        }
+    }
+
+    fn sweep(&mut self, sweep: Sweep) -> Sight {
+        self.tree = match (sweep, self.tree) {
+            (_, Tree::Absent) => Tree::Absent,
+            (Sweep::Kill, tree) => {
+                if self.resists {
+                    tree
+                } else {
+                    Tree::Absent
+                }
+            }
+            (Sweep::Stop, _) => Tree::Stands,
+            (Sweep::Continue, _) => Tree::Runs,
+            (Sweep::Look, tree) => tree,
+        };
+        Sight {
+            alive: self.tree != Tree::Absent,
+            unstopped: self.tree == Tree::Runs,
+        }
+    }
+
+    fn guard_exits(&mut self) {
+        self.tree = Tree::Absent;
+        if self.policy.kind == Kind::Wrap {
+            self.schedule = Self::schedule(Kind::Wrap);
+            self.disconnect();
+        } else {
+            // Beyond the decider: the keeper stops what is left, and abandons.
+            self.is_over = true;
+        }
+    }
+
+    fn read_guard(&mut self) {
+        if let Some(frame) = self.to_keeper.pop_front() {
+            self.history.push(format!("{} told: {frame:?}", self.now));
+            self.decider.guard_said(frame, ms(self.now));
+            self.decide();
+        }
+    }
+
+    fn read_keeper(&mut self) {
+        if !self.is_frozen
+            && let Some(frame) = self.to_guard.pop_front()
+        {
+            self.guard(Event::Frame(frame));
+        }
+    }
+
+    // === time and chance ===
+
+    fn pass(&mut self, millis: u64) {
+        let until = self.now + millis;
+        while !self.is_frozen && !self.is_over {
+            let Some(wake) = self.schedule.wake_at().filter(|wake| *wake <= ms(until)) else {
+                break;
+            };
+            self.now = self.now.max(wake.as_nanos().div_ceil(1_000_000));
+            self.guard(Event::Tick);
+        }
+        self.now = until;
+        if self.status.lease_end.is_some_and(|end| end <= ms(until)) {
+            self.lose(LossReason::DeadlineReached);
+        }
+    }
+
+    fn something_happens(&mut self) {
+        let is_wrap = self.policy.kind == Kind::Wrap;
+        match self.rng.u32(0..44) {
+            0..4 => self.pass(self.rng.clone().u64(0..200)),
+            4..6 => self.pass(self.rng.clone().u64(0..4000)),
+            6 => self.pass(12_000),
+            7..14 => self.read_guard(),
+            14..20 => self.read_keeper(),
+            20..24 => self.answer(true),
+            24..27 => self.hold(),
+            27..30 => self.renew(),
+            30..33 => self.publish(),
+            33 => {
+                if self.status.state == LockState::Held {
+                    self.status.state = LockState::Suspended;
+                }
+            }
+            34 => {
+                let reason = self.rng.choice(LossReason::ALL).expect("one");
+                self.lose(reason);
+            }
+            35 => {
+                self.status.yield_requested = self.status.is_held(ms(self.now)) && self.rng.bool();
+            }
+            36 => drop(self.decider.step_down_wanted()),
+            37 => {
+                if self.tree == Tree::Runs && !self.is_frozen {
+                    self.tree = Tree::Absent;
+                    self.guard(Event::MainExited { code: 3 });
+                }
+            }
+            38 => self.is_frozen = !self.is_frozen,
+            39 => self.resists = self.rng.u8(0..4) == 0,
+            40 if is_wrap => self.disconnect(),
+            41 if is_wrap => self.connect(),
+            42 => match self.rng.u8(0..8) {
+                0 => self.refuse(),
+                1 => self.answer(false),
+                2 if !self.is_frozen => self.guard(Event::Signal {
+                    signo: 15,
+                    to_group: false,
+                }),
+                3 if is_wrap => self.decider.end_wanted(0),
+                4 if is_wrap => self.another_keeper(),
+                5 if is_wrap => self.guard_exits(),
+                _ => {}
+            },
+            43 => {
+                if self.tree == Tree::Stands && !self.is_frozen && !self.resists {
+                    // Somebody else's SIGCONT: the guard sees it within 50 ms and kills it.
+                    self.tree = Tree::Runs;
+                    self.pass(60);
+                }
+            }
+            _ => {}
+        }
+        self.decide();
+    }
+
+    fn another_keeper(&mut self) {
+        self.disconnect();
+        self.status = LockStatus::new();
+        self.asked = None;
+        self.decider = Decider::new(self.policy, ms(self.now));
+    }
+
+    /// From now on everybody does their best: the application has to run, or the keeper to end.
+    fn settle(&mut self) -> bool {
+        (self.is_frozen, self.resists) = (false, false);
+        for _ in 0..1200 {
+            self.pass(50);
+            self.decide();
+            if self.is_over {
+                return true;
+            }
+            self.connect();
+            self.answer(true);
+            self.status.yield_requested = false;
+            self.hold();
+            self.renew();
+            self.publish();
+            while !self.to_guard.is_empty() || !self.to_keeper.is_empty() {
+                self.read_keeper();
+                self.read_guard();
+            }
+            let is_running = self.tree == Tree::Runs
+                && matches!(self.decider.app, App::Granted { token } if self.status.token == Some(token))
+                && self.decider.is_started
+                && self.status.state == LockState::Held;
+            if is_running && self.decider.told_suspect == Some(false) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Says which history it was when an assertion fails in the middle of it.
+struct Told<'a>(u64, &'a mut World);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let history = &self.1.history;
+            let newest = history.iter().skip(history.len().saturating_sub(60));
+            eprintln!("history {}: {}", self.0, history[0]);
+            newest.for_each(|line| eprintln!("{line}"));
+        }
+    }
+}
+
+#[test]
+fn in_no_history_is_the_lock_given_up_while_the_application_runs_and_none_gets_stuck() {
+    for seed in 0..HISTORIES {
+        let mut world = World::new(seed);
+        let told = Told(seed, &mut world);
+        let world = &mut *told.1;
+        for _ in 0..STEPS {
+            if world.is_over {
+                break;
+            }
+            world.something_happens();
+        }
+        assert!(
+            world.is_over || world.settle(),
+            "stuck in {:?}",
+            world.decider.app
+        );
+        drop(told);
+    }
+}
