@@ -60,19 +60,18 @@ fn rounds(context: &mut Context<'_>, length: Duration) -> anyhow::Result<Figures
     let mut violations = Violations::default();
     let mut gaps = Times::default();
     let (mut holds, mut struck, mut restarts) = (0, 0, 0);
-    for number in 0..context.rounds {
-        let (crowd, name, rule) = CROWDS[number as usize % CROWDS.len()];
+    let first = context.random.usize(..CROWDS.len());
+    for number in 0..context.rounds as usize {
+        let (crowd, name, rule) = CROWDS[(first + number) % CROWDS.len()];
         let round = stage.begin()?;
         let mut crew = Vec::new();
-        for (index, (options, may_stop_program)) in crowd.options(&mut context.random).into_iter().enumerate()
-        {
-            let (run, recorder): (Vec<&str>, Vec<&str>) = options;
+        for (index, part) in crowd.parts(&mut context.random).into_iter().enumerate() {
             let plain = stage.options(&round, &format!("worker-{index}"), &round.server_names())?;
             let options = plain
                 .with_run(&["--restart", "always"])
-                .with_run(&run)
-                .with_recorder(&recorder);
-            crew.push(Member::start(&stage.ensemble, options, may_stop_program)?);
+                .with_run(&part.run)
+                .with_recorder(&part.recorder);
+            crew.push(Member::start(&stage.ensemble, options, part.may_stop_program)?);
         }
         let crew = Crew(crew);
         let shape = Shape {
@@ -139,14 +138,28 @@ fn rounds(context: &mut Context<'_>, length: Duration) -> anyhow::Result<Figures
     violations.finish(figures)
 }
 
-/// Options of `lockkeeper run`, and of the recorder.
-type RunAndRecorder = (Vec<&'static str>, Vec<&'static str>);
+/// What one worker of a crowd is started with.
+struct Part {
+    run: Vec<&'static str>,
+    recorder: Vec<&'static str>,
+    /// Whether a fault may stop its program: not if that is paused at a loss or a suspicion, since
+    /// the end of the fault would resume it too.
+    may_stop_program: bool,
+}
+
+impl Part {
+    fn new(run: &[&'static str], recorder: &[&'static str]) -> Self {
+        Self {
+            run: run.to_vec(),
+            recorder: recorder.to_vec(),
+            may_stop_program: !run.contains(&"pause"),
+        }
+    }
+}
 
 impl Crowd {
-    /// Options of `run` and of the recorder for each worker, and whether a fault may stop its program:
-    /// not if it is paused at a loss, since the end of the fault would resume it too.
-    fn options(self, random: &mut Rng) -> Vec<(RunAndRecorder, bool)> {
-        let hold = |random: &mut Rng| -> Vec<&'static str> {
+    fn parts(self, random: &mut Rng) -> Vec<Part> {
+        let mut hold = || -> Vec<&'static str> {
             match random.u32(0..3) {
                 0 => vec!["--hold", "2s"],
                 1 => vec!["--hold", "5s", "--fork", "1"],
@@ -156,31 +169,25 @@ impl Crowd {
         match self {
             Self::Exclusive => {
                 let mut all = vec![
-                    ((vec![], hold(random)), true),
-                    ((vec!["--on-suspect", "pause"], hold(random)), false),
-                    ((vec!["--on-loss", "pause"], vec!["--hold", "6s"]), false),
-                    (
-                        (vec!["--on-exit", "hold"], vec!["--hold", "1s", "--fork", "1"]),
-                        true,
-                    ),
-                    ((vec!["--lock-delay", "500ms"], hold(random)), true),
+                    Part::new(&[], &hold()),
+                    Part::new(&["--on-suspect", "pause"], &hold()),
+                    Part::new(&["--on-loss", "pause"], &["--hold", "6s"]),
+                    Part::new(&["--on-exit", "hold"], &["--hold", "1s", "--fork", "1"]),
+                    Part::new(&["--lock-delay", "500ms"], &hold()),
                 ];
                 random.shuffle(&mut all);
                 all.truncate(random.usize(3..=5));
                 all
             }
             Self::Semaphore => (0..4)
-                .map(|_| ((vec!["--max-holders", "2"], hold(random)), true))
+                .map(|_| Part::new(&["--max-holders", "2"], &hold()))
                 .collect(),
-            Self::ReadersAndWriters => (0..4)
-                .map(|index| {
-                    let mut recorder = hold(random);
-                    if index < 2 {
-                        recorder.push("--read");
-                        ((vec!["--access", "read"], recorder), true)
-                    } else {
-                        ((vec!["--access", "write"], recorder), true)
-                    }
+            Self::ReadersAndWriters => ["read", "read", "write", "write"]
+                .into_iter()
+                .map(|access| {
+                    let mut recorder = hold();
+                    recorder.extend((access == "read").then_some("--read"));
+                    Part::new(&["--access", access], &recorder)
                 })
                 .collect(),
         }

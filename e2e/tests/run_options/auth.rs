@@ -40,7 +40,7 @@ fn with_an_identity_the_world_has_no_right_to_anything() {
         assert!(matches!(made, Err(Error::NoAuth)), "{path}: {made:?}");
     }
     let children = with_client(&ensemble, async |client| {
-        client.auth("digest".into(), b"alice:secret").await?;
+        client.auth("digest", b"alice:secret").await?;
         client.list_children(lock).await
     });
     let contender = format!("{lock}/{}", children.unwrap()[0]);

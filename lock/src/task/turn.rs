@@ -145,18 +145,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.written(Write::Enter);
         match result {
             Ok(Some(created)) => self.adopt(created),
-            // It was never created; the next attempt may have the same name.
-            Ok(None) => {
-                if let Place::Entering {
-                    is_asked,
-                    is_uncertain,
-                    ..
-                } = &mut self.place
-                {
-                    *is_asked = false;
-                    *is_uncertain = false;
-                }
-            }
+            // Not yet created. The request may still be on its way, and would be carried out when the
+            // session comes back to the server that it was sent to: a second contender that nobody
+            // knows of, for as long as the session lasts. So that ends, and another one begins.
+            Ok(None) => self.session_expired(),
             Err(error) => {
                 if !self.is_about_link(&error) {
                     let action = format!("cannot list {}", self.options.root);
