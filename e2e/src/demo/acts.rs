@@ -10,7 +10,7 @@ use crate::network::Unsupported;
 
 /// Time in which a new situation is shown.
 const LOOK: Duration = Duration::from_millis(1000);
-/// Everybody hands over once and we are back where we began: more handoffs find nobody else.
+/// There are four workers: more tries find nobody else.
 const ROUND: usize = 4;
 
 /// All acts; without those that cut connections when there is a reason why they cannot be given.
@@ -227,49 +227,22 @@ fn outcome(stage: &mut Stage, holder: &Run, fault: BootInstant, reason: Reason) 
 
 /// Gives the server that was cut off and is back.
 fn cut_off_with_a_way_out(stage: &mut Stage) -> anyhow::Result<usize> {
-    let mut holder = stage.holder()?;
-    let mut server = server_of(stage, &holder)?;
-    // With the leader it would be another election; for the point of this act it takes a follower.
-    for _ in 0..ROUND {
-        if stage.ensemble.leader() != Some(server) {
-            break;
-        }
-        let text = format!(
-            "{} is connected to the leader; we want somebody behind a follower",
-            holder.name
-        );
-        stage.tell(BootInstant::now(), &text)?;
-        holder = hand_over(stage, &holder)?;
-        server = server_of(stage, &holder)?;
-    }
-    let part = if stage.ensemble.leader() == Some(server) {
-        "the leader"
-    } else {
-        "a follower"
-    };
+    let (holder, server) = behind_a_follower(stage)?;
     let server_name = stage.ensemble.server(server).name().to_owned();
     stage.announce(
         &format!(
             "5. {}'s server, {server_name}, is cut off from the other two.",
             holder.name
         ),
-        &format!(
-            "It is {part}, and goes on answering pings and reads for up to 10 s: a client that trusts its \
-             connection notices nothing, while the others give its session up after 4 to 5 s. Lockkeeper \
-             counts only writes that a quorum has accepted. It takes its session to another server, and \
-             the application never notices; or, should that fail, it is stopped in time.",
-        ),
+        "It is a follower, and goes on answering pings and reads for up to 10 s: a client that trusts its \
+         connection notices nothing, while the leader gives its session up after 4 to 5 s. Lockkeeper \
+         counts only writes that a quorum has accepted. It takes its session to another server, and the \
+         application never notices; or, should that fail, it is stopped in time.",
     )?;
     let cut = isolate(stage, server)?;
     let label = format!("{server_name} is cut off");
     stage.fault(&label, cut);
-    let moved = stage.wait("the session moves, or another one runs", |stage| {
-        let other = stage.runs.range(holder.token + 1..).next().is_some();
-        match stage.server_of(&holder.name, Some(server)) {
-            Some(to) => Some(Some((to, BootInstant::now()))),
-            None => other.then_some(None),
-        }
-    })?;
+    let moved = moves_away(stage, &holder, server)?;
     // A session that moves too late moves to release the lock: the outcome says enough then.
     if let Some((to, at)) = moved.filter(|&(_, at)| stage.runs[&holder.token].last + SILENCE > at) {
         let text = format!(
@@ -283,6 +256,53 @@ fn cut_off_with_a_way_out(stage: &mut Stage) -> anyhow::Result<usize> {
     outcome(stage, &holder, cut, Reason::CutOff)?;
     heal(stage, server, &label)?;
     Ok(server)
+}
+
+/// Sees to it that whoever runs is connected to a follower: cut off from the leader, its session moves.
+fn behind_a_follower(stage: &mut Stage) -> anyhow::Result<(Run, usize)> {
+    for _ in 0..ROUND {
+        let holder = stage.holder()?;
+        let server = server_of(stage, &holder)?;
+        let leader = stage.wait("somebody leads", |stage| stage.ensemble.leader())?;
+        if server != leader {
+            return Ok((holder, server));
+        }
+        let host = stage.worker(&holder.name).options().host.clone();
+        stage.ensemble.cut(&host, stage.ensemble.server(leader))?;
+        let cut = BootInstant::now();
+        let label = format!("{} is cut off from the leader", holder.name);
+        stage.fault(&label, cut);
+        stage.tell(
+            cut,
+            &format!("{label}, to which it is connected: the next act wants a follower"),
+        )?;
+        let moved = moves_away(stage, &holder, leader)?;
+        stage.ensemble.heal(&host, stage.ensemble.server(leader))?;
+        stage.timeline.unmark(&label, BootInstant::now());
+        if let Some((to, at)) = moved {
+            let text = format!(
+                "{}'s session is at {}, {} later",
+                holder.name,
+                stage.ensemble.server(to).name(),
+                seconds(at - cut)
+            );
+            stage.tell(at, &text)?;
+        }
+        outcome(stage, &holder, cut, Reason::CutOff)?;
+    }
+    anyhow::bail!("nobody who ran was connected to a follower, {ROUND} times in a row")
+}
+
+/// Waits until a holder's session is confirmed by another server, or another worker runs; says which
+/// server, and when.
+fn moves_away(stage: &mut Stage, holder: &Run, from: usize) -> anyhow::Result<Option<(usize, BootInstant)>> {
+    stage.wait("the session moves, or another one runs", |stage| {
+        let other = stage.runs.range(holder.token + 1..).next().is_some();
+        match stage.server_of(&holder.name, Some(from)) {
+            Some(to) => Some(Some((to, BootInstant::now()))),
+            None => other.then_some(None),
+        }
+    })
 }
 
 fn cut_off_without(stage: &mut Stage, cut_before: usize) -> anyhow::Result<()> {

@@ -322,9 +322,10 @@ impl Stage {
         (0..self.ensemble.len())
             .filter(|&server| Some(server) != except && self.ensemble.pid(server).is_some())
             .find(|&server| {
-                self.ensemble
-                    .ask(server, "cons")
-                    .is_some_and(|connections| connections.contains(&client))
+                // A server without a leader takes connections, too, but confirms no session over them.
+                let confirmed = |line: &str| line.contains(&client) && line.contains("sid=");
+                let connections = self.ensemble.ask(server, "cons");
+                connections.is_some_and(|connections| connections.lines().any(confirmed))
             })
     }
 
