@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use lockkeeper_lock::LockPath;
+use lockkeeper_lock::zookeeper::ConnectString;
 
 use crate::client::{OutputFormat, WaitFor};
 use crate::duration;
@@ -14,14 +16,10 @@ use crate::guard::DEFAULT_TERMINATION_LOG;
 use crate::log::{LogFilter, LogFormat};
 use crate::socket::check_path;
 
-mod connect;
-mod lock_path;
 mod secrets;
 mod settings;
 mod usage;
 
-pub use connect::{Connect, Server};
-pub use lock_path::LockPath;
 pub use secrets::Credentials;
 #[cfg(feature = "tls")]
 pub use secrets::{ClientIdentity, Tls};
@@ -234,7 +232,7 @@ pub struct KeeperArgs {
 pub struct LockArgs {
     /// The ensemble: HOST:PORT,… with an optional /chroot at the end; tcp+tls://HOST:PORT for TLS
     #[arg(long, env = "LOCKKEEPER_CONNECT", value_name = "HOSTS")]
-    pub connect: Connect,
+    pub connect: ConnectString,
 
     /// Path of the lock's node; made when it is missing
     #[arg(long, env = "LOCKKEEPER_LOCK", value_name = "PATH")]

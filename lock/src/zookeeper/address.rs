@@ -1,21 +1,142 @@
-//! Connect strings: `host:port,host:port/chroot`, as ZooKeeper's own clients write them, with
-//! `tcp+tls://` before a server that speaks TLS.
+//! Where the ensemble is.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
-/// The port that ZooKeeper's clients assume.
+use crate::path;
+
+/// ZooKeeper's client port (`zoo_sample.cfg`).
 const DEFAULT_PORT: u16 = 2181;
+
+/// The servers of the ensemble and the node below which everything is.
+///
+/// Written as ZooKeeper's own clients take it: `HOST:PORT,HOST:PORT/chroot`; each server may have
+/// `tcp://` or `tcp+tls://` before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectString {
+    servers: Vec<ServerAddress>,
+    chroot: String,
+}
+
+/// Why text is no [`ConnectString`], in one sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidConnectString(String);
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddress {
     /// Name or address; an IPv6 address without its brackets.
     pub host: String,
-    /// Port.
+    /// Client port.
     pub port: u16,
-    /// Whether to speak TLS.
+    /// Whether to speak TLS with it.
     pub tls: bool,
+}
+
+// === impl ConnectString ===
+
+impl ConnectString {
+    /// The servers, in the order in which they were named. Never empty.
+    pub fn servers(&self) -> &[ServerAddress] {
+        &self.servers
+    }
+
+    /// The node below which everything is, `/a/b`; empty when there is none.
+    pub fn chroot(&self) -> &str {
+        &self.chroot
+    }
+}
+
+impl FromStr for ConnectString {
+    type Err = InvalidConnectString;
+
+    fn from_str(text: &str) -> Result<Self, InvalidConnectString> {
+        parse(text).map_err(InvalidConnectString)
+    }
+}
+
+fn parse(text: &str) -> Result<ConnectString, String> {
+    if text.is_empty() {
+        return Err("the list of servers is empty; write HOST:PORT,HOST:PORT".to_owned());
+    }
+    let (servers, chroot) = split_chroot(text);
+    if !matches!(chroot, "" | "/") {
+        path::validate(chroot).map_err(|problem| format!("the chroot `{chroot}` {problem}"))?;
+    }
+    Ok(ConnectString {
+        servers: servers.split(',').map(parse_server).collect::<Result<_, _>>()?,
+        chroot: chroot.trim_end_matches('/').to_owned(),
+    })
+}
+
+/// As ZooKeeper's clients read it, so that [`ConnectString::from_str`] gets the same back.
+impl fmt::Display for ConnectString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, server) in self.servers.iter().enumerate() {
+            write!(f, "{}{server}", if i == 0 { "" } else { "," })?;
+        }
+        f.write_str(&self.chroot)
+    }
+}
+
+/// The first slash that does not belong to a scheme begins the chroot.
+fn split_chroot(text: &str) -> (&str, &str) {
+    let mut from = 0;
+    while let Some(slash) = text[from..].find('/').map(|at| from + at) {
+        let in_scheme = text[..slash].ends_with(':') && text[slash..].starts_with("//");
+        if !in_scheme {
+            return text.split_at(slash);
+        }
+        from = slash + 2;
+    }
+    (text, "")
+}
+
+// === impl ServerAddress ===
+
+fn parse_server(text: &str) -> Result<ServerAddress, String> {
+    let (tls, address) = match text.split_once("://") {
+        None => (false, text),
+        Some(("tcp", address)) => (false, address),
+        Some(("tcp+tls", address)) => (true, address),
+        Some((scheme, _)) => {
+            return Err(format!(
+                "`{scheme}://` is not known; a server is HOST:PORT or tcp+tls://HOST:PORT"
+            ));
+        }
+    };
+    let (host, port) = split_port(address)?;
+    let port = match port {
+        None => DEFAULT_PORT,
+        Some(port) => match port.parse() {
+            Ok(number) if number > 0 && port.bytes().all(|b| b.is_ascii_digit()) => number,
+            _ => {
+                return Err(format!(
+                    "`{port}` in `{text}` is not a port; a port is a number from 1 to 65535"
+                ));
+            }
+        },
+    };
+    if host.is_empty() {
+        return Err(format!(
+            "`{text}` names no host; a server is HOST:PORT, separated by commas from the next"
+        ));
+    }
+    if let Some(wrong) = host
+        .chars()
+        .find(|c| !(c.is_alphanumeric() || "-._:%".contains(*c)))
+    {
+        return Err(format!(
+            "{wrong:?} in `{text}` cannot be part of a host's name; a server is HOST:PORT"
+        ));
+    }
+    Ok(ServerAddress {
+        host: host.to_owned(),
+        port,
+        tls,
+    })
 }
 
 impl fmt::Display for ServerAddress {
@@ -31,107 +152,38 @@ impl fmt::Display for ServerAddress {
     }
 }
 
-/// Servers and the path that stands for `/`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectString {
-    servers: Vec<ServerAddress>,
-    chroot: String,
-}
-
-/// Why a connect string cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{text:?} is not a list of servers: {reason}; write host:port,host:port or host:port,host:port/chroot"
-)]
-pub struct InvalidConnectString {
-    text: String,
-    reason: String,
-}
-
-impl ConnectString {
-    /// The servers, in the order in which they were named. Never empty.
-    pub fn servers(&self) -> &[ServerAddress] {
-        &self.servers
-    }
-
-    /// The chroot, `/a/b`, or nothing.
-    pub fn chroot(&self) -> &str {
-        &self.chroot
-    }
-}
-
-impl FromStr for ConnectString {
-    type Err = InvalidConnectString;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let invalid = |reason: String| InvalidConnectString {
-            text: text.to_owned(),
-            reason,
+fn split_port(address: &str) -> Result<(&str, Option<&str>), String> {
+    if let Some(rest) = address.strip_prefix('[') {
+        let Some((host, port)) = rest.split_once(']') else {
+            return Err(format!(
+                "`{address}` has no closing bracket; an IPv6 address is written [::1]:2181"
+            ));
         };
-        let servers_end = chroot_start(text).unwrap_or(text.len());
-        let chroot = text[servers_end..].trim_end_matches('/').to_owned();
-        if chroot.contains("//") {
-            return Err(invalid(format!("the chroot {chroot:?} has an empty part")));
+        // The part after % is the zone of a link-local address (RFC 4007).
+        if host
+            .split('%')
+            .next()
+            .is_none_or(|host| host.parse::<Ipv6Addr>().is_err())
+        {
+            return Err(format!(
+                "`{host}` in brackets is not an IPv6 address, which is written [::1]:2181"
+            ));
         }
-        let servers = text[..servers_end]
-            .split(',')
-            .map(|server| parse_server(server.trim()).map_err(&invalid))
-            .collect::<Result<_, _>>()?;
-        Ok(Self { servers, chroot })
+        return match port.strip_prefix(':') {
+            Some(port) => Ok((host, Some(port))),
+            None if port.is_empty() => Ok((host, None)),
+            None => Err(format!(
+                "`{port}` after the bracket of `{address}` is not a port; write [::1]:2181"
+            )),
+        };
     }
-}
-
-/// Where the first slash is that does not belong to a scheme.
-fn chroot_start(text: &str) -> Option<usize> {
-    let last_server = text.rfind(',').map_or(0, |comma| comma + 1);
-    let scheme = text[last_server..].find("://").map_or(0, |scheme| scheme + 3);
-    text[last_server + scheme..]
-        .find('/')
-        .map(|slash| last_server + scheme + slash)
-}
-
-fn parse_server(text: &str) -> Result<ServerAddress, String> {
-    let (tls, address) = match text.split_once("://") {
-        None => (false, text),
-        Some(("tcp", address)) => (false, address),
-        Some(("tcp+tls", address)) => (true, address),
-        Some((scheme, _)) => return Err(format!("{scheme}:// is neither tcp:// nor tcp+tls://")),
-    };
-    let (host, port) = match address.strip_prefix('[') {
-        Some(rest) => {
-            let (host, after) = rest
-                .split_once(']')
-                .ok_or_else(|| format!("{address:?} lacks a ]"))?;
-            (host, after.strip_prefix(':'))
-        }
-        None => match address.rsplit_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (address, None),
-        },
-    };
-    if host.is_empty() {
-        return Err(if text.is_empty() {
-            "a server is empty".into()
-        } else {
-            format!("{text:?} has no host")
-        });
+    match address.split_once(':') {
+        None => Ok((address, None)),
+        Some((_, port)) if port.contains(':') => Err(format!(
+            "`{address}` has several colons; an IPv6 address is written [::1]:2181"
+        )),
+        Some((host, port)) => Ok((host, Some(port))),
     }
-    if host.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/') {
-        return Err(format!("{host:?} is no host name"));
-    }
-    let port = match port {
-        None => DEFAULT_PORT,
-        Some(port) => port
-            .parse()
-            .ok()
-            .filter(|port| *port != 0)
-            .ok_or_else(|| format!("{port:?} is no port"))?,
-    };
-    Ok(ServerAddress {
-        host: host.to_owned(),
-        port,
-        tls,
-    })
 }
 
 #[cfg(test)]
@@ -139,32 +191,61 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connect_string_reads_as_zookeepers_own_clients_read_it() {
-        let connect: ConnectString = "zk1,zk2:2182,tcp+tls://[::1]:2281/apps/lk".parse().unwrap();
-        let servers: Vec<_> = connect.servers().iter().map(ToString::to_string).collect();
-        assert_eq!(servers, ["zk1:2181", "zk2:2182", "tcp+tls://[::1]:2281"]);
-        assert_eq!(connect.chroot(), "/apps/lk");
-        assert_eq!("zk1".parse::<ConnectString>().unwrap().chroot(), "");
-        assert_eq!("tcp://zk1:1/".parse::<ConnectString>().unwrap().chroot(), "");
+    fn servers_are_read_as_zookeepers_own_clients_read_them() {
+        for (text, shown) in [
+            ("zk", "zk:2181"),
+            ("zk:2182", "zk:2182"),
+            ("a:1,b:2,c:3", "a:1,b:2,c:3"),
+            ("a:1,b:2/x/y", "a:1,b:2/x/y"),
+            ("a:1/", "a:1"),
+            ("tcp://a:1,tcp+tls://b:2/x", "a:1,tcp+tls://b:2/x"),
+            ("tcp+tls://b/x", "tcp+tls://b:2181/x"),
+            ("[::1]:2181,[fe80::1%eth0]", "[::1]:2181,[fe80::1%eth0]:2181"),
+            ("10.0.0.1:2181", "10.0.0.1:2181"),
+        ] {
+            let connect: ConnectString = text.parse().unwrap();
+            assert_eq!(connect.to_string(), shown, "{text}");
+            assert_eq!(shown.parse(), Ok(connect), "{text}");
+        }
     }
 
     #[test]
-    fn what_is_no_list_of_servers_is_refused_with_the_reason() {
-        for (text, reason) in [
-            ("", "a server is empty"),
-            ("zk1,,zk2", "a server is empty"),
-            (":2181", "has no host"),
-            ("zk1:x", "\"x\" is no port"),
-            ("zk1:0", "\"0\" is no port"),
-            ("zk1:70000", "\"70000\" is no port"),
-            ("http://zk1", "http:// is neither"),
-            ("[::1:2181", "lacks a ]"),
-            ("zk1 zk2", "is no host name"),
-            ("zk1//a", "has an empty part"),
+    fn tls_is_a_property_of_each_server() {
+        let connect: ConnectString = "a:1,tcp+tls://b:2".parse().unwrap();
+        assert_eq!(
+            connect.servers().iter().map(|s| s.tls).collect::<Vec<_>>(),
+            [false, true]
+        );
+    }
+
+    #[test]
+    fn wrong_addresses_are_refused_with_what_would_be_right() {
+        for (text, message) in [
+            ("", "the list of servers is empty"),
+            ("a:1,", "`` names no host"),
+            (",a:1", "`` names no host"),
+            (":2181", "`:2181` names no host"),
+            ("a:port", "`port` in `a:port` is not a port"),
+            ("a:", "`` in `a:` is not a port"),
+            ("a:0", "`0` in `a:0` is not a port"),
+            ("a:+1", "`+1` in `a:+1` is not a port"),
+            ("a:65536", "a number from 1 to 65535"),
+            ("a:1 b:2", "`1 b:2`"),
+            ("a b:1", "' ' in `a b:1` cannot be part of a host's name"),
+            ("::1:2181", "an IPv6 address is written [::1]:2181"),
+            ("[::1:2181", "no closing bracket"),
+            ("[zk]:2181", "`zk` in brackets is not an IPv6 address"),
+            ("[::1]2181", "`2181` after the bracket"),
+            ("http://a:1", "`http://` is not known"),
+            ("a:1/x/", "the chroot `/x/` must not end with a slash"),
+            ("a:1/x//y", "the chroot `/x//y` "),
+            ("a:1/x,b:2/y/../z", "the chroot "),
         ] {
-            let message = text.parse::<ConnectString>().unwrap_err().to_string();
-            assert!(message.contains(reason), "{text:?}: {message}");
-            assert!(message.contains("write host:port"), "{message}");
+            match text.parse::<ConnectString>() {
+                Ok(connect) => panic!("{text:?} was accepted as {connect}"),
+                Err(error) if text == "a:1 b:2" => assert!(error.0.contains("several colons"), "{error}"),
+                Err(error) => assert!(error.0.contains(message), "{text:?}: {error}"),
+            }
         }
     }
 }

@@ -5,12 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lockkeeper_lock::Timing;
+use lockkeeper_lock::zookeeper::ConnectString;
+use lockkeeper_lock::{Timing, path};
 
-use super::{
-    Connect, Credentials, LockArgs, OnExit, OnLoss, OnSuspect, ReadWrite, Restart, RunArgs, SidecarArgs,
-    lock_path,
-};
+use super::{Credentials, LockArgs, OnExit, OnLoss, OnSuspect, ReadWrite, Restart, RunArgs, SidecarArgs};
 use crate::exit::Failure;
 use crate::guard::TargetKind;
 
@@ -18,7 +16,7 @@ use crate::guard::TargetKind;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The ensemble.
-    pub connect: Connect,
+    pub connect: ConnectString,
     /// Path of the lock root, below the chroot.
     pub lock: String,
     /// Who may hold beside us.
@@ -129,8 +127,8 @@ impl LockArgs {
                 )));
             }
         };
-        let whole_path = format!("{}{lock}", connect.chroot);
-        if lock_path::is_reserved(&whole_path) {
+        let whole_path = format!("{}{lock}", connect.chroot());
+        if path::is_reserved(&whole_path) {
             return Err(Failure::usage(format!(
                 "--lock {whole_path} is ZooKeeper's own: take a path that is not below /zookeeper"
             )));
@@ -145,20 +143,20 @@ impl LockArgs {
         #[cfg(feature = "tls")]
         let tls = super::Tls::read(tls_ca.as_deref(), tls_cert.as_deref(), tls_key.as_deref())?;
         #[cfg(feature = "tls")]
-        if !tls.is_default() && !connect.servers.iter().any(|server| server.tls) {
+        if !tls.is_default() && !connect.servers().iter().any(|server| server.tls) {
             return Err(Failure::usage(
                 "TLS files are given and no server of --connect speaks TLS: write tcp+tls://HOST:PORT",
             ));
         }
         #[cfg(feature = "tls")]
-        if let (Some(server), None) = (connect.servers.iter().find(|server| server.tls), &tls.ca) {
+        if let (Some(server), None) = (connect.servers().iter().find(|server| server.tls), &tls.ca) {
             return Err(Failure::usage(format!(
                 "--connect {server} wants TLS and nobody is trusted: add --tls-ca with the authorities that sign \
                  the ensemble's certificates"
             )));
         }
         #[cfg(not(feature = "tls"))]
-        if let Some(server) = connect.servers.iter().find(|server| server.tls) {
+        if let Some(server) = connect.servers().iter().find(|server| server.tls) {
             return Err(Failure::usage(format!(
                 "--connect {server} wants TLS, which this binary was built without: build it with --features tls"
             )));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockkeeper_lock::zookeeper::{ConnectString, Credentials, ZooKeeper, tick_time};
+use lockkeeper_lock::zookeeper::{Credentials, ZooKeeper, tick_time};
 use lockkeeper_lock::{LockOptions, Mode};
 
 use super::PATIENCE_FOR_TICK;
@@ -13,7 +13,7 @@ use crate::exit::Failure;
 /// Refuses an ensemble of which no server has an address, and one whose tick is longer than stated:
 /// the lease arithmetic stands on it.
 pub(super) async fn check(settings: &Settings) -> Result<(), Failure> {
-    let connect = connect_string(settings)?;
+    let connect = &settings.connect;
     let mut refusal = None;
     let mut resolved = 0;
     for server in connect.servers() {
@@ -29,7 +29,7 @@ pub(super) async fn check(settings: &Settings) -> Result<(), Failure> {
         None => {}
     }
     let stated = settings.timing.tick_time;
-    match tick_time(&connect, PATIENCE_FOR_TICK).await {
+    match tick_time(connect, PATIENCE_FOR_TICK).await {
         Some(tick) if tick > stated => Err(Failure::usage(format!(
             "--tick-time {stated:?} is shorter than the ensemble's tickTime, which is {tick:?}: the lease would be \
              counted too long; say --tick-time {}ms",
@@ -47,7 +47,7 @@ pub(super) async fn check(settings: &Settings) -> Result<(), Failure> {
 }
 
 pub(super) fn zookeeper(settings: &Settings) -> Result<ZooKeeper, Failure> {
-    let zookeeper = ZooKeeper::new(connect_string(settings)?, settings.timing.session_timeout);
+    let zookeeper = ZooKeeper::new(settings.connect.clone(), settings.timing.session_timeout);
     let zookeeper = match &settings.credentials {
         None => zookeeper,
         Some(credentials) => {
@@ -85,8 +85,4 @@ pub(super) fn lock_options(
         observer: Some(Arc::new(observer.clone())),
         ..LockOptions::new(&*settings.lock, settings.timing)
     }
-}
-
-fn connect_string(settings: &Settings) -> Result<ConnectString, Failure> {
-    settings.connect.to_string().parse().map_err(Failure::usage)
 }

@@ -14,17 +14,22 @@ impl fmt::Display for LockPath {
     }
 }
 
-impl FromStr for LockPath {
-    type Err = String;
+/// A path that cannot be one of a lock, in one sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidPath(String);
 
-    fn from_str(path: &str) -> Result<Self, String> {
-        validate(path).map_err(|problem| format!("the path of a lock {problem}"))?;
+impl FromStr for LockPath {
+    type Err = InvalidPath;
+
+    fn from_str(path: &str) -> Result<Self, InvalidPath> {
+        validate(path).map_err(|problem| InvalidPath(format!("the path of a lock {problem}")))?;
         Ok(Self(path.to_owned()))
     }
 }
 
 /// Whether the node is ZooKeeper's own.
-pub(super) fn is_reserved(path: &str) -> bool {
+pub fn is_reserved(path: &str) -> bool {
     path.strip_prefix("/zookeeper")
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -33,7 +38,7 @@ pub(super) fn is_reserved(path: &str) -> bool {
 ///
 /// # Errors
 /// What the path must be instead, to be read after a subject.
-pub(super) fn validate(path: &str) -> Result<(), String> {
+pub(crate) fn validate(path: &str) -> Result<(), String> {
     const EXAMPLE: &str = "such as /locks/report";
     let Some(components) = path.strip_prefix('/') else {
         return Err(format!("must begin with a slash, {EXAMPLE}"));
@@ -109,7 +114,7 @@ mod tests {
             ("/a\u{ffff}", "U+FFFF"),
             ("/a\u{1f512}", "U+1F512"),
         ] {
-            let error = path.parse::<LockPath>().unwrap_err();
+            let error = path.parse::<LockPath>().unwrap_err().to_string();
             assert!(error.contains(message), "{path:?}: {error}");
         }
     }
