@@ -31,7 +31,7 @@ pub(super) fn moved(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             let host = options.host.clone();
             let holder = stage.start(options)?;
             let token = holder.wait_until_it_runs(0, BOUND)?;
-            match server_of(&stage.ensemble, &host) {
+            match wait_for(BOUND, || server_of(&stage.ensemble, &host)) {
                 Some(server) if server != round.leader => break (holder, token, server),
                 // It chose the leader. Another choice by another process, once this one's node is gone.
                 _ => {
@@ -133,16 +133,19 @@ fn patient(options: Options) -> Options {
     }
 }
 
-/// The server with which a host has a connection, by the servers' own account (`cons`).
+/// The server with which a host has its only session, by the servers' own account (`cons`); nothing
+/// while an old connection is not closed yet.
 fn server_of(ensemble: &Ensemble, host: &Host) -> Option<usize> {
     let client = format!("/{}:", host.address());
-    (0..ensemble.len()).find(|&server| {
+    let serves = |&server: &usize| {
         let connections = ensemble.ask(server, "cons").unwrap_or_default();
         // A connection without a session is a question that is being answered.
         connections
             .lines()
             .any(|line| line.contains(&client) && line.contains("sid=") && !line.contains("sid=0x0,"))
-    })
+    };
+    let mut servers = (0..ensemble.len()).filter(serves);
+    servers.next().filter(|_| servers.next().is_none())
 }
 
 /// The longest time between two stamps under `token` from `from` on.
