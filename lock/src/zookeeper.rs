@@ -137,6 +137,7 @@ impl Ensemble for ZooKeeper {
         };
         let mut connector = self.connector();
         if let Some(resume) = resume {
+            resume.retire();
             // The negotiated timeout, not the one asked for: it is negotiated anew.
             connector = connector
                 .with_session(resume.info().clone())

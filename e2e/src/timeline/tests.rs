@@ -44,7 +44,7 @@ fn two_holders() -> Timeline {
 #[test]
 fn the_terminal_shows_who_holds_with_which_token_and_what_is_broken() {
     let screen = Screen {
-        width: 60,
+        width: 72,
         window: Duration::from_secs(6),
         colour: false,
     };

@@ -32,7 +32,7 @@ struct Inner {
     /// Stands before every path. Not the client's: below that nobody could make the chroot itself.
     chroot: String,
     acls: zk::Acls<'static>,
-    _executor: Executor,
+    executor: Executor,
 }
 
 impl ZooKeeperConnection {
@@ -54,13 +54,22 @@ impl ZooKeeperConnection {
                 target,
                 chroot,
                 acls,
-                _executor: executor,
+                executor,
             }),
         }
     }
 
     pub(super) fn info(&self) -> &zk::SessionInfo {
         self.inner.client.session()
+    }
+
+    /// Ends the client's task and its TCP connection; the session goes on. No call or watch may be
+    /// waited for any more.
+    ///
+    /// A server that gets the session over a new connection closes the old one. A client that saw that
+    /// would connect once more, and take the session away from its successor.
+    pub(super) fn retire(&self) {
+        self.inner.executor.stop();
     }
 
     /// Makes a call, and only believes an answer that came over this very connection.

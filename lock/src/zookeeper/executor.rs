@@ -41,6 +41,12 @@ impl Executor {
             .expect("no panic while it is locked")
             .extend(handles);
     }
+
+    /// Ends what runs.
+    pub(super) fn stop(&self) {
+        let mut running = self.running.lock().expect("no panic while it is locked");
+        running.drain(..).for_each(|handle| handle.abort());
+    }
 }
 
 impl Spawn for Executor {
@@ -54,8 +60,6 @@ impl Spawn for Executor {
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        for handle in self.running.get_mut().expect("no panic while it is locked") {
-            handle.abort();
-        }
+        self.stop();
     }
 }
