@@ -34,6 +34,8 @@ release: ## Build the static binary, with FEATURES (tls)
 .PHONY: test
 test: setup ## Run all tests, those on a real ensemble included
 	$(CARGO) test --workspace --locked
+	# Ten thousand random histories of the lock's task: minutes, but hours without optimisation.
+	$(CARGO) test --profile quick --locked -p lockkeeper-lock --test histories
 
 .PHONY: lint
 lint: deny ## Check format, lints, documentation, every crate alone, and the dependencies
@@ -75,8 +77,12 @@ campaign: setup ## Inject faults for long, and check that no two holders overlap
 	$(CARGO) run --profile quick --locked -p lockkeeper-e2e --bin lockkeeper-campaign -- $(ARGS)
 
 .PHONY: demo
-demo: setup ## Show two contenders, a cut-off holder, and who ran when
-	$(CARGO) run --profile quick --locked -p lockkeeper-e2e --bin lockkeeper-demo -- $(ARGS)
+demo: setup ## Show three workers under one lock, what goes wrong, and who ran when
+	@echo "Building (the first time about three minutes) ..."
+	# One package at a time: what is built for both at once would be built again for each alone.
+	$(CARGO) build --locked -p lockkeeper-sidecar --bin lockkeeper
+	$(CARGO) build --locked -p lockkeeper-e2e --bins
+	$(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-demo -- $(ARGS)
 
 .PHONY: clean
 clean: ## Remove everything that was built
