@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper_e2e::checker::{Rule, check};
+use lockkeeper_e2e::faults;
 use lockkeeper_e2e::worker::{self, Options, Worker};
 use lockkeeper_e2e::{Config, Ensemble};
 
@@ -35,4 +36,41 @@ fn workers_run_one_after_the_other_in_the_order_in_which_they_queued() {
     assert!(report.is_clean());
     assert_eq!(report.holds.len(), 3);
     assert_eq!(report.holds[0].name, "first");
+}
+
+#[test]
+fn a_stopped_guard_is_killed_with_all_that_it_started_before_its_lock_is_given_away() {
+    let ensemble = Ensemble::start(Config::default()).unwrap();
+    if let Err(reason) = ensemble.network().can_cut() {
+        println!("SKIPPED: {reason}");
+        return;
+    }
+    let lock = "/locks/stopped-guard";
+    let deletions = ensemble.watch_deletions(lock).unwrap();
+    let options = Options::new(&ensemble, "holder", lock)
+        .unwrap()
+        .with_recorder(&["--fork", "1"]);
+    let holder = Worker::start(&ensemble, options).unwrap();
+    let token = holder.wait_until_it_runs(0, BOUND).unwrap();
+    let waiter = Worker::start(&ensemble, Options::new(&ensemble, "waiter", lock).unwrap()).unwrap();
+
+    faults::stop(holder.guard_pid()).unwrap();
+    for server in 0..ensemble.len() {
+        ensemble
+            .cut(&holder.options().host, ensemble.server(server))
+            .unwrap();
+    }
+    waiter.wait_until_it_runs(token, BOUND).unwrap();
+    let deleted = deletions
+        .wait_for_deletion(token, BOUND)
+        .expect("the ensemble gives the lock away");
+    let last = holder.last_stamp(token).unwrap();
+    println!(
+        "gone {:?} before the leader deleted the node\n{}",
+        deleted - last,
+        holder.log()
+    );
+    let report = check(&worker::all_records([&holder, &waiter]).unwrap(), Rule::Exclusive);
+    assert!(report.is_clean(), "{report}");
+    assert!(last < deleted, "{report}");
 }

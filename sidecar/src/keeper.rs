@@ -285,6 +285,12 @@ impl Keeper<'_> {
                     let _ = reply.send(Err(unsure.to_owned()));
                 }
             }
+            Act::KillGuard => {
+                tracing::error!(
+                    "The guard has not stopped the application by its deadline; killing the guard"
+                );
+                self.guards.kill();
+            }
             Act::AnswerStepDown => {
                 for reply in self.step_downs.drain(..) {
                     let _ = reply.send(Ok(()));

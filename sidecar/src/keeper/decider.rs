@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use lockkeeper_lock::{BootInstant, FencingToken, LockStatus};
 
-use super::policy::Policy;
+use super::policy::{Kind, Policy};
 use crate::guard::protocol::{Grant, ToGuard};
 
 /// The shortest pause before an application that exits is started again, doubled at each exit...
@@ -31,6 +31,11 @@ const LONGEST_BACK_OFF: Duration = Duration::from_secs(10);
 /// How long a release on the way out may take before the contender is left to expire, but no longer
 /// than a third of the session timeout: the ensemble does it then anyway.
 const PATIENCE_FOR_RELEASE: Duration = Duration::from_secs(5);
+
+/// How long the guard may take to say that it has stopped everything, after its deadline: half of
+/// the fixed part of the margin ([`lockkeeper_lock::KILL_ALLOWANCE`]), so that the other half is left
+/// for what comes then.
+const PATIENCE_FOR_GUARD: Duration = Duration::from_millis(100);
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +52,8 @@ pub(super) enum Act {
     /// Leave the contender to expire, and make a new lock. Those who asked for a step down did not
     /// get it.
     Abandon,
+    /// Kill the guard, which has not answered: everything that it started dies with it.
+    KillGuard,
     /// Answer those who asked for a step down: the lock is released.
     AnswerStepDown,
     /// End the keeper, and the guard with the same code.
@@ -139,6 +146,8 @@ pub(super) struct Decider {
     last_grant: Option<Grant>,
     /// When the guard will have ended what runs, if it hears nothing more.
     guard_deadline: Option<BootInstant>,
+    /// When a guard that says nothing after its deadline is killed.
+    kill_guard_at: Option<BootInstant>,
     /// Whether the guard was told to suspect; unknown after it came back.
     told_suspect: Option<bool>,
     lease_file: Option<FencingToken>,
@@ -175,6 +184,7 @@ impl Decider {
             revoked: None,
             last_grant: None,
             guard_deadline: None,
+            kill_guard_at: None,
             told_suspect: Some(false),
             lease_file: None,
             has_ended: false,
@@ -197,7 +207,7 @@ impl Decider {
             App::Absent | App::Stopping { .. } | App::OutOfSight { .. } => self.remove_lease(&mut acts),
         }
         match self.app {
-            App::Granted { .. } | App::Stopping { .. } => {}
+            App::Granted { .. } | App::Stopping { .. } => self.watch_the_guard(now, &mut acts),
             App::OutOfSight { deadline } => self.decide_out_of_sight(deadline, now, &mut acts),
             App::Absent | App::Idle | App::Paused { .. } => self.decide_queue(now, &mut acts),
         }
@@ -211,7 +221,14 @@ impl Decider {
             App::OutOfSight { deadline } => [deadline, None],
             _ => [None, None],
         };
+        let of_the_guard = match self.app {
+            App::Granted { .. } | App::Stopping { .. } if self.policy.kind == Kind::Run => {
+                self.kill_guard_at.or(self.guard_deadline)
+            }
+            _ => None,
+        };
         let moments = [
+            of_the_guard,
             self.give_up_at,
             self.release_by,
             self.contend_at,
@@ -224,6 +241,26 @@ impl Decider {
             .flatten()
             .filter(|moment| *moment > now)
             .min()
+    }
+
+    /// A guard that is stopped, or starved, stops nobody. In `run` it is a process like any other,
+    /// and the one before which the application dies; in a container it can be neither stopped nor
+    /// killed from the inside.
+    ///
+    /// Counted from when we look, not from the deadline: if it was us who were stopped, its word is
+    /// in the socket already.
+    fn watch_the_guard(&mut self, now: BootInstant, acts: &mut Vec<Act>) {
+        let is_due = self.guard_deadline.is_some_and(|deadline| deadline <= now);
+        if self.policy.kind != Kind::Run || !is_due {
+            self.kill_guard_at = None;
+            return;
+        }
+        let kill_at = *self.kill_guard_at.get_or_insert(now + PATIENCE_FOR_GUARD);
+        if kill_at <= now {
+            self.guard_deadline = None;
+            self.kill_guard_at = None;
+            acts.push(Act::KillGuard);
+        }
     }
 
     fn look_at_the_clock(&mut self, now: BootInstant) {

@@ -1,8 +1,11 @@
 //! The guard's connection, whichever way it came.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::exit::Failure;
 use crate::guard::link::{GuardEvent, GuardLink, GuardListener};
@@ -12,9 +15,17 @@ use crate::guard::protocol::{FromGuard, ToGuard};
 #[derive(Debug)]
 pub(super) enum Guards {
     /// The parent of this process, over a socket pair (`run`).
-    Parent(Option<GuardLink>),
+    Parent(Option<Parent>),
     /// Whoever connects to a socket (`sidecar`).
     Listener(GuardListener),
+}
+
+/// A guard that started us.
+#[derive(Debug)]
+pub(super) struct Parent {
+    link: GuardLink,
+    /// Refers to that process and to no later one of the same number.
+    process: OwnedFd,
 }
 
 /// What happened with the guard.
@@ -27,9 +38,14 @@ pub(super) enum Heard {
 
 impl Guards {
     pub(super) fn parent(socket: UnixStream) -> Result<Self, Failure> {
-        let link = GuardLink::from_std(socket)
-            .map_err(|error| Failure::software(format!("the keeper has no socket to its guard: {error}")))?;
-        Ok(Self::Parent(Some(link)))
+        let cannot =
+            |error: io::Error| Failure::software(format!("the keeper has no socket to its guard: {error}"));
+        // Whoever made the socket pair. Its number may belong to another only if it is gone, and then
+        // the socket says so, too.
+        let guard = rustix::net::sockopt::socket_peercred(&socket).map_err(|error| cannot(error.into()))?;
+        let process = pidfd_open(guard.pid, PidfdFlags::empty()).map_err(|error| cannot(error.into()))?;
+        let link = GuardLink::from_std(socket).map_err(cannot)?;
+        Ok(Self::Parent(Some(Parent { link, process })))
     }
 
     pub(super) fn listen(path: &Path) -> Result<Self, Failure> {
@@ -48,10 +64,19 @@ impl Guards {
         matches!(self, Self::Parent(Some(_)))
     }
 
+    /// Kills a guard that is our parent. That it is gone shows in [`Guards::hear`].
+    pub(super) fn kill(&self) {
+        if let Self::Parent(Some(parent)) = self
+            && let Err(error) = pidfd_send_signal(&parent.process, Signal::KILL)
+        {
+            tracing::error!(%error, "The guard does not answer, and cannot be killed");
+        }
+    }
+
     /// What happens next. To cancel it loses nothing.
     pub(super) async fn hear(&mut self) -> io::Result<Heard> {
         match self {
-            Self::Parent(Some(link)) => match link.recv().await {
+            Self::Parent(Some(parent)) => match parent.link.recv().await {
                 Some(frame) => Ok(Heard::Frame(frame)),
                 None => {
                     *self = Self::Parent(None);
@@ -69,7 +94,7 @@ impl Guards {
     /// Tells the guard. That it cannot be told shows in [`Guards::hear`].
     pub(super) async fn tell(&mut self, frame: ToGuard) {
         let told = match self {
-            Self::Parent(Some(link)) => link.send(&frame).await,
+            Self::Parent(Some(parent)) => parent.link.send(&frame).await,
             Self::Parent(None) => Err(io::ErrorKind::NotConnected.into()),
             Self::Listener(listener) => listener.send(&frame).await,
         };

@@ -27,6 +27,7 @@ impl Decider {
             });
             let kill_at = deadline.min(now + self.policy.stop_grace);
             acts.push(Act::Tell(ToGuard::Stop { token, kill_at }));
+            self.guard_deadline = Some(kill_at);
             self.app = App::Stopping {
                 token,
                 cause: Cause::Wish,
@@ -53,6 +54,7 @@ impl Decider {
         let is_ours = self.held_since.is_some_and(|(held, _)| held == token);
         let cause = if self.revoked == Some(token) || (is_ours && !self.is_started) {
             acts.push(Act::Tell(ToGuard::Revoke { token }));
+            self.guard_deadline = Some(now);
             Cause::Loss
         } else if is_ours || self.policy.on_loss == OnLoss::Pause {
             // At the deadline the guard acts by itself.

@@ -109,11 +109,14 @@ impl Decider {
                 self.end_unless_ending(Ending::Code(crate::guard::exit_code_of_errno(errno)));
             }
             // It goes on trying, and the lock stays ours until it succeeds.
-            (FromGuard::Survivors { token }, App::Granted { .. } | App::Paused { .. }) => {
-                self.app = App::Stopping {
-                    token,
-                    cause: Cause::Deadline,
-                };
+            (FromGuard::Survivors { token }, app) => {
+                self.guard_deadline = None;
+                if matches!(app, App::Granted { .. } | App::Paused { .. }) {
+                    self.app = App::Stopping {
+                        token,
+                        cause: Cause::Deadline,
+                    };
+                }
             }
             _ => {}
         }

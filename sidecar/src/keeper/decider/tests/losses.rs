@@ -8,11 +8,53 @@ fn at_the_deadline_the_guard_is_trusted_and_nothing_is_released_before_its_word(
     assert_eq!(desk.at(7650), [Act::RemoveLease]);
     assert_eq!(desk.wake_at(), Some(ms(10_650)));
     assert_eq!(desk.at(10_650), []);
+    assert_eq!(desk.wake_at(), Some(ms(10_750)));
     assert_eq!(desk.lock(lost(LossReason::DeadlineReached)), []);
     assert_eq!(desk.said(FromGuard::Survivors { token: A }), []);
     assert_eq!(desk.at(60_000), []);
     assert_eq!(desk.said(GONE), [RELEASE]);
     assert_eq!(desk.answered(released()), [end(75)]);
+}
+
+#[test]
+fn a_guard_that_says_nothing_after_its_deadline_is_killed_once() {
+    let mut desk = Desk::running(run());
+    desk.at(10_650);
+    desk.lock(lost(LossReason::DeadlineReached));
+    assert_eq!(desk.at(10_749), []);
+    assert_eq!(desk.at(10_750), [Act::KillGuard]);
+    assert_eq!(desk.at(10_751), []);
+    assert_eq!(desk.at(60_000), []);
+}
+
+#[test]
+fn a_guard_that_does_not_carry_out_a_revocation_or_a_stop_is_killed_too() {
+    let mut desk = Desk::running(run());
+    desk.at(1_000);
+    assert_eq!(
+        desk.lock(lost(LossReason::ContenderDeleted)),
+        [Act::RemoveLease, REVOKE]
+    );
+    assert_eq!(desk.at(1_100), [Act::KillGuard]);
+}
+
+#[test]
+fn a_keeper_that_was_stopped_itself_hears_the_guard_out_before_it_judges() {
+    let mut desk = Desk::running(run());
+    assert_eq!(desk.at(60_000), [Act::RemoveLease]);
+    assert_eq!(desk.at(60_099), []);
+    assert_eq!(desk.said(GONE), [RELEASE]);
+    assert_eq!(desk.at(60_100), []);
+}
+
+#[test]
+fn a_guard_in_a_container_is_never_killed() {
+    for kind in [Kind::Wrap, Kind::Signal] {
+        let mut desk = Desk::running(policy(kind));
+        desk.at(10_650);
+        desk.lock(lost(LossReason::DeadlineReached));
+        assert_eq!(desk.at(60_000), [], "{kind:?}");
+    }
 }
 
 #[test]

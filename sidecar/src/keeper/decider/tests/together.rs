@@ -141,6 +141,12 @@ impl World {
                 }
                 assert!(self.decider.lease_file.is_none(), "a lease file is left behind");
             }
+            Act::KillGuard => {
+                assert_eq!(self.policy.kind, Kind::Run);
+                // The anchor ends what is left; the keeper ends, and leaves the lock to expire.
+                self.tree = Tree::Absent;
+                self.is_over = true;
+            }
             Act::WriteLease(_) | Act::RemoveLease | Act::AnswerStepDown => {}
         }
     }
