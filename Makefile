@@ -11,6 +11,7 @@ FEATURES ?= tls
 # Arguments for `make bench`, `make campaign` and `make demo`.
 ARGS ?=
 TARGET := $(shell uname -m)-unknown-linux-gnu
+BINARY := $(CURDIR)/target/$(TARGET)/release/lockkeeper
 CRATES := lockkeeper-lock lockkeeper-sidecar lockkeeper-e2e
 
 .PHONY: help
@@ -29,7 +30,7 @@ build: ## Build everything, for development
 release: ## Build the static binary, with FEATURES (tls)
 	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release --locked \
 	    --target $(TARGET) -p lockkeeper-sidecar --features "$(FEATURES)"
-	@ls -l target/$(TARGET)/release/lockkeeper
+	@ls -l $(BINARY)
 
 .PHONY: test
 test: setup ## Run all tests, those on a real ensemble included
@@ -69,8 +70,12 @@ fmt: ## Format the code
 	$(CARGO) fmt --all
 
 .PHONY: bench
-bench: setup ## Measure handoffs on a real ensemble, beside other clients
-	$(CARGO) bench -p lockkeeper-e2e --locked -- $(ARGS)
+bench: setup release ## Measure handoffs beside other clients, and what the released binary takes
+	$(CARGO) bench -p lockkeeper-e2e --locked --bench handoff --bench child -- $(ARGS)
+	$(CARGO) bench -p lockkeeper-sidecar --locked --bench footprint --no-run
+	$(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-ensemble -- --servers 3 -- \
+	    bash -c 'LOCKKEEPER_BINARY=$(BINARY) LOCKKEEPER_CONNECT=$$ZOOKEEPER_CONNECT \
+	        $(CARGO) bench --quiet -p lockkeeper-sidecar --locked --bench footprint'
 
 .PHONY: campaign
 campaign: setup ## Inject faults for long, and check that no two holders overlap
