@@ -7,6 +7,7 @@
 
 mod hold;
 mod link;
+mod publish;
 mod release;
 mod turn;
 
@@ -28,7 +29,7 @@ use crate::options::LockOptions;
 use crate::participant::Participant;
 use crate::queue::Ahead;
 use crate::record::Control;
-use crate::state::{LockState, LockStatus, LossReason};
+use crate::state::{LockStatus, LossReason};
 use crate::token::FencingToken;
 
 /// Answer to a command.
@@ -374,69 +375,5 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             }
             None => std::future::pending().await,
         }
-    }
-
-    fn state(&self) -> LockState {
-        if self.releasing.is_some() {
-            return LockState::Releasing;
-        }
-        if self.lost.is_some() {
-            return LockState::Lost;
-        }
-        let is_sure = matches!(self.link, Link::Up(_)) && !self.lease.is_attach_unproven();
-        match &self.place {
-            Place::In(entry) if entry.is_held && is_sure => LockState::Held,
-            Place::In(entry) if entry.is_held => LockState::Suspended,
-            Place::In(_) if matches!(self.link, Link::Up(_)) => LockState::Waiting,
-            Place::Out if !self.is_contending => LockState::Released,
-            _ => LockState::Connecting,
-        }
-    }
-
-    fn publish(&mut self) {
-        let state = self.state();
-        let entry = match &self.place {
-            Place::In(entry) => Some(entry),
-            _ => None,
-        };
-        let session = self.session.as_deref().map(crate::ensemble::Connection::session);
-        let new = LockStatus {
-            state,
-            token: entry.map(|entry| entry.token),
-            contender: entry.map(|entry| entry.name.clone()),
-            position: entry.and_then(|entry| {
-                if entry.is_our_turn {
-                    return Some(0);
-                }
-                entry.ahead.as_ref().map(|ahead| ahead.place().position)
-            }),
-            lease_end: self.lease.end(),
-            session: session.map(|session| session.id),
-            session_timeout: session.map(|session| session.timeout),
-            predecessor_unclean: entry.is_some_and(|entry| entry.is_held && entry.predecessor_unclean),
-            yield_requested: entry.is_some_and(|entry| {
-                self.control
-                    .as_ref()
-                    .is_some_and(|(control, _)| control.asks(&entry.name))
-            }),
-            loss: self.lost,
-        };
-        self.status.send_if_modified(|old| {
-            if *old == new {
-                return false;
-            }
-            if old.state != new.state {
-                tracing::info!(
-                    lock.path = self.options.root,
-                    lock.from = old.state.name(),
-                    lock.to = new.state.name(),
-                    lock.token = new.token.map(|token| token.0),
-                    lock.loss = new.loss.map(LossReason::name),
-                    "Lock state changed"
-                );
-            }
-            *old = new;
-            true
-        });
     }
 }
