@@ -71,7 +71,10 @@ enum Answer<Connection> {
     },
     Own(EnsembleResult<(Node, BoxFuture<'static, NodeEvent>)>),
     OwnEvent(NodeEvent),
-    Control(EnsembleResult<(Node, BoxFuture<'static, NodeEvent>)>),
+    Control {
+        reading: u64,
+        result: EnsembleResult<(Node, BoxFuture<'static, NodeEvent>)>,
+    },
     ControlEvent(NodeEvent),
     Marked {
         sent: BootInstant,
@@ -179,6 +182,8 @@ pub(crate) struct Task<E: Ensemble, C: Clock> {
     /// The control node as last seen, with its version.
     control: Option<(Control, i32)>,
     is_control_watched: bool,
+    /// Counts the readings of the control node: an answer to an earlier one is out of date.
+    control_reading: u64,
     /// Send times of the writes under way, by [`Write`].
     writes: [Option<BootInstant>; 4],
     last_renewal: BootInstant,
@@ -216,6 +221,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             lost: None,
             control: None,
             is_control_watched: false,
+            control_reading: 0,
             writes: [None; 4],
         }
     }
@@ -268,7 +274,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Answer::PredecessorEvent { name, event } => self.predecessor_event(name, event),
             Answer::Own(result) => self.own(result),
             Answer::OwnEvent(event) => self.own_event(event),
-            Answer::Control(result) => self.control(result),
+            Answer::Control { reading, result } => self.control(reading, result),
             Answer::ControlEvent(event) => self.control_event(event),
             Answer::Marked { sent, result } => self.marked(sent, result),
             Answer::Deleted { sent, result } => self.deleted(sent, result),

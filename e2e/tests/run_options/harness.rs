@@ -85,7 +85,7 @@ impl Run {
         self.process
             .wait(BOUND)
             .unwrap()
-            .unwrap_or_else(|| panic!("it does not end:\n{}", self.stderr()))
+            .unwrap_or_else(|| panic!("it does not end:\n{}{}", self.stdout(), self.stderr()))
     }
 
     /// Waits for its end; tells the exit code.

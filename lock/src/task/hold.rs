@@ -63,7 +63,14 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         if !std::mem::replace(&mut self.is_control_watched, true) {
             let watched = watch_control(Arc::clone(connection), self.options.control.clone());
-            self.ask(async move { Answer::Control(watched.await) });
+            self.control_reading += 1;
+            let reading = self.control_reading;
+            self.ask(async move {
+                Answer::Control {
+                    reading,
+                    result: watched.await,
+                }
+            });
         }
         self.hold_if_it_is_our_turn(now);
         let Place::In(entry) = &mut self.place else { return };
@@ -194,7 +201,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    pub(super) fn control(&mut self, result: Watched) {
+    pub(super) fn control(&mut self, reading: u64, result: Watched) {
+        if reading != self.control_reading {
+            return;
+        }
         match result {
             Ok((node, event)) => {
                 self.control = Some((Control::parse(&node.data), node.version));

@@ -307,12 +307,17 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     fn look_whether_it_is_our_turn(&mut self) {
         let Place::In(entry) = &mut self.place else { return };
-        if entry
+        let is_first = entry
             .ahead
             .as_ref()
-            .is_some_and(|ahead| ahead.place().position == 0)
-        {
+            .is_some_and(|ahead| ahead.place().position == 0);
+        if is_first && !entry.is_our_turn {
             entry.is_our_turn = true;
+            if self.options.ask_for_predecessor {
+                // What is known may be older than the release that made it our turn.
+                self.control = None;
+                self.is_control_watched = false;
+            }
             entry.watched.clear();
         }
     }
