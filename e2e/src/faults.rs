@@ -15,9 +15,11 @@ use rustix::thread::CpuSet;
 use crate::sys;
 
 mod plan;
+mod rationing;
 mod run;
 
 pub use plan::{Fault, Plan, Role, SEED_VARIABLE, Shape, Step, seed_from_environment};
+pub use rationing::Rationing;
 pub use run::{Event, Workers};
 
 /// Stops a process (SIGSTOP): it keeps its connections and runs no instruction until [`resume`].

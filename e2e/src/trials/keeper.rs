@@ -9,7 +9,7 @@ use super::stage::{BOUND, Round, SESSION_TIMEOUT, Stage};
 use super::{Context, Figures, Times, Violations};
 use crate::Worker;
 use crate::checker::Rule;
-use crate::faults::{self, Starvation};
+use crate::faults::{self, Rationing};
 use crate::process::wait_for;
 
 /// What happens to a keeper, round after round.
@@ -85,8 +85,11 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                     ))?;
                 }
                 Fault::Starved => {
-                    let starvation = Starvation::begin(keeper_of(&holder)?)?;
-                    // Two T of starvation: enough for a lease that is not renewed to end.
+                    // From what is enough to renew in time to what is not.
+                    let period = Duration::from_millis(context.random.u64(200..1_500));
+                    let slice = Duration::from_micros(context.random.u64(100..1_000));
+                    let starvation = Rationing::begin(keeper_of(&holder)?, period, slice)?;
+                    // Two T of it: enough for a lease that is not renewed to end.
                     let lost = wait_for(SESSION_TIMEOUT * 2, || {
                         (!waiter.records().ok()?.is_empty()).then_some(())
                     });
@@ -95,11 +98,13 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                         let spare = round.spare(context, &holder, token, &mut violations)?;
                         starved.add(spare);
                         context.say(format!(
-                            "round {number}: starved; gone {spare:.3} s before the deletion"
+                            "round {number}: starved ({slice:?} in {period:?}); gone {spare:.3} s before the deletion"
                         ))?;
                     } else {
                         starved_and_kept += 1;
-                        context.say(format!("round {number}: starved; it could renew all the same"))?;
+                        context.say(format!(
+                            "round {number}: starved ({slice:?} in {period:?}); it could renew all the same"
+                        ))?;
                     }
                 }
                 Fault::KilledWhileWaiting => {

@@ -106,10 +106,13 @@ fn a_ctrl_c_in_the_terminal_ends_the_command_and_frees_the_lock() {
         lockkeeper.display(),
         ensemble.connect_string()
     );
-    // script(1) of util-linux gives it a terminal, and types what we write.
-    let mut command = Command::new("script");
+    // script(1) of util-linux gives it a terminal, and types what we write. Whoever runs the tests in
+    // the background ignores SIGINT, and so would everything below.
+    let mut command = Command::new("env");
     command
         .args([
+            "--default-signal=INT,QUIT",
+            "script",
             "--quiet",
             "--return",
             "--flush",
