@@ -20,8 +20,12 @@ fn main() -> anyhow::Result<()> {
     for round in 0..ROUNDS {
         let workers = (0..WORKERS)
             .map(|worker| {
-                let options = Options::new(&ensemble, &format!("child-{round}-{worker}"), &format!("/bench/{round}"))?
-                    .with_recorder(&["--hold", "100ms", "--period", "1ms"]);
+                let options = Options::new(
+                    &ensemble,
+                    &format!("child-{round}-{worker}"),
+                    &format!("/bench/{round}"),
+                )?
+                .with_recorder(&["--hold", "100ms", "--period", "1ms"]);
                 Worker::start(&ensemble, options)
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
@@ -32,11 +36,20 @@ fn main() -> anyhow::Result<()> {
         let report = check(&worker::all_records(&workers)?, Rule::Exclusive);
         anyhow::ensure!(report.is_clean(), "{report}");
         // Those at the front may have been there before the queue was: only the later half was full.
-        gaps.extend(report.gaps.iter().filter(|(hold, _)| *hold >= WORKERS / 2).map(|&(_, gap)| gap));
+        gaps.extend(
+            report
+                .gaps
+                .iter()
+                .filter(|(hold, _)| *hold >= WORKERS / 2)
+                .map(|&(_, gap)| gap),
+        );
     }
     gaps.sort();
     let at = |percent: usize| gaps[(gaps.len() * percent / 100).min(gaps.len() - 1)].as_secs_f64() * 1e3;
-    println!("Child to child, clean release, three servers, {} handoffs:", gaps.len());
+    println!(
+        "Child to child, clean release, three servers, {} handoffs:",
+        gaps.len()
+    );
     println!("p50 {:.1} ms, p90 {:.1} ms, p99 {:.1} ms", at(50), at(90), at(99));
     Ok(())
 }

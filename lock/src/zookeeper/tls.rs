@@ -231,10 +231,17 @@ fn in_words(error: &CertificateError) -> String {
         }
         CertificateError::Revoked => "it is revoked".to_owned(),
         CertificateError::NotValidForNameContext { presented, .. } => {
-            format!("it is for other names: {}", presented.join(", "))
+            let names: Vec<_> = presented.iter().map(|name| bare(name)).collect();
+            format!("it is for other names: {}", names.join(", "))
         }
         other => other.to_string(),
     }
+}
+
+/// `zk1` for `DnsName("zk1")`, which is how the names of a certificate are told.
+fn bare(name: &str) -> &str {
+    let inner = name.split_once('(').map_or(name, |(_, inner)| inner);
+    inner.trim_matches(['"', ')'])
 }
 
 #[cfg(test)]
