@@ -11,7 +11,16 @@ FEATURES ?= tls
 # Arguments for `make bench`, `make campaign` and `make demo`.
 ARGS ?=
 TARGET := $(shell uname -m)-unknown-linux-gnu
-BINARY := $(CURDIR)/target/$(TARGET)/release/lockkeeper
+STATIC := target/$(TARGET)/release/lockkeeper
+# The C library inside; addresses to relocate as a bitmap (glibc 2.36 or newer, which the build tries out
+# by running the binary); no tables for unwinding the stack, see the script; random numbers from the system
+# call, since a static binary does not find the C library's function and would need /dev/urandom.
+link-arg = -C link-arg=-Wl,$(1)
+comma := ,
+STATIC_FLAGS := -C target-feature=+crt-static $(call link-arg,-z$(comma)pack-relative-relocs) \
+    $(call link-arg,-T$(comma)$(CURDIR)/sidecar/static.ld) $(call link-arg,--no-eh-frame-hdr) \
+    --cfg getrandom_backend="linux_getrandom"
+BINARY := $(CURDIR)/$(STATIC)
 CRATES := lockkeeper-lock lockkeeper-sidecar lockkeeper-e2e
 
 .PHONY: help
@@ -27,10 +36,21 @@ build: ## Build everything, for development
 	$(CARGO) build --workspace
 
 .PHONY: release
-release: ## Build the static binary, with FEATURES (tls)
-	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release --locked \
+release: ## Build the static binary, with FEATURES (tls), and tell its size
+	RUSTFLAGS='$(STATIC_FLAGS)' $(CARGO) build --release --locked \
 	    --target $(TARGET) -p lockkeeper-sidecar --features "$(FEATURES)"
-	@ls -l $(BINARY)
+	@$(STATIC) --version
+	@echo "$(STATIC): $$(stat -c %s $(STATIC)) bytes, with the features: $(FEATURES)"
+
+.PHONY: sizes
+sizes: ## Tell the size of the static binary without and with TLS
+	@$(MAKE) --no-print-directory release FEATURES=
+	@$(MAKE) --no-print-directory release FEATURES=tls
+
+.PHONY: test-static
+test-static: setup release ## Run the static binary alone in an empty root (needs root)
+	LOCKKEEPER_STATIC_BINARY="$(CURDIR)/$(STATIC)" \
+	    $(CARGO) test --locked -p lockkeeper-e2e --test static_binary -- --nocapture
 
 .PHONY: test
 test: setup ## Run all tests, those on a real ensemble included

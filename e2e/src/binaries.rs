@@ -11,13 +11,14 @@ use anyhow::{Context, bail};
 pub fn lockkeeper() -> anyhow::Result<PathBuf> {
     match std::env::var_os("LOCKKEEPER_BINARY") {
         Some(path) => Ok(PathBuf::from(path)),
-        None => built("lockkeeper-sidecar", "lockkeeper"),
+        // With everything that users get from `make release`.
+        None => built("lockkeeper-sidecar", "lockkeeper", &["--features", "tls"]),
     }
 }
 
 /// The guarded program that writes down when it ran.
 pub fn recorder() -> anyhow::Result<PathBuf> {
-    built("lockkeeper-e2e", "lockkeeper-recorder")
+    built("lockkeeper-e2e", "lockkeeper-recorder", &[])
 }
 
 /// Cargo's target directory, for files that a run leaves behind.
@@ -33,7 +34,7 @@ pub fn target_directory() -> anyhow::Result<PathBuf> {
 }
 
 /// Builds `binary` of `package` in the profile of the running program, once per process.
-fn built(package: &str, binary: &str) -> anyhow::Result<PathBuf> {
+fn built(package: &str, binary: &str, options: &[&str]) -> anyhow::Result<PathBuf> {
     static BUILT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
     let directory = profile_directory(&std::env::current_exe()?)?;
     let path = directory.join(binary);
@@ -57,6 +58,7 @@ fn built(package: &str, binary: &str) -> anyhow::Result<PathBuf> {
             "--profile",
             profile,
         ])
+        .args(options)
         .arg("--target-dir")
         .arg(
             directory

@@ -26,8 +26,20 @@ pub use words::Mode;
 
 /// The port of clients on every server.
 pub const CLIENT_PORT: u16 = 2181;
+/// The port of clients that speak TLS, on servers that do.
+pub const TLS_PORT: u16 = 2281;
 /// A server on a small machine with others starting beside it takes a second or two.
 const START_BOUND: Duration = Duration::from_secs(60);
+
+/// What the servers need to speak TLS. They read the files at their first TLS connection, so these
+/// may be made when the servers' addresses are known.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// Certificate and key (PEM) of all servers.
+    pub key_store: PathBuf,
+    /// Certificates (PEM) of the authorities that clients' certificates must come from.
+    pub trust_store: PathBuf,
+}
 
 /// What an [`Ensemble`] is made of.
 #[derive(Clone, Debug)]
@@ -44,6 +56,8 @@ pub struct Config {
     pub extra: Vec<(String, String)>,
     /// Further arguments of the Java machine, such as `-Dzookeeper.…`.
     pub java_arguments: Vec<String>,
+    /// Also speak TLS, and demand a certificate from every client.
+    pub tls: Option<TlsFiles>,
     /// Use loopback addresses even where namespaces are allowed: nothing can be cut then.
     pub loopback: bool,
 }
@@ -57,6 +71,7 @@ impl Default for Config {
             init_limit: 10,
             extra: Vec::new(),
             java_arguments: Vec::new(),
+            tls: None,
             loopback: false,
         }
     }
@@ -153,6 +168,11 @@ impl Ensemble {
     /// Where clients reach one server. Servers count from 0; their ids in `zoo.cfg` from 1.
     pub fn address(&self, server: usize) -> SocketAddrV4 {
         SocketAddrV4::new(self.servers[server].host.address(), CLIENT_PORT)
+    }
+
+    /// One server as clients want it that speak TLS: `tcp+tls://10.99.0.1:2281`.
+    pub fn tls_address(&self, server: usize) -> String {
+        format!("tcp+tls://{}:{TLS_PORT}", self.servers[server].host.address())
     }
 
     /// The host of one server, for [`Ensemble::cut`].
@@ -292,6 +312,21 @@ impl Ensemble {
                 writeln!(text, "server.{}={}:2888:3888", index + 1, server.host.address())?;
             }
             fs::write(data.join("myid"), (server + 1).to_string())?;
+        }
+        if let Some(TlsFiles {
+            key_store,
+            trust_store,
+        }) = &self.config.tls
+        {
+            write!(
+                text,
+                "secureClientPort={TLS_PORT}\nsecureClientPortAddress={}\n\
+                 serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+                 ssl.keyStore.location={}\nssl.trustStore.location={}\nssl.clientAuth=need\n",
+                self.servers[server].host.address(),
+                key_store.display(),
+                trust_store.display(),
+            )?;
         }
         for (key, value) in &self.config.extra {
             writeln!(text, "{key}={value}")?;

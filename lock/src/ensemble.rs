@@ -24,6 +24,14 @@ pub enum EnsembleError {
         /// What the attempt ended with.
         reason: String,
     },
+    /// The server and we do not agree on TLS: on a certificate, most likely.
+    #[error("{server} {reason}")]
+    Untrusted {
+        /// The server as the user wrote it.
+        server: String,
+        /// What it does: reads on behind its name.
+        reason: String,
+    },
     /// The session is over, and with it all its ephemeral nodes.
     #[error("the session has expired")]
     SessionExpired,
@@ -243,4 +251,10 @@ pub trait Ensemble: Send + Sync + 'static {
         resume: Option<&Self::Connection>,
         patience: Duration,
     ) -> impl Future<Output = EnsembleResult<Self::Connection>> + Send;
+
+    /// Asked when no server could be reached and there is no session to lose: what is wrong for good,
+    /// if that can be found out.
+    fn objection(&self) -> impl Future<Output = Option<EnsembleError>> + Send {
+        async { None }
+    }
 }

@@ -49,10 +49,19 @@ pub fn contender_data(identity: &Identity, is_held: bool, stop_budget: std::time
         state: if is_held { "held" } else { "waiting" },
         pod: identity.pod.as_ref(),
         revision: identity.revision.as_deref(),
-        since: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        since: humantime::format_rfc3339_seconds(wall_clock()).to_string(),
         stop_budget_millis: u64::try_from(stop_budget.as_millis()).unwrap_or(u64::MAX),
     };
     serde_json::to_vec(&document).expect("strings and numbers")
+}
+
+/// Time of day, for people only.
+fn wall_clock() -> std::time::SystemTime {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "people read it; nothing is decided by it"
+    )]
+    std::time::SystemTime::now()
 }
 
 /// What the data of some contender say; empty and foreign data say nothing.
@@ -179,7 +188,8 @@ mod tests {
         assert_eq!(data.pod, Some(pod));
         assert_eq!(data.revision.as_deref(), Some("6c9d"));
         assert_eq!(data.stop_budget_millis, Some(3_000));
-        assert!(data.since.is_some());
+        let since = data.since.unwrap();
+        assert!(humantime::parse_rfc3339(&since).is_ok(), "{since}");
     }
 
     #[test]

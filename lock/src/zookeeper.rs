@@ -8,6 +8,8 @@ mod address;
 mod connection;
 mod executor;
 mod tick;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::time::Duration;
 
@@ -15,10 +17,16 @@ use zookeeper_client as zk;
 
 pub use address::{ConnectString, InvalidConnectString, ServerAddress};
 pub use connection::ZooKeeperConnection;
-pub use tick::tick_time;
+#[cfg(feature = "tls")]
+pub use tls::InvalidTls;
 
 use crate::ensemble::{Connection, Ensemble, EnsembleError, EnsembleResult};
 use executor::Executor;
+
+/// How long a server may take to say what it has against us: a Java server on a busy machine needs
+/// about a second for its first handshake.
+#[cfg(feature = "tls")]
+const PATIENCE_FOR_OBJECTIONS: Duration = Duration::from_secs(3);
 
 /// Who we are to the ensemble.
 #[derive(Clone)]
@@ -45,7 +53,7 @@ pub struct ZooKeeper {
     session_timeout: Duration,
     credentials: Credentials,
     #[cfg(feature = "tls")]
-    tls: Option<zk::TlsOptions>,
+    tls: Option<tls::Tls>,
 }
 
 impl ZooKeeper {
@@ -70,22 +78,41 @@ impl ZooKeeper {
     /// chain and key, if it has them.
     ///
     /// # Errors
-    /// When one of them cannot be read as PEM.
+    /// When one of them cannot be used, or a server's name is none that a certificate could be for.
     #[cfg(feature = "tls")]
-    pub fn with_tls(self, ca: &str, identity: Option<(&str, &str)>) -> EnsembleResult<Self> {
-        let bad = |what: &str, error: zk::Error| EnsembleError::Other(format!("{what}: {error}"));
-        let mut options = zk::TlsOptions::new()
-            .with_pem_ca(ca)
-            .map_err(|error| bad("authorities", error))?;
-        if let Some((certificate, key)) = identity {
-            options = options
-                .with_pem_identity(certificate, key)
-                .map_err(|error| bad("client certificate and key", error))?;
+    pub fn with_tls(self, ca: &str, identity: Option<(&str, &str)>) -> Result<Self, InvalidTls> {
+        for server in self.connect.servers().iter().filter(|server| server.tls) {
+            tls::server_name(server)?;
         }
         Ok(Self {
-            tls: Some(options),
+            tls: Some(tls::Tls::new(ca, identity)?),
             ..self
         })
+    }
+
+    /// Asks the servers in turn for their `tickTime` with the four-letter word `conf`, which is often
+    /// switched off (`4lw.commands.whitelist`). `None` when none of them says, each within `patience`.
+    pub async fn tick_time(&self, patience: Duration) -> Option<Duration> {
+        for server in self.connect.servers() {
+            if let Ok(Some(answer)) = tokio::time::timeout(patience, self.ask(server, b"conf")).await
+                && let Some(tick) = tick::parse(&answer)
+            {
+                return Some(tick);
+            }
+        }
+        None
+    }
+
+    /// The answer to a four-letter word, if there is one.
+    async fn ask(&self, server: &ServerAddress, word: &[u8]) -> Option<Vec<u8>> {
+        if !server.tls {
+            return tick::ask(server, word).await.ok();
+        }
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            return tls.ask(server, word).await.ok();
+        }
+        None
     }
 
     fn connector(&self) -> zk::Connector {
@@ -95,7 +122,7 @@ impl ZooKeeper {
             .with_session_timeout(self.session_timeout);
         #[cfg(feature = "tls")]
         let connector = match &self.tls {
-            Some(tls) => connector.with_tls(tls.clone()),
+            Some(tls) => connector.with_tls(tls.options()),
             None => connector,
         };
         match &self.credentials {
@@ -165,6 +192,31 @@ impl Ensemble for ZooKeeper {
             return Err(EnsembleError::SessionExpired);
         }
         Ok(connection)
+    }
+
+    /// What the servers that speak TLS have against us, or we against them; nothing when one of them
+    /// accepts us.
+    #[cfg(feature = "tls")]
+    async fn objection(&self) -> Option<EnsembleError> {
+        let tls = self.tls.as_ref()?;
+        let mut objection = None;
+        for server in self.connect.servers().iter().filter(|server| server.tls) {
+            // `srvr`: the only word that is never switched off unless somebody takes care to.
+            match tokio::time::timeout(PATIENCE_FOR_OBJECTIONS, tls.ask(server, b"srvr")).await {
+                Ok(Ok(_)) => return None,
+                Ok(Err(tls::Trouble::Lasting(reason))) => {
+                    objection.get_or_insert(EnsembleError::Untrusted {
+                        server: server.to_string(),
+                        reason,
+                    });
+                }
+                Ok(Err(tls::Trouble::Passing(reason))) => {
+                    tracing::debug!(%server, reason, "Server not reached over TLS");
+                }
+                Err(_) => tracing::debug!(%server, "No answer over TLS"),
+            }
+        }
+        objection
     }
 }
 

@@ -7,3 +7,4 @@ mod grants;
 mod harness;
 mod modes;
 mod socket;
+mod tls;

@@ -42,7 +42,9 @@ async fn attach<E: Ensemble, C: Clock>(
         clock.sleep(wait).await;
     }
     let mut pause = Duration::from_millis(50);
+    let mut is_told = false;
     loop {
+        let mut last = None;
         for server in (first..first + ensemble.servers()).map(|index| index % ensemble.servers()) {
             let asked = clock.now();
             match ensemble.attach(server, session.as_deref(), patience).await {
@@ -55,9 +57,19 @@ async fn attach<E: Ensemble, C: Clock>(
                 }
                 Err(error) if error.is_connection() => {
                     tracing::debug!(server = ensemble.server(server), %error, "Server not reached");
+                    last = Some(error);
                 }
                 Err(error) => return Err(error),
             }
+        }
+        if session.is_none()
+            && let Some(objection) = ensemble.objection().await
+        {
+            return Err(objection);
+        }
+        if let (Some(error), false) = (last, is_told) {
+            tracing::warn!(%error, "No server reached; trying again");
+            is_told = true;
         }
         clock.sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -249,7 +261,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     fn refused(&mut self, action: &str, error: EnsembleError) {
         let action = match action {
-            "connect" => format!("cannot connect to {}", self.ensemble.server(self.server)),
+            "connect" => match error {
+                EnsembleError::Untrusted { .. } => "cannot connect to the ensemble".to_owned(),
+                _ => format!("cannot connect to {}", self.ensemble.server(self.server)),
+            },
             other => other.to_owned(),
         };
         self.fail(LockError::Refused { action, error });

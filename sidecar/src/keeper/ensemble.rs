@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use lockkeeper_lock::zookeeper::{Credentials, ZooKeeper, tick_time};
+#[cfg(feature = "tls")]
+use lockkeeper_lock::zookeeper::InvalidTls;
+use lockkeeper_lock::zookeeper::{Credentials, ZooKeeper};
 use lockkeeper_lock::{LockOptions, Mode};
 
 use super::PATIENCE_FOR_TICK;
@@ -13,6 +15,7 @@ use crate::exit::Failure;
 /// Refuses an ensemble of which no server has an address, and one whose tick is longer than stated:
 /// the lease arithmetic stands on it.
 pub(super) async fn check(settings: &Settings) -> Result<(), Failure> {
+    let zookeeper = zookeeper(settings)?;
     let connect = &settings.connect;
     let mut refusal = None;
     let mut resolved = 0;
@@ -29,7 +32,7 @@ pub(super) async fn check(settings: &Settings) -> Result<(), Failure> {
         None => {}
     }
     let stated = settings.timing.tick_time;
-    match tick_time(connect, PATIENCE_FOR_TICK).await {
+    match zookeeper.tick_time(PATIENCE_FOR_TICK).await {
         Some(tick) if tick > stated => Err(Failure::usage(format!(
             "--tick-time {stated:?} is shorter than the ensemble's tickTime, which is {tick:?}: the lease would be \
              counted too long; say --tick-time {}ms",
@@ -61,12 +64,22 @@ pub(super) fn zookeeper(settings: &Settings) -> Result<ZooKeeper, Failure> {
         Some(ca) => {
             let identity = settings.tls.identity.as_ref();
             let identity = identity.map(|own| (own.certificate.as_str(), own.key.as_str()));
-            zookeeper
-                .with_tls(ca, identity)
-                .map_err(|error| Failure::usage(format!("TLS: {error}")))?
+            zookeeper.with_tls(ca, identity).map_err(invalid_tls)?
         }
     };
     Ok(zookeeper)
+}
+
+/// Names the option that the file came from.
+#[cfg(feature = "tls")]
+fn invalid_tls(error: InvalidTls) -> Failure {
+    let option = match error {
+        InvalidTls::Authorities(_) => "--tls-ca",
+        InvalidTls::Certificate(_) => "--tls-cert",
+        InvalidTls::Key(_) => "--tls-key",
+        InvalidTls::Server(_) => "--connect",
+    };
+    Failure::usage(format!("{option}: {error}"))
 }
 
 pub(super) fn lock_options(
