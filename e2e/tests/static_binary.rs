@@ -75,7 +75,7 @@ fn in_an_empty_root_a_name_is_resolved_and_a_program_runs_under_the_lock() {
     let lock: serde_json::Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(
         (&lock["lock"], &lock["state"]),
-        (&"/static/report".into(), &"held".into()),
+        (&"/static/report".into(), &"Held".into()),
         "{shown}{said}"
     );
 }

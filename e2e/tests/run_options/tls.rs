@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use lockkeeper_e2e::ensemble::TlsFiles;
 use lockkeeper_e2e::worker::{Options, Worker};
 use lockkeeper_e2e::{Config, Ensemble};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
 use crate::harness::{BOUND, Run, contenders, with_client};
@@ -122,6 +122,13 @@ impl Secured {
     }
 }
 
+/// What is in memory of a process.
+fn resident(pid: Pid) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn over_tls_a_lock_is_held_kept_through_restarts_of_its_servers_and_handed_over() {
     // Its own servers, since it takes them down.
@@ -138,6 +145,10 @@ fn over_tls_a_lock_is_held_kept_through_restarts_of_its_servers_and_handed_over(
     assert!(first.guard().is_running(), "{}", first.log());
     assert_eq!(first.program_pid(), program, "{}", first.log());
     assert!(second.records().unwrap().is_empty(), "{}", second.log());
+    let keeper = first.keeper_pid().unwrap();
+    for (name, pid) in [("keeper", keeper), ("guard", first.guard_pid())] {
+        println!("{name}, lock held over TLS: {}", resident(pid));
+    }
 
     first.guard().signal(Signal::TERM);
     second.wait_until_it_runs(token, BOUND).unwrap();
