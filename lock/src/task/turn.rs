@@ -78,8 +78,13 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             let _ = reply.send(Err(LockError::Lost(reason)));
             return;
         }
+        if let Some(releasing) = &mut self.releasing {
+            // The contender that is there goes; this wish is about the next one.
+            releasing.queue_again = true;
+            return self.contend_replies.push(reply);
+        }
         self.is_contending = true;
-        if matches!(self.place, Place::In(_)) && self.releasing.is_none() {
+        if matches!(self.place, Place::In(_)) {
             let _ = reply.send(Ok(()));
         } else {
             self.contend_replies.push(reply);
