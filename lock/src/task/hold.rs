@@ -220,6 +220,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     /// Somebody who has nothing to stop steps down at once. The holder's owner does it when its
     /// application is gone.
     fn yield_as_a_waiter(&mut self) {
+        // Whoever leaves already does not come back for it, and a lost lock is its owner's to release.
+        if self.releasing.is_some() || self.lost.is_some() {
+            return;
+        }
         let (Place::In(entry), Some((control, _))) = (&self.place, &self.control) else {
             return;
         };
