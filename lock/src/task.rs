@@ -179,6 +179,8 @@ pub(crate) struct Task<E: Ensemble, C: Clock> {
     /// The control node as last seen, with its version.
     control: Option<(Control, i32)>,
     is_control_watched: bool,
+    /// Whether the control node was read and not heard of to have changed since.
+    is_control_fresh: bool,
     /// Send times of the writes under way, by [`Write`].
     writes: [Option<BootInstant>; 4],
     last_renewal: BootInstant,
@@ -216,6 +218,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             lost: None,
             control: None,
             is_control_watched: false,
+            is_control_fresh: false,
             writes: [None; 4],
         }
     }
@@ -322,6 +325,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.writes = [None; 4];
         self.control = None;
         self.is_control_watched = false;
+        self.is_control_fresh = false;
     }
 
     /// Counts an acknowledged quorum write; but only if the connection was never gone, or the

@@ -110,7 +110,19 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         if self.options.ask_for_predecessor {
             let Some((control, _)) = &self.control else { return };
-            entry.predecessor_unclean = entry.suspects.iter().any(|suspect| !control.released(suspect));
+            // What is known may be older than the release that made it our turn.
+            if !self.is_control_fresh {
+                return;
+            }
+            // Others may hold a semaphore, or read, beside us: nobody has gone there.
+            let is_there = |suspect: &String| {
+                let mut ahead = entry.ahead.iter().flat_map(crate::queue::Ahead::names);
+                ahead.any(|name| name == suspect)
+            };
+            entry.predecessor_unclean = entry
+                .suspects
+                .iter()
+                .any(|suspect| !is_there(suspect) && !control.released(suspect));
         }
         entry.is_held = true;
     }
@@ -198,6 +210,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         match result {
             Ok((node, event)) => {
                 self.control = Some((Control::parse(&node.data), node.version));
+                self.is_control_fresh = true;
                 self.ask(async move { Answer::ControlEvent(event.await) });
                 self.yield_as_a_waiter();
             }
@@ -212,7 +225,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     pub(super) fn control_event(&mut self, event: NodeEvent) {
         match event {
-            NodeEvent::Changed | NodeEvent::Deleted => self.is_control_watched = false,
+            NodeEvent::Changed | NodeEvent::Deleted => {
+                self.is_control_watched = false;
+                self.is_control_fresh = false;
+            }
             NodeEvent::Disconnected => self.drop_link(),
         }
     }

@@ -187,6 +187,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.writes = [None; 4];
         self.link = Link::Down;
         self.is_control_watched = false;
+        self.is_control_fresh = false;
         self.is_listing_participants = false;
         if let Some(releasing) = &mut self.releasing {
             releasing.is_asked = false;
