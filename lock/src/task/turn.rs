@@ -261,7 +261,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Ok((node, event)) => {
                 if ContenderData::parse(&node.data).is_held() {
                     entry.watched.insert(name.clone(), true);
-                    if let Some(ahead) = &mut entry.ahead {
+                    // Once it is our turn, whoever went before was before us.
+                    if !entry.is_our_turn
+                        && let Some(ahead) = &mut entry.ahead
+                    {
                         let is_outdated = ahead.seen_held(&name);
                         // Who held before it is its own business (it waited, if it had to).
                         let Entry { suspects, .. } = entry;
