@@ -117,7 +117,15 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         if self.options.ask_for_predecessor {
             let Some((control, _)) = &self.control else { return };
-            entry.predecessor_unclean = entry.suspects.iter().any(|suspect| !control.released(suspect));
+            // Others may hold a semaphore, or read, beside us: nobody has gone there.
+            let is_there = |suspect: &String| {
+                let mut ahead = entry.ahead.iter().flat_map(crate::queue::Ahead::names);
+                ahead.any(|name| name == suspect)
+            };
+            entry.predecessor_unclean = entry
+                .suspects
+                .iter()
+                .any(|suspect| !is_there(suspect) && !control.released(suspect));
         }
         entry.is_held = true;
     }
@@ -230,6 +238,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     /// Somebody who has nothing to stop steps down at once. The holder's owner does it when its
     /// application is gone.
     fn yield_as_a_waiter(&mut self) {
+        // Whoever leaves already does not come back for it, and a lost lock is its owner's to release.
+        if self.releasing.is_some() || self.lost.is_some() {
+            return;
+        }
         let (Place::In(entry), Some((control, _))) = (&self.place, &self.control) else {
             return;
         };

@@ -59,6 +59,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         if let Some(releasing) = &mut self.releasing {
             releasing.queue_again = queue_again;
             releasing.replies.extend(reply);
+            if !queue_again {
+                for waiting in self.contend_replies.drain(..) {
+                    let _ = waiting.send(Err(LockError::NotQueued));
+                }
+            }
             return;
         }
         let was_held = self.is_held() || self.lost.is_some();

@@ -78,8 +78,13 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             let _ = reply.send(Err(LockError::Lost(reason)));
             return;
         }
+        if let Some(releasing) = &mut self.releasing {
+            // The contender that is there goes; this wish is about the next one.
+            releasing.queue_again = true;
+            return self.contend_replies.push(reply);
+        }
         self.is_contending = true;
-        if matches!(self.place, Place::In(_)) && self.releasing.is_none() {
+        if matches!(self.place, Place::In(_)) {
             let _ = reply.send(Ok(()));
         } else {
             self.contend_replies.push(reply);
@@ -256,7 +261,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Ok((node, event)) => {
                 if ContenderData::parse(&node.data).is_held() {
                     entry.watched.insert(name.clone(), true);
-                    if let Some(ahead) = &mut entry.ahead {
+                    // Once it is our turn, whoever went before was before us.
+                    if !entry.is_our_turn
+                        && let Some(ahead) = &mut entry.ahead
+                    {
                         let is_outdated = ahead.seen_held(&name);
                         // Who held before it is its own business (it waited, if it had to).
                         let Entry { suspects, .. } = entry;

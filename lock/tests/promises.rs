@@ -1,0 +1,132 @@
+//! What the documentation of the public calls promises, one sentence each, on the fake ensemble.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_lock::fake::{Client, Options, SkewedClock, World};
+use lockkeeper_lock::{Lock, LockOptions, LockState, LockStatus, LockView, Mode, Timing};
+
+#[path = "promises/acquiring.rs"]
+mod acquiring;
+#[path = "promises/guarding.rs"]
+mod guarding;
+#[path = "promises/looking.rs"]
+mod looking;
+#[path = "promises/participants.rs"]
+mod participants;
+#[path = "promises/predecessor.rs"]
+mod predecessor;
+#[path = "promises/recovering.rs"]
+mod recovering;
+#[path = "promises/refusing.rs"]
+mod refusing;
+#[path = "promises/releasing.rs"]
+mod releasing;
+#[path = "promises/sharing.rs"]
+mod sharing;
+#[path = "promises/yielding.rs"]
+mod yielding;
+
+type FakeLock = Lock<SkewedClock>;
+
+const ROOT: &str = "/locks/report";
+const CONTROL: &str = "/locks/report-control";
+const T: Duration = Duration::from_secs(6);
+
+/// No promise takes longer; on the simulated clock it costs nothing.
+const BOUND: Duration = Duration::from_secs(60);
+
+fn world_of(seed: u64) -> Arc<World> {
+    Arc::new(World::new(Options {
+        seed,
+        tick: Duration::from_secs(1),
+        session_timeout: T,
+        ..Options::default()
+    }))
+}
+
+fn world() -> Arc<World> {
+    world_of(0)
+}
+
+fn clock() -> SkewedClock {
+    SkewedClock::new(1.0, Duration::from_secs(1_000))
+}
+
+fn options() -> LockOptions {
+    let timing = Timing {
+        tick_time: Duration::from_secs(1),
+        stop_grace: Duration::from_millis(500),
+        ..Timing::new(T)
+    };
+    LockOptions::new(ROOT, timing)
+}
+
+fn lock_with(world: &Arc<World>, name: &str, options: LockOptions) -> FakeLock {
+    Lock::new::<Client>(world.client(name), clock(), options)
+}
+
+fn lock(world: &Arc<World>, name: &str) -> FakeLock {
+    lock_with(world, name, options())
+}
+
+fn lock_in(world: &Arc<World>, name: &str, mode: Mode) -> FakeLock {
+    lock_with(world, name, LockOptions { mode, ..options() })
+}
+
+/// Waits for a status.
+async fn status_where(lock: &FakeLock, is_it: impl Fn(&LockStatus) -> bool) -> LockStatus {
+    let mut view: LockView<SkewedClock> = lock.view();
+    let found = async {
+        loop {
+            let status = view.status();
+            if is_it(&status) {
+                return status;
+            }
+            view.changed().await.expect("the task of the lock lives");
+        }
+    };
+    match tokio::time::timeout(BOUND, found).await {
+        Ok(status) => status,
+        Err(_) => panic!("it stays {:?}", lock.status()),
+    }
+}
+
+async fn state(lock: &FakeLock, state: LockState) -> LockStatus {
+    status_where(lock, |status| status.state == state).await
+}
+
+/// In the queue, and knows where.
+async fn queued_at(lock: &FakeLock, position: usize) -> LockStatus {
+    lock.contend().await.unwrap();
+    status_where(lock, |status| status.position == Some(position)).await
+}
+
+/// Waits for something of the world.
+async fn eventually(what: &str, mut is_it: impl FnMut() -> bool) {
+    let poll = async {
+        while !is_it() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(tokio::time::timeout(BOUND, poll).await.is_ok(), "{what}");
+}
+
+/// Path of a lock's contender.
+fn contender(lock: &FakeLock) -> String {
+    let name = lock.status().contender.expect("it is in the queue");
+    format!("{ROOT}/{name}")
+}
+
+/// Whether anything of the lock is still to come: nothing is, when this long nothing happened.
+async fn is_still(lock: &FakeLock, is_it: impl Fn(&LockStatus) -> bool) -> bool {
+    let mut view = lock.view();
+    let changes = async {
+        loop {
+            if !is_it(&view.status()) || view.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(T * 3, changes).await.is_err()
+}

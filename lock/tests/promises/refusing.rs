@@ -1,0 +1,82 @@
+//! What cannot be had is refused, in words.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_lock::ensemble::EnsembleError;
+use lockkeeper_lock::fake::{Options, World};
+use lockkeeper_lock::{LockError, LockOptions, LockState, Timing};
+
+use super::{ROOT, lock, lock_with, world};
+
+fn assert_refused(answer: LockError, path: &str) {
+    let LockError::Refused { action, error } = answer else {
+        panic!("{answer}")
+    };
+    assert_eq!(error, EnsembleError::NoAuth);
+    assert!(action.contains(path), "{action}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_the_lock_root_contending_is_refused_with_its_path() {
+    let world = world();
+    world.forbid("/locks");
+    let lock = lock(&world, "a");
+    assert_refused(lock.contend().await.unwrap_err(), ROOT);
+    assert_refused(lock.acquire().await.unwrap_err(), ROOT);
+    assert_refused(lock.try_acquire().await.unwrap_err(), ROOT);
+    assert_eq!(lock.status().state, LockState::Released);
+    world.allow("/locks");
+    lock.acquire().await.unwrap();
+}
+
+fn generous() -> Arc<World> {
+    Arc::new(World::new(Options {
+        tick: Duration::from_secs(1),
+        session_timeout: Duration::from_secs(60),
+        ..Options::default()
+    }))
+}
+
+fn long(stop_grace: Duration) -> LockOptions {
+    let timing = Timing {
+        tick_time: Duration::from_secs(1),
+        stop_grace,
+        ..Timing::new(Duration::from_secs(60))
+    };
+    assert_eq!(timing.check(), Ok(()));
+    LockOptions::new(ROOT, timing)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_timeout_that_the_servers_shorten_is_the_one_that_counts() {
+    let world = generous();
+    let lock = lock_with(&world, "a", long(Duration::from_secs(1)));
+    lock.acquire().await.unwrap();
+    let status = lock.status();
+    let granted = Duration::from_secs(20);
+    assert_eq!(status.session_timeout, Some(granted));
+    let end = status.lease_end.unwrap();
+    assert!(end <= lockkeeper_lock::Clock::now(&super::clock()) + granted);
+    assert_eq!(
+        status.deadline(),
+        Some(end.saturating_sub(Duration::from_millis(400)))
+    );
+    // Renewals come often enough for it.
+    tokio::time::sleep(granted * 5).await;
+    assert!(lock.view().is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_timeout_that_the_servers_shorten_too_much_is_refused_with_the_arithmetic() {
+    let world = generous();
+    let lock = lock_with(&world, "a", long(Duration::from_secs(10)));
+    let refused = lock.acquire().await.unwrap_err();
+    assert!(matches!(refused, LockError::Timing { granted, .. } if granted == Duration::from_secs(20)));
+    let message = refused.to_string();
+    assert!(
+        message.contains("session timeout of 20s") && message.contains("10s stop grace"),
+        "{message}"
+    );
+    assert!(world.children(ROOT).is_empty());
+}

@@ -1,0 +1,82 @@
+//! Semaphores and read/write locks.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use lockkeeper_lock::{LockState, Mode};
+
+use super::{is_still, lock_in, queued_at, state, status_where, world};
+
+#[tokio::test(start_paused = true)]
+async fn two_of_three_hold_a_semaphore_of_two_and_the_third_follows_whoever_goes() {
+    for going in [0, 1] {
+        let world = world();
+        let mode = Mode::Semaphore(NonZeroU32::new(2).unwrap());
+        let locks = ["a", "b", "c"].map(|name| lock_in(&world, name, mode));
+        for lock in &locks[..2] {
+            lock.acquire().await.unwrap();
+        }
+        queued_at(&locks[2], 1).await;
+        assert!(is_still(&locks[2], |status| status.state == LockState::Waiting).await);
+        locks[going].release().await.unwrap();
+        locks[2].acquire().await.unwrap();
+        assert!(locks[1 - going].view().is_held());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_readers_hold_together_and_the_writer_waits_for_both() {
+    let world = world();
+    let [first, second] = ["first", "second"].map(|name| lock_in(&world, name, Mode::Read));
+    let writer = lock_in(&world, "writer", Mode::Write);
+    first.acquire().await.unwrap();
+    second.acquire().await.unwrap();
+    assert!(first.view().is_held() && second.view().is_held());
+    writer.contend().await.unwrap();
+    second.release().await.unwrap();
+    assert!(is_still(&writer, |status| status.state == LockState::Waiting).await);
+    first.release().await.unwrap();
+    writer.acquire().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_comes_after_a_waiting_writer_waits_for_it() {
+    let world = world();
+    let [reader, late, later] = ["reader", "late", "later"].map(|name| lock_in(&world, name, Mode::Read));
+    let writer = lock_in(&world, "writer", Mode::Write);
+    reader.acquire().await.unwrap();
+    writer.contend().await.unwrap();
+    for late in [&late, &later] {
+        late.contend().await.unwrap();
+        status_where(late, |status| {
+            status.position.is_some_and(|position| position > 0)
+        })
+        .await;
+    }
+    assert!(is_still(&late, |status| status.state != LockState::Held).await);
+    reader.release().await.unwrap();
+    writer.acquire().await.unwrap();
+    assert!(is_still(&late, |status| status.state != LockState::Held).await);
+    writer.release().await.unwrap();
+    for late in [&late, &later] {
+        tokio::time::timeout(Duration::from_secs(1), late.acquire())
+            .await
+            .expect("nobody is before it")
+            .unwrap();
+    }
+    assert!(late.view().is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_hold_when_the_writer_before_them_gives_up_waiting() {
+    let world = world();
+    let [reader, late] = ["reader", "late"].map(|name| lock_in(&world, name, Mode::Read));
+    let writer = lock_in(&world, "writer", Mode::Write);
+    reader.acquire().await.unwrap();
+    assert_eq!(writer.try_acquire().await, Ok(None));
+    writer.contend().await.unwrap();
+    late.contend().await.unwrap();
+    writer.release().await.unwrap();
+    state(&late, LockState::Held).await;
+    assert!(reader.view().is_held());
+}
