@@ -67,6 +67,15 @@ impl Contender {
     }
 }
 
+/// Whether `later` came behind `earlier` and cannot have held beside it: when it held, the other was
+/// gone. False for what is no contender.
+pub fn excludes(later: &str, earlier: &str) -> bool {
+    match (Contender::parse(later), Contender::parse(earlier)) {
+        (Some(later), Some(earlier)) => !later.is_reader && earlier.compare(&later).is_lt(),
+        _ => false,
+    }
+}
+
 /// The contenders among the children, in order.
 pub fn sorted(children: &[String]) -> Vec<Contender> {
     let mut contenders: Vec<_> = children
@@ -288,6 +297,16 @@ mod tests {
         let mut queue = ahead("l1 l3 l4", "l4", semaphore(2));
         assert!(!queue.seen_held(&name("l3")));
         assert!(queue.place().is_heir);
+    }
+
+    #[test]
+    fn a_later_writer_excludes_all_before_it_and_a_later_reader_nobody() {
+        assert!(excludes(&name("w3"), &name("r2")));
+        assert!(excludes(&name("l3"), &name("l2")));
+        assert!(!excludes(&name("r3"), &name("w2")));
+        assert!(!excludes(&name("l2"), &name("l3")));
+        assert!(!excludes(&name("l2"), &name("l2")));
+        assert!(!excludes("10.0.0.7", &name("l2")));
     }
 
     #[test]

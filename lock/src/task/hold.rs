@@ -8,8 +8,12 @@ use super::{Answer, Link, Place, Task, Write};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Connection, Ensemble, EnsembleError, EnsembleResult, MultiError, NodeEvent, Op};
 use crate::error::LockError;
+use crate::queue::{Mode, excludes};
 use crate::record::{Control, contender_data};
 use crate::state::LossReason;
+
+/// The version that every node has, for ZooKeeper's checks.
+const ANY_VERSION: i32 = -1;
 
 /// Reads and watches the control node, which is made if it is missing.
 async fn watch_control<C: Connection>(connection: Arc<C>, path: String) -> Watched {
@@ -122,10 +126,16 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 let mut ahead = entry.ahead.iter().flat_map(crate::queue::Ahead::names);
                 ahead.any(|name| name == suspect)
             };
+            // A later holder that released cleanly had waited for all before it, in every sense.
+            let is_exclusive = !matches!(self.options.mode, Mode::Semaphore(_));
+            let is_settled = |suspect: &String| {
+                let mut later = control.last_release.iter().map(|release| &release.contender);
+                control.released(suspect) || (is_exclusive && later.any(|later| excludes(later, suspect)))
+            };
             entry.predecessor_unclean = entry
                 .suspects
                 .iter()
-                .any(|suspect| !is_there(suspect) && !control.released(suspect));
+                .any(|suspect| !is_there(suspect) && !is_settled(suspect));
         }
         entry.is_held = true;
     }
@@ -218,6 +228,14 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 self.control = Some((Control::parse(&node.data), node.version));
                 self.ask(async move { Answer::ControlEvent(event.await) });
                 self.yield_as_a_waiter();
+            }
+            // The lock does not need it: nobody can ask us to yield, and nobody's release counts as clean.
+            Err(EnsembleError::NoAuth) => {
+                tracing::warn!(
+                    path = self.options.control,
+                    "No right to read the control node; going on without"
+                );
+                self.control = Some((Control::default(), ANY_VERSION));
             }
             Err(error) => {
                 if !self.is_about_link(&error) {

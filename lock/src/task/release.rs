@@ -28,7 +28,15 @@ async fn delete<C: Connection>(
             None => match connection.node(&control_path).await {
                 Ok(node) => (Control::parse(&node.data), node.version),
                 Err(EnsembleError::NoNode) => {
-                    connection.make_path(&control_path, Vec::new()).await?;
+                    match connection.make_path(&control_path, Vec::new()).await {
+                        Err(EnsembleError::NoAuth) => clean = None,
+                        made => made?,
+                    }
+                    continue;
+                }
+                // No right to it: the release itself matters more than the note about it.
+                Err(EnsembleError::NoAuth) => {
+                    clean = None;
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -46,7 +54,6 @@ async fn delete<C: Connection>(
             Err(failed)
                 if failed.index == 0
                     && matches!(failed.error, EnsembleError::BadVersion | EnsembleError::NoNode) => {}
-            // No right to it: the release itself matters more than the note about it.
             Err(failed) if failed.index == 0 && failed.error == EnsembleError::NoAuth => clean = None,
             Err(failed) => return Err(failed.error),
         }

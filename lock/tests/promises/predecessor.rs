@@ -83,17 +83,3 @@ async fn a_crash_is_the_business_of_the_next_one_and_not_of_the_one_after_it() {
     second.release().await.unwrap();
     assert!(!state(&third, LockState::Held).await.predecessor_unclean);
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_waiter_that_left_makes_nobody_unclean() {
-    let world = world_of(0);
-    let [first, second, third] =
-        ["first", "second", "third"].map(|name| asking(&world, name, Mode::Exclusive));
-    first.acquire().await.unwrap();
-    queued_at(&second, 1).await;
-    queued_at(&third, 2).await;
-    second.release().await.unwrap();
-    queued_at(&third, 1).await;
-    first.release().await.unwrap();
-    assert!(!state(&third, LockState::Held).await.predecessor_unclean);
-}

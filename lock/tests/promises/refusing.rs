@@ -7,7 +7,7 @@ use lockkeeper_lock::ensemble::EnsembleError;
 use lockkeeper_lock::fake::{Options, World};
 use lockkeeper_lock::{LockError, LockOptions, LockState, Timing};
 
-use super::{ROOT, lock, lock_with, world};
+use super::{CONTROL, ROOT, lock, lock_with, world};
 
 fn assert_refused(answer: LockError, path: &str) {
     let LockError::Refused { action, error } = answer else {
@@ -28,6 +28,18 @@ async fn without_the_right_to_the_lock_root_contending_is_refused_with_its_path(
     assert_eq!(lock.status().state, LockState::Released);
     world.allow("/locks");
     lock.acquire().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_the_control_node_the_lock_is_held_and_released_all_the_same() {
+    let world = world();
+    world.forbid(CONTROL);
+    let (first, second) = (lock(&world, "a"), lock(&world, "b"));
+    let token = first.acquire().await.unwrap();
+    second.contend().await.unwrap();
+    first.release().await.unwrap();
+    assert!(second.acquire().await.unwrap() > token);
+    second.release().await.unwrap();
 }
 
 fn generous() -> Arc<World> {
