@@ -348,6 +348,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Ok(list) => Ok(list),
             // Asked again over the next connection.
             Err(error) if error.is_connection() => return,
+            Err(EnsembleError::SessionExpired) => return self.session_expired(),
             Err(error) => {
                 let action = format!("cannot list {}", self.options.root);
                 Err(LockError::Refused { action, error })
