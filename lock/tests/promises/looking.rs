@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper_lock::fake::{Client, Freezable};
-use lockkeeper_lock::{Clock, Lock, LockError, LockState, LockStatus};
+use lockkeeper_lock::{Clock, Lock, LockError, LockState, LockStatus, LossReason};
 
 use super::{BOUND, T, clock, eventually, lock, options, status_where, world};
 
@@ -63,7 +63,9 @@ async fn a_lock_in_doubt_is_suspended_until_its_lease_ends_and_then_lost() {
     let suspended = status_where(&lock, |status| status.state == LockState::Suspended).await;
     assert!(lock.view().is_held());
     assert!(suspended.lease_end.is_some());
-    status_where(&lock, |status| status.state == LockState::Lost).await;
+    // Without anybody's word: no server can be reached to say that the session is over.
+    let lost = status_where(&lock, |status| status.state == LockState::Lost).await;
+    assert_eq!(lost.loss, Some(LossReason::DeadlineReached));
     assert!(!lock.view().is_held());
 }
 
