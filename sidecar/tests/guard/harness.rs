@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::Duration;
@@ -65,6 +66,27 @@ pub fn open_for_everybody(dir: &Path) {
 /// Prints why a test cannot be made here.
 pub fn skip(reason: &str) {
     println!("  skipped: {reason}");
+}
+
+/// Whether this program was started with SIGHUP, SIGINT or SIGQUIT ignored, as `nohup` and shells in
+/// the background do. Everything below would ignore them, too, and rightly so: not what is tested here.
+pub fn ignores_signals() -> bool {
+    // Bits of `SigIgn` in proc(5): signal 1 is the lowest.
+    const PLAIN: u64 = 0b111;
+    let status = std::fs::read_to_string("/proc/self/status").expect("proc(5)");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.expect("a mask") & PLAIN != 0
+}
+
+/// Starts over with these signals as they are by default.
+pub fn main_with_plain_signals(arguments: &[OsString]) -> ExitCode {
+    let error = Command::new("env")
+        .arg("--default-signal=HUP,INT,QUIT")
+        .arg(own_program())
+        .args(arguments)
+        .exec();
+    panic!("env(1) of coreutils: {error}")
 }
 
 /// Whether the tests run as root; says so if they do not.

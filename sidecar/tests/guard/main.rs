@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     match arguments.get(1).and_then(|role| role.to_str()) {
         Some("role:guard") => helpers::guard(&arguments[2..]),
         Some("role:record") => helpers::record(&arguments[2..]),
+        _ if harness::ignores_signals() => harness::main_with_plain_signals(&arguments[1..]),
         _ => harness::main(&[
             deadline::TESTS,
             tree::TESTS,
