@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper_e2e::checker::{Rule, check};
+use lockkeeper_e2e::ensemble::DeletionWatch;
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::record::{Moment, Record, Records};
 use lockkeeper_e2e::{Config, Ensemble, Host, Process, binaries, faults};
@@ -23,16 +24,21 @@ struct Pod {
 }
 
 impl Pod {
-    fn start(ensemble: &Ensemble, name: &str, lock: &str) -> Self {
+    /// A host and a volume; nothing runs yet.
+    fn empty(ensemble: &Ensemble, name: &str) -> Self {
         let volume = ensemble.directory().join(name);
         fs::create_dir(&volume).unwrap();
-        let mut pod = Self {
+        Self {
             host: ensemble.client(name).unwrap(),
             record: volume.join("record"),
             volume,
             sidecar: None,
             container: None,
-        };
+        }
+    }
+
+    fn start(ensemble: &Ensemble, name: &str, lock: &str) -> Self {
+        let mut pod = Self::empty(ensemble, name);
         pod.start_sidecar(ensemble, lock, &[]);
         pod.start_container(name);
         pod
@@ -41,19 +47,12 @@ impl Pod {
     /// A pod whose container knows nothing of locks (`signal` mode): it is told from other processes by
     /// the file that a kubelet mounts for its last words.
     fn start_with_foreign_container(ensemble: &Ensemble, name: &str, lock: &str) -> Self {
-        let volume = ensemble.directory().join(name);
-        let last_words = volume.join("pods/uid/containers/app");
+        let mut pod = Self::empty(ensemble, name);
+        let last_words = pod.volume.join("pods/uid/containers/app");
         fs::create_dir_all(&last_words).unwrap();
-        for file in [last_words.join("0123"), volume.join("termination-log")] {
+        for file in [last_words.join("0123"), pod.volume.join("termination-log")] {
             File::create(file).unwrap();
         }
-        let mut pod = Self {
-            host: ensemble.client(name).unwrap(),
-            record: volume.join("record"),
-            volume,
-            sidecar: None,
-            container: None,
-        };
         let termination_log = pod.volume.join("termination-log");
         let termination_log = termination_log.to_str().unwrap();
         pod.start_sidecar(
@@ -169,6 +168,22 @@ fn answers(command: &str, pod: &Pod, arguments: &[&str]) -> bool {
     client.output().unwrap().status.success()
 }
 
+/// Nothing ran under `token` any more when the leader deleted its node.
+fn assert_gone_before_the_deletion(pod: &Pod, token: i64, deletions: &DeletionWatch) {
+    let deleted = deletions
+        .wait_for_deletion(token, BOUND)
+        .expect("the session expires");
+    let last = pod
+        .records()
+        .iter()
+        .filter(|record| record.token == token)
+        .map(|record| record.at)
+        .max();
+    let last = last.unwrap();
+    println!("gone {:?} before the leader deleted the node", deleted - last);
+    assert!(last < deleted);
+}
+
 fn is_root() -> bool {
     let is_root = rustix::process::getuid().is_root();
     if !is_root {
@@ -223,18 +238,7 @@ fn a_killed_sidecar_costs_its_application_the_lock_in_time_and_a_new_one_queues_
     faults::kill(first.sidecar.take().unwrap().pid()).unwrap();
     first.start_sidecar(&ensemble, lock, &[]);
     let next = second.wait_until_it_runs(token);
-    let deleted = deletions
-        .wait_for_deletion(token, BOUND)
-        .expect("the session expires");
-    let last = first
-        .records()
-        .iter()
-        .filter(|record| record.token == token)
-        .map(|record| record.at)
-        .max();
-    let last = last.unwrap();
-    println!("gone {:?} before the leader deleted the node", deleted - last);
-    assert!(last < deleted);
+    assert_gone_before_the_deletion(&first, token, &deletions);
     assert!(answers("release", &second, &[]));
     first.wait_until_it_runs(next);
     let report = check(&all(&[&first, &second]), Rule::Exclusive);
@@ -260,18 +264,7 @@ fn a_container_that_knows_nothing_of_locks_is_killed_in_time_and_the_pod_gated_a
     }
     second.start_foreign_container("second");
     second.wait_until_it_runs(token);
-    let deleted = deletions
-        .wait_for_deletion(token, BOUND)
-        .expect("the session expires");
-    let last = first
-        .records()
-        .iter()
-        .filter(|record| record.token == token)
-        .map(|record| record.at)
-        .max();
-    let last = last.unwrap();
-    println!("gone {:?} before the leader deleted the node", deleted - last);
-    assert!(last < deleted);
+    assert_gone_before_the_deletion(&first, token, &deletions);
     assert_eq!(first.lease_file(), None);
     let report = check(&all(&[&first, &second]), Rule::Exclusive);
     assert!(report.is_clean() && report.holds.len() == 2, "{report}");
