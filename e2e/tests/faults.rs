@@ -28,11 +28,8 @@ fn recorder(file: &Path, name: &str, token: u32) -> Command {
 /// The longest time without a line since `from`, or up to now: it may never write another one.
 fn longest_silence(file: &Path, from: BootInstant) -> Duration {
     let records = Records::read(file).unwrap().records;
-    let times: Vec<_> = records
-        .iter()
-        .map(|record| record.at)
-        .filter(|&at| at >= from)
-        .collect();
+    let seen = records.iter().map(|record| record.at).filter(|&at| at >= from);
+    let times: Vec<_> = [from].into_iter().chain(seen).chain([BootInstant::now()]).collect();
     times
         .windows(2)
         .map(|pair| pair[1] - pair[0])
