@@ -29,7 +29,11 @@ fn recorder(file: &Path, name: &str, token: u32) -> Command {
 fn longest_silence(file: &Path, from: BootInstant) -> Duration {
     let records = Records::read(file).unwrap().records;
     let seen = records.iter().map(|record| record.at).filter(|&at| at >= from);
-    let times: Vec<_> = [from].into_iter().chain(seen).chain([BootInstant::now()]).collect();
+    let times: Vec<_> = [from]
+        .into_iter()
+        .chain(seen)
+        .chain([BootInstant::now()])
+        .collect();
     times
         .windows(2)
         .map(|pair| pair[1] - pair[0])

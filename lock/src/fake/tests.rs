@@ -111,7 +111,12 @@ async fn a_session_that_is_ended_during_an_election_leaves_nothing_behind() {
     // The server that is elected is far behind, and catches up before it serves.
     world.set_lag(1, Duration::from_secs(60));
     connection.create_contender("/l/c-", Vec::new()).await.unwrap();
-    assert!(world.shared.state().servers[1].tree.node("/l/c-0000000000").is_err());
+    assert!(
+        world.shared.state().servers[1]
+            .tree
+            .node("/l/c-0000000000")
+            .is_err()
+    );
     world.elect(1);
     world.expire(connection.session().id);
     eventually("it leads", || world.shared.state().can_commit()).await;
