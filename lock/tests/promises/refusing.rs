@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_lock::ensemble::EnsembleError;
+use lockkeeper_lock::ensemble::{Closed, EnsembleError};
 use lockkeeper_lock::fake::{Options, World};
 use lockkeeper_lock::{LockError, LockOptions, LockState, Timing};
 
@@ -40,6 +40,18 @@ async fn without_the_right_to_the_control_node_the_lock_is_held_and_released_all
     first.release().await.unwrap();
     assert!(second.acquire().await.unwrap() > token);
     second.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_are_refused_over_a_connection_in_use_are_not_tried_for_ever() {
+    let world = world();
+    let (holder, waiter) = (lock(&world, "a"), lock(&world, "b"));
+    holder.acquire().await.unwrap();
+    waiter.contend().await.unwrap();
+    // Its watches hear of it too, as of any connection that is gone.
+    world.hang_up("b", Closed::AuthFailed);
+    waiter.acquire().await.unwrap_err();
+    assert_eq!(waiter.status().state, LockState::Released);
 }
 
 fn generous() -> Arc<World> {
