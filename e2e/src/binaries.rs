@@ -21,6 +21,11 @@ pub fn recorder() -> anyhow::Result<PathBuf> {
     built("lockkeeper-e2e", "lockkeeper-recorder", &[])
 }
 
+/// The program that a test cluster belongs to.
+pub fn cluster() -> anyhow::Result<PathBuf> {
+    built("lockkeeper-e2e", "lockkeeper-cluster", &[])
+}
+
 /// Cargo's target directory, for files that a run leaves behind.
 ///
 /// # Errors
