@@ -17,6 +17,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use tempfile::NamedTempFile;
 
 use crate::owner::Owner;
 use crate::{Host, Process, Unsupported, binaries};
@@ -37,7 +38,8 @@ pub mod supervisor;
 
 pub use cleanup::{sweep, traces};
 pub use images::REGISTRY;
-pub use layout::{CONTROL_PLANE, DIRECTORY, KUBECONFIG, LOCK, LOG, NodeLayout, REGISTRY_PORT_OUTSIDE};
+use layout::LOCK;
+pub use layout::{CONTROL_PLANE, DIRECTORY, KUBECONFIG, NodeLayout, REGISTRY_PORT_OUTSIDE};
 
 use build::Programs;
 use images::Registry;
@@ -54,6 +56,16 @@ pub struct Config {
     /// controller manager's `--node-monitor-grace-period`. The signs come four times in it, as they do in
     /// Kubernetes' own 40 s of a node's lease.)
     pub node_grace: Duration,
+}
+
+impl Config {
+    /// What [`Cluster::shared`] starts: a dead node is noticed after 12 s.
+    pub fn for_tests() -> Self {
+        Self {
+            node_grace: Duration::from_secs(12),
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for Config {
@@ -80,7 +92,15 @@ struct Own {
     control_plane: Host,
     nodes: Vec<Host>,
     /// None for a cluster that runs on: `lockkeeper-cluster up`.
-    supervisor: Option<Child>,
+    supervisor: Option<Supervisor>,
+}
+
+/// The process that everything of a cluster belongs to.
+#[derive(Debug)]
+struct Supervisor {
+    process: Child,
+    /// What it complains about.
+    complaints: NamedTempFile,
 }
 
 /// A node of a cluster on this machine.
@@ -104,7 +124,7 @@ impl Cluster {
                 Self::foreign(PathBuf::from(kubeconfig))
             } else {
                 can_start()?;
-                Self::running().or_else(|_| Self::start(&Config::default()))
+                Self::running().or_else(|_| Self::start(&Config::for_tests()))
             };
             Ok(cluster.expect("the cluster starts"))
         });
@@ -121,9 +141,15 @@ impl Cluster {
     /// built first: see [`build`].
     ///
     /// # Errors
-    /// When something does not start; with the end of its log.
+    /// When something does not start, with the end of its log; [`Unsupported`] where there can be none.
     pub fn start(config: &Config) -> anyhow::Result<Self> {
         can_start()?;
+        if Self::running().is_ok() {
+            return Err(Unsupported::new(
+                "a cluster has been left running on this machine; `make cluster-down` ends it",
+            )
+            .into());
+        }
         Programs::built()?;
         let supervisor = start_supervisor(config, false)?;
         Self::attach(config.nodes, Some(supervisor))
@@ -151,10 +177,7 @@ impl Cluster {
             "no cluster has been left running"
         );
         let parts = control::ask("parts")?;
-        let nodes = parts
-            .split(' ')
-            .filter(|part| part.ends_with("/machine"))
-            .count();
+        let nodes = parts.split(' ').filter(|part| part.ends_with("/machine")).count();
         Self::attach(u8::try_from(nodes)?, None)
     }
 
@@ -191,7 +214,7 @@ impl Cluster {
         })
     }
 
-    fn attach(nodes: u8, supervisor: Option<Child>) -> anyhow::Result<Self> {
+    fn attach(nodes: u8, supervisor: Option<Supervisor>) -> anyhow::Result<Self> {
         let programs = Programs::built()?;
         let (control_plane, nodes) = network::existing(nodes, &Owner::new())?;
         Ok(Self {
@@ -233,7 +256,7 @@ impl Cluster {
     /// # Errors
     /// When the API server refuses it.
     pub fn apply(&self, manifest: &str) -> anyhow::Result<()> {
-        let file = tempfile::NamedTempFile::new()?;
+        let file = NamedTempFile::new()?;
         fs::write(file.path(), manifest)?;
         let path = file.path().to_str().context("the path is not UTF-8")?;
         self.kubectl(&["apply", "--filename", path])?;
@@ -259,7 +282,10 @@ impl Cluster {
                 Ok(text) if pleases(&text) => return Ok(text),
                 other if lockkeeper_lock::BootInstant::now() >= end => {
                     let last = other.unwrap_or_else(|error| format!("{error:#}"));
-                    bail!("after {bound:?} kubectl {} still says: {last}", arguments.join(" "))
+                    bail!(
+                        "after {bound:?} kubectl {} still says: {last}",
+                        arguments.join(" ")
+                    )
                 }
                 _ => std::thread::sleep(POLL),
             }
@@ -298,7 +324,10 @@ impl Cluster {
     /// When there is none such.
     pub fn node(&self, number: u8) -> Result<Node<'_>, Unsupported> {
         let cluster = self.own()?;
-        assert!((1..=cluster.nodes.len()).contains(&usize::from(number)), "no node {number}");
+        assert!(
+            (1..=cluster.nodes.len()).contains(&usize::from(number)),
+            "no node {number}"
+        );
         let layout = NodeLayout { number };
         Ok(Node { cluster, layout })
     }
@@ -333,7 +362,11 @@ impl Cluster {
 
     /// The process that everything of this cluster belongs to; `None` unless this value has started it.
     pub fn supervisor(&self) -> Option<u32> {
-        self.own.as_ref()?.supervisor.as_ref().map(Child::id)
+        self.own
+            .as_ref()?
+            .supervisor
+            .as_ref()
+            .map(|supervisor| supervisor.process.id())
     }
 
     /// Runs a program where the API server is near.
@@ -357,18 +390,25 @@ impl Cluster {
     }
 
     fn own(&self) -> Result<&Own, Unsupported> {
-        let missing = || Unsupported::new(format!("{FOREIGN} names a cluster whose nodes are not ours to break"));
+        let missing = || {
+            Unsupported::new(format!(
+                "{FOREIGN} names a cluster whose nodes are not ours to break"
+            ))
+        };
         self.own.as_ref().ok_or_else(missing)
     }
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
-        let Some(supervisor) = &mut self.supervisor else { return };
+        let Some(supervisor) = &mut self.supervisor else {
+            return;
+        };
         // The end of its input tells it; then it removes everything.
-        drop(supervisor.stdin.take());
-        if let Err(error) = supervisor.wait() {
-            eprintln!("cannot wait for the end of the cluster: {error}");
+        drop(supervisor.process.stdin.take());
+        if !supervisor.process.wait().is_ok_and(|status| status.success()) {
+            let complaints = fs::read_to_string(supervisor.complaints.path()).unwrap_or_default();
+            eprintln!("the cluster has not ended in good order: {complaints}");
         }
     }
 }
@@ -480,7 +520,10 @@ fn can_start() -> Result<(), Unsupported> {
         ("iptables", "iptables"),
         ("nsenter", "util-linux"),
     ] {
-        if !path.split(':').any(|folder| Path::new(folder).join(program).exists()) {
+        if !path
+            .split(':')
+            .any(|folder| Path::new(folder).join(program).exists())
+        {
             return Err(Unsupported::new(format!(
                 "a cluster on this machine needs {program}, which is missing; install {package}"
             )));
@@ -490,7 +533,7 @@ fn can_start() -> Result<(), Unsupported> {
 }
 
 /// Starts the supervisor, and waits until the cluster is ready.
-fn start_supervisor(config: &Config, detached: bool) -> anyhow::Result<Child> {
+fn start_supervisor(config: &Config, detached: bool) -> anyhow::Result<Supervisor> {
     use std::os::unix::process::CommandExt;
 
     let mut command = Command::new(binaries::cluster()?);
@@ -505,21 +548,26 @@ fn start_supervisor(config: &Config, detached: bool) -> anyhow::Result<Child> {
     if detached {
         command.arg("--detached");
     }
-    let log = tempfile::NamedTempFile::with_prefix("lockkeeper-cluster.")?;
-    command.stderr(log.reopen()?);
-    let mut supervisor = command.spawn().context("cannot start the cluster's supervisor")?;
-    let output = supervisor.stdout.take().context("the command has a pipe")?;
+    let complaints = NamedTempFile::with_prefix("lockkeeper-cluster.")?;
+    command.stderr(complaints.reopen()?);
+    let mut process = command.spawn().context("cannot start the cluster's supervisor")?;
+    let output = process.stdout.take().context("the command has a pipe")?;
     for line in BufReader::new(output).lines() {
         let line = line?;
         match line.split_once(' ').unwrap_or((&line, "")) {
-            ("ready", _) => return Ok(supervisor),
+            ("ready", _) => {
+                return Ok(Supervisor { process, complaints });
+            }
             ("progress", text) => eprintln!("{text}"),
             (_, text) => {
-                supervisor.wait()?;
+                process.wait()?;
                 bail!("the cluster does not start: {}", text.replace('\t', "\n"));
             }
         }
     }
-    supervisor.wait()?;
-    bail!("the cluster's supervisor has died:\n{}", fs::read_to_string(log.path())?)
+    process.wait()?;
+    bail!(
+        "the cluster's supervisor has died:\n{}",
+        fs::read_to_string(complaints.path())?
+    )
 }

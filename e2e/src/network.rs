@@ -204,7 +204,10 @@ impl Host {
     /// Runs lines of `ip -batch` on this host.
     pub(crate) fn ip(&self, lines: &str) -> io::Result<()> {
         let namespace = self.namespace.as_ref();
-        ip(namespace.ok_or_else(|| io::Error::other("a loopback host has no network of its own"))?, lines)
+        ip(
+            namespace.ok_or_else(|| io::Error::other("a loopback host has no network of its own"))?,
+            lines,
+        )
     }
 
     /// What the harness calls it.

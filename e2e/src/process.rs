@@ -93,7 +93,10 @@ impl Process {
             let errors = scope.spawn(|| read_all(stderr));
             let stdout = read_all(stdout);
             let errors = errors.join();
-            (stdout, errors.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            (
+                stdout,
+                errors.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            )
         });
         Ok(Output {
             status: self.child.wait()?,

@@ -141,13 +141,7 @@ fn key(module: &Module, sources: &Path) -> anyhow::Result<String> {
 }
 
 /// Builds one program after the other, each from what the earlier ones have left in Go's own cache.
-fn build(
-    module: &Module,
-    sources: &Path,
-    folder: &Path,
-    already: usize,
-    total: usize,
-) -> anyhow::Result<()> {
+fn build(module: &Module, sources: &Path, folder: &Path, already: usize, total: usize) -> anyhow::Result<()> {
     fs::create_dir_all(folder)?;
     eprintln!("Building {} ({EXPECTED})", module.name);
     let began = BootInstant::now();
@@ -192,7 +186,10 @@ fn linker_flags(sources: &Path) -> anyhow::Result<String> {
     };
     let mut parts = version.split('.');
     let (Some(major), Some(minor)) = (parts.next(), parts.next()) else {
-        bail!("{}/go.mod: {version} is no version of Kubernetes", sources.display());
+        bail!(
+            "{}/go.mod: {version} is no version of Kubernetes",
+            sources.display()
+        );
     };
     let variable = "-X k8s.io/component-base/version";
     Ok(format!(
@@ -227,10 +224,7 @@ mod tests {
     fn kubernetes_tells_the_version_that_its_module_file_names() {
         let flags = linker_flags(&Path::new(SOURCES).join("kubernetes")).unwrap();
         assert!(flags.contains(".gitVersion=v1."), "{flags}");
-        assert_eq!(
-            linker_flags(&Path::new(SOURCES).join("extras")).unwrap(),
-            "-s -w"
-        );
+        assert_eq!(linker_flags(&Path::new(SOURCES).join("extras")).unwrap(), "-s -w");
     }
 
     #[test]

@@ -29,7 +29,10 @@ pub fn is_unified() -> bool {
 /// When the kernel refuses: it needs root, and hierarchies that can be written to.
 pub fn create(node: NodeLayout) -> anyhow::Result<()> {
     let hierarchies = hierarchies()?;
-    ensure!(!hierarchies.is_empty(), "no control groups are mounted below {ROOT}");
+    ensure!(
+        !hierarchies.is_empty(),
+        "no control groups are mounted below {ROOT}"
+    );
     for hierarchy in hierarchies {
         let group = hierarchy.join(node.cgroup());
         let made = || -> io::Result<()> {
@@ -91,7 +94,11 @@ pub fn remove(node: NodeLayout) -> anyhow::Result<()> {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => None,
                 _ => Some(()),
             });
-            ensure!(removed.is_some(), "cannot remove the control group {}", group.display());
+            ensure!(
+                removed.is_some(),
+                "cannot remove the control group {}",
+                group.display()
+            );
         }
     }
     Ok(())
@@ -101,7 +108,11 @@ pub fn remove(node: NodeLayout) -> anyhow::Result<()> {
 pub fn nodes() -> Vec<NodeLayout> {
     let hierarchies = hierarchies().unwrap_or_default();
     NodeLayout::all(NodeLayout::MOST)
-        .filter(|node| hierarchies.iter().any(|hierarchy| hierarchy.join(node.cgroup()).exists()))
+        .filter(|node| {
+            hierarchies
+                .iter()
+                .any(|hierarchy| hierarchy.join(node.cgroup()).exists())
+        })
         .collect()
 }
 
@@ -122,7 +133,8 @@ pub fn processes(node: NodeLayout) -> Vec<Pid> {
     found
 }
 
-/// Where hierarchies are mounted.
+/// Where hierarchies are mounted. Beside those of version 1 there may be one of version 2 without
+/// controllers, in which runc makes groups, too.
 fn hierarchies() -> anyhow::Result<Vec<PathBuf>> {
     if is_unified() {
         return Ok(vec![PathBuf::from(ROOT)]);
@@ -133,7 +145,9 @@ fn hierarchies() -> anyhow::Result<Vec<PathBuf>> {
         .filter_map(|line| {
             let mut fields = line.split(' ');
             let (_, place, kind) = (fields.next()?, fields.next()?, fields.next()?);
-            (kind == "cgroup").then(|| PathBuf::from(place))
+            ["cgroup", "cgroup2"]
+                .contains(&kind)
+                .then(|| PathBuf::from(place))
         })
         .collect())
 }

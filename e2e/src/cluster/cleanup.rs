@@ -8,6 +8,7 @@ use anyhow::{Context, ensure};
 
 use super::layout::{DIRECTORY, PREFIX};
 use super::{cgroups, network, node};
+use crate::cache;
 use crate::owner::sweep_leftovers;
 
 /// Removes what is left of a cluster whose supervisor is dead, or is the caller.
@@ -55,10 +56,27 @@ pub fn traces() -> anyhow::Result<Vec<String>> {
             .map(|name| format!("network namespace {name}")),
     );
     found.extend(mounts()?.into_iter().map(|place| format!("mount {place}")));
+    found.extend(programs()?);
     if Path::new(DIRECTORY).exists() {
         found.push(format!("directory {DIRECTORY}"));
     }
     Ok(found)
+}
+
+/// Running programs of the cluster.
+fn programs() -> anyhow::Result<Vec<String>> {
+    let cache = cache::directory("cluster")?;
+    Ok(fs::read_dir("/proc")?
+        .flatten()
+        .filter_map(|entry| {
+            // There is none for a process that has ended, and for one of the kernel.
+            let program = fs::read_link(entry.path().join("exe")).ok()?;
+            let pid = entry.file_name();
+            program
+                .starts_with(&cache)
+                .then(|| format!("process {} runs {}", pid.display(), program.display()))
+        })
+        .collect())
 }
 
 /// Places of ours where something is mounted.

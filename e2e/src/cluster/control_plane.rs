@@ -140,7 +140,9 @@ fn api_server(programs: &Programs, pki: &Pki, host: &Host) -> Part {
             .args(["--kubeconfig", KUBECONFIG, "get", "--raw", "/readyz"])
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let asked = inside.spawn("kubectl", command).and_then(|mut process| process.wait(Duration::from_secs(10)));
+        let asked = inside
+            .spawn("kubectl", command)
+            .and_then(|mut process| process.wait(Duration::from_secs(10)));
         matches!(asked, Ok(Some(status)) if status.success())
     };
     Part::new("kube-apiserver", host, None, command, Box::new(ready))
@@ -152,7 +154,10 @@ fn controller_manager(config: &Config, programs: &Programs, pki: &Pki, host: &Ho
     let command = move || {
         let mut command = programs.command("kube-controller-manager");
         command
-            .arg(format!("--kubeconfig={}", pki.kubeconfig("controller-manager").display()))
+            .arg(format!(
+                "--kubeconfig={}",
+                pki.kubeconfig("controller-manager").display()
+            ))
             .arg("--leader-elect=false")
             .arg("--use-service-account-credentials")
             .arg(format!("--root-ca-file={}", pki.path("ca.crt").display()))

@@ -14,6 +14,9 @@ use crate::{Host, Process, Unsupported};
 /// `registry.example.org/tests`.
 pub const REGISTRY: &str = "LOCKKEEPER_E2E_REGISTRY";
 
+/// Buildah notes in a place that cannot be chosen what it has seen of images: it gets its own.
+const WITHOUT_TRACES: &str = r#"mount --bind "$0" /var/lib/containers; exec "$@""#;
+
 /// Where images go, and who makes them.
 #[derive(Clone, Debug)]
 pub struct Registry {
@@ -83,7 +86,11 @@ impl Registry {
         let target = format!("{}/{name}", self.push);
         match self.tool {
             Tool::Docker => {
-                self.run(Command::new("docker").args(["build", "--quiet", "--tag", &target]).arg(folder))?;
+                self.run(
+                    Command::new("docker")
+                        .args(["build", "--quiet", "--tag", &target])
+                        .arg(folder),
+                )?;
                 self.run(Command::new("docker").args(["push", "--quiet", &target]))?;
             }
             Tool::Buildah => {
@@ -116,16 +123,17 @@ impl Registry {
         self.push(name, folder.path())
     }
 
-    /// With its images in the cluster's directory, unless they are for another cluster.
+    /// With everything in the cluster's directory, unless the images are for another cluster.
     fn buildah(&self, verb: &str) -> anyhow::Result<Command> {
         let mut command = Command::new("buildah");
         if self.host.is_some() {
             let directory = Path::new(DIRECTORY).join("buildah");
             fs::create_dir_all(&directory)?;
+            command = Command::new("unshare");
             command
-                .arg("--root")
-                .arg(directory.join("storage"))
-                .arg("--runroot")
+                .args(["--mount", "--propagation", "slave", "sh", "-ec", WITHOUT_TRACES])
+                .arg(&directory)
+                .args(["buildah", "--runroot"])
                 .arg(directory.join("run"));
         }
         command.args(["--storage-driver", "vfs", verb]);

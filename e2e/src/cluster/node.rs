@@ -28,9 +28,9 @@ mount --bind "$0/log" /var/log
 for place in kubelet cni; do mount --bind "$0/$place" "/var/lib/$place"; done
 exec "$1"
 "#;
-/// Made on this machine where they are missing, so that something can be mounted there, and removed
-/// again if they are empty.
-pub const MOUNT_POINTS: [&str; 2] = ["/var/lib/kubelet", "/var/lib/cni"];
+/// Places of programs that cannot be told otherwise. They are made on this machine where they are
+/// missing, so that something can be mounted there, and removed again if they are empty.
+pub const MOUNT_POINTS: [&str; 3] = ["/var/lib/kubelet", "/var/lib/cni", "/var/lib/containers"];
 
 /// The programs of a node, in the order in which they need one another. The first one is the machine:
 /// the others run inside its mounts.
@@ -47,9 +47,6 @@ pub fn parts(
     let directory = node.directory();
     for place in ["log", "kubelet", "cni", "containerd", "net.d", "registries"] {
         fs::create_dir_all(directory.join(place))?;
-    }
-    for place in MOUNT_POINTS {
-        fs::create_dir_all(place)?;
     }
     write_network(node)?;
     write_containerd(programs, node)?;
@@ -119,7 +116,10 @@ fn kubelet(programs: &Programs, pki: &Pki, node: NodeLayout, host: &Host) -> Par
     let command = move || {
         let mut command = programs.command("kubelet");
         command
-            .arg(format!("--config={}", node.directory().join("kubelet.json").display()))
+            .arg(format!(
+                "--config={}",
+                node.directory().join("kubelet.json").display()
+            ))
             .arg(format!("--kubeconfig={}", pki.kubeconfig(&node.name()).display()))
             .arg("--cert-dir=/var/lib/kubelet/pki")
             .arg(format!("--hostname-override={}", node.name()))
@@ -142,7 +142,10 @@ fn proxy(programs: &Programs, node: NodeLayout, host: &Host) -> Part {
         let mut command = programs.command("kube-proxy");
         let path = std::env::var("PATH").unwrap_or_default();
         command
-            .arg(format!("--config={}", node.directory().join("proxy.json").display()))
+            .arg(format!(
+                "--config={}",
+                node.directory().join("proxy.json").display()
+            ))
             .arg(format!("--hostname-override={}", node.name()))
             .env("PATH", format!("{path}:/usr/sbin:/sbin"));
         command
@@ -185,16 +188,23 @@ fn write_network(node: NodeLayout) -> anyhow::Result<()> {
 
 fn write_containerd(programs: &Programs, node: NodeLayout) -> anyhow::Result<()> {
     let directory = node.directory();
-    let registry = directory.join("registries").join(format!("{ADDRESS}:{REGISTRY_PORT}"));
+    let registry = directory
+        .join("registries")
+        .join(format!("{ADDRESS}:{REGISTRY_PORT}"));
     fs::create_dir_all(&registry)?;
     fs::write(
         registry.join("hosts.toml"),
         format!("server = \"http://{}\"\n", reference("").trim_end_matches('/')),
     )?;
-    let runc = ["/usr/sbin/runc", "/usr/bin/runc", "/usr/local/sbin/runc", "/usr/local/bin/runc"]
-        .into_iter()
-        .find(|path| fs::exists(path).unwrap_or(false))
-        .context("there is no runc: install it (apt-get install runc)")?;
+    let runc = [
+        "/usr/sbin/runc",
+        "/usr/bin/runc",
+        "/usr/local/sbin/runc",
+        "/usr/local/bin/runc",
+    ]
+    .into_iter()
+    .find(|path| fs::exists(path).unwrap_or(false))
+    .context("there is no runc: install it (apt-get install runc)")?;
     let config = format!(
         r#"version = 3
 root = "{root}"
@@ -266,7 +276,10 @@ fn write_kubelet(config: &Config, pki: &Pki, node: NodeLayout) -> anyhow::Result
     if !cgroups::is_unified() {
         kubelet["failCgroupV1"] = json!(false);
     }
-    fs::write(directory.join("kubelet.json"), serde_json::to_vec_pretty(&kubelet)?)?;
+    fs::write(
+        directory.join("kubelet.json"),
+        serde_json::to_vec_pretty(&kubelet)?,
+    )?;
     Ok(())
 }
 

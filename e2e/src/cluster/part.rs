@@ -1,16 +1,16 @@
 //! A program of the cluster that can be killed and started again.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
+use lockkeeper_lock::BootInstant;
 use rustix::process::Pid;
 
 use super::cgroups;
 use super::layout::{DIRECTORY, NodeLayout};
-use crate::process::wait_for;
 use crate::{Host, Process};
 
 /// A small machine that does other things too needs half a minute for the slowest, the API server.
@@ -74,10 +74,7 @@ impl Part {
         if let Some(pid) = inside {
             command = in_mounts_of(pid, &command);
         }
-        command
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let process = self.host.spawn(self.name.as_str(), command)?;
         if let Some(node) = self.node {
             cgroups::enter(node, process.pid())?;
@@ -91,7 +88,7 @@ impl Part {
     /// # Errors
     /// When it ends instead, or takes minutes; with the end of its log.
     pub fn wait_until_ready(&mut self) -> anyhow::Result<()> {
-        let end = lockkeeper_lock::BootInstant::now() + READY_BOUND;
+        let end = BootInstant::now() + READY_BOUND;
         loop {
             let Some(pid) = self.pid() else {
                 bail!("{} has ended:\n{}", self.name, self.log_end());
@@ -99,7 +96,7 @@ impl Part {
             if (self.ready)(pid) {
                 return Ok(());
             }
-            if lockkeeper_lock::BootInstant::now() >= end {
+            if BootInstant::now() >= end {
                 bail!(
                     "{} does not serve after {READY_BOUND:?}:\n{}",
                     self.name,
@@ -143,7 +140,7 @@ impl Part {
         lines[lines.len().saturating_sub(15)..].join("\n")
     }
 
-    fn log_path(&self) -> std::path::PathBuf {
+    fn log_path(&self) -> PathBuf {
         Path::new(DIRECTORY)
             .join("log")
             .join(format!("{}.log", self.name.replace('/', "-")))
@@ -167,16 +164,20 @@ fn in_mounts_of(pid: Pid, command: &Command) -> Command {
     entered
 }
 
-/// Waits until all nodes are Ready, by the word of the API server.
+/// Waits until something about the whole cluster holds, by the word of the API server.
 ///
 /// # Errors
-/// When they are not within minutes.
-pub fn wait_until_nodes_are_ready(nodes: u8, ask: impl Fn() -> anyhow::Result<String>) -> anyhow::Result<()> {
-    let mut last = String::new();
-    let ready = wait_for(READY_BOUND, || {
-        std::thread::sleep(READY_POLL);
-        last = ask().unwrap_or_else(|error| format!("{error:#}"));
-        (last.split_whitespace().filter(|&status| status == "True").count() == usize::from(nodes)).then_some(())
-    });
-    ready.ok_or_else(|| anyhow!("not all of {nodes} nodes are Ready after {READY_BOUND:?}: {last}"))
+/// When it does not within minutes.
+pub fn wait_until(what: &str, holds: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    let end = BootInstant::now() + READY_BOUND;
+    loop {
+        match holds() {
+            Ok(true) => return Ok(()),
+            Err(error) if BootInstant::now() >= end => return Err(error),
+            Ok(false) if BootInstant::now() >= end => {
+                bail!("after {READY_BOUND:?} it is still not so that {what}")
+            }
+            _ => std::thread::sleep(READY_POLL),
+        }
+    }
 }

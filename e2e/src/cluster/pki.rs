@@ -108,10 +108,7 @@ impl Pki {
         params: CertificateParams,
     ) -> anyhow::Result<()> {
         let key = KeyPair::generate()?;
-        self.write(
-            &format!("{name}.crt"),
-            &params.signed_by(&key, authority)?.pem(),
-        )?;
+        self.write(&format!("{name}.crt"), &params.signed_by(&key, authority)?.pem())?;
         self.write(&format!("{name}.key"), &key.serialize_pem())
     }
 

@@ -11,12 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
-use lockkeeper_lock::BootInstant;
 use rustix::process::Pid;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -27,7 +26,7 @@ use super::control::{self, Order};
 use super::forward::forward;
 use super::images::Registry;
 use super::layout::{
-    ADDRESS, API_PORT, DIRECTORY, KUBECONFIG, LOCK, NodeLayout, REGISTRY_PORT, REGISTRY_PORT_OUTSIDE,
+    ADDRESS, API_PORT, DIRECTORY, KUBECONFIG, LOCK, LOG, NodeLayout, REGISTRY_PORT, REGISTRY_PORT_OUTSIDE,
 };
 use super::part::{self, Part};
 use super::pki::Pki;
@@ -80,7 +79,8 @@ struct Supervisor {
     owner: Owner,
     /// In the order of their start.
     parts: Vec<Part>,
-    orders: std::sync::mpsc::Receiver<Order>,
+    orders: Receiver<Order>,
+    log: File,
     /// Without it, everything is ended by Drop: the start has failed.
     stopped: bool,
 }
@@ -89,8 +89,11 @@ impl Supervisor {
     fn start(config: &Config) -> anyhow::Result<Self> {
         let programs = Programs::built()?;
         sweep().context("cannot remove what an earlier cluster has left")?;
-        fs::create_dir_all(DIRECTORY)?;
+        for place in node::MOUNT_POINTS.iter().chain([&DIRECTORY]) {
+            fs::create_dir_all(place).with_context(|| format!("cannot make {place}"))?;
+        }
         let mut supervisor = Self {
+            log: File::create(LOG)?,
             owner: Owner::new(),
             parts: Vec::new(),
             orders: control::listen()?,
@@ -133,9 +136,24 @@ impl Supervisor {
         for index in 0..supervisor.parts.len() {
             supervisor.parts[index].wait_until_ready()?;
         }
-        part::wait_until_nodes_are_ready(config.nodes, || {
-            let path = "jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].status}";
-            kubectl.run(&["get", "nodes", "--output", path])
+        let statuses = "jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].status}";
+        part::wait_until("all nodes are Ready", || {
+            let statuses = kubectl.run(&["get", "nodes", "--output", statuses])?;
+            Ok(statuses
+                .split_whitespace()
+                .filter(|&status| status == "True")
+                .count()
+                == usize::from(config.nodes))
+        })?;
+        // Without it no pod is accepted.
+        part::wait_until("the default service account is there", || {
+            let account = [
+                "get",
+                "serviceaccounts",
+                "--field-selector=metadata.name=default",
+                "--output=name",
+            ];
+            Ok(!kubectl.run(&account)?.is_empty())
         })?;
         Ok(supervisor)
     }
@@ -145,7 +163,7 @@ impl Supervisor {
         while !over.load(Ordering::Relaxed) {
             for part in &mut self.parts {
                 if part.has_ended() {
-                    eprintln!("{} has ended by itself", part.name());
+                    note(&mut self.log, &format!("{} has ended by itself", part.name()));
                 }
             }
             match self.orders.recv_timeout(POLL) {
@@ -154,8 +172,8 @@ impl Supervisor {
                     return;
                 }
                 Ok(order) => {
-                    eprintln!("order: {}", order.line);
                     let result = self.carry_out(&order.line);
+                    note(&mut self.log, &format!("{}: {result:?}", order.line));
                     order.answer(result);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -248,7 +266,6 @@ impl Supervisor {
     /// Ends everything, in the reverse order of its start, and removes every trace.
     fn stop(&mut self) -> anyhow::Result<()> {
         self.stopped = true;
-        let began = BootInstant::now();
         for node in cgroups::nodes().into_iter().rev() {
             self.crash(node)?;
         }
@@ -257,9 +274,7 @@ impl Supervisor {
             part.kill();
         }
         self.owner.kill_all();
-        sweep()?;
-        eprintln!("stopped in {:.1} s", (BootInstant::now() - began).as_secs_f64());
-        Ok(())
+        sweep()
     }
 }
 
@@ -328,16 +343,27 @@ fn lock(detached: bool, over: &AtomicBool) -> anyhow::Result<File> {
             holder.trim()
         );
         if !told {
-            tell("progress", &format!("waiting for another cluster to end ({})", holder.trim()));
+            tell(
+                "progress",
+                &format!("waiting for another cluster to end ({})", holder.trim()),
+            );
             told = true;
         }
-        ensure!(!over.load(Ordering::Relaxed), "nobody waits for the cluster any more");
+        ensure!(
+            !over.load(Ordering::Relaxed),
+            "nobody waits for the cluster any more"
+        );
         thread::sleep(POLL);
     }
     file.set_len(0)?;
     let kind = if detached { DETACHED } else { "of tests" };
     writeln!(file, "process {}, {kind}", std::process::id())?;
     Ok(file)
+}
+
+/// For people who wonder what happened; nothing depends on it.
+fn note(log: &mut File, text: &str) {
+    let _ = writeln!(log, "{text}");
 }
 
 /// Nobody may listen any more.
