@@ -9,26 +9,27 @@
 //! is then used instead; what needs a hold on its nodes is [`Unsupported`].
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use lockkeeper_lock::BootInstant;
 use tempfile::NamedTempFile;
 
 use crate::owner::Owner;
-use crate::{Host, Process, Unsupported, binaries};
+use crate::{Host, Unsupported};
 
 pub mod build;
 mod cgroups;
 mod cleanup;
 mod control;
 mod control_plane;
+mod faults;
 mod forward;
 mod images;
+mod kubectl;
+mod launch;
 mod layout;
 mod network;
 mod node;
@@ -36,13 +37,15 @@ mod part;
 mod pki;
 pub mod supervisor;
 
+use build::Programs;
 pub use cleanup::{sweep, traces};
+pub use faults::Node;
 pub use images::REGISTRY;
+use images::Registry;
+use kubectl::Kubectl;
+use launch::{Supervisor, can_start};
 use layout::LOCK;
 pub use layout::{CONTROL_PLANE, DIRECTORY, KUBECONFIG, NodeLayout, REGISTRY_PORT_OUTSIDE};
-
-use build::Programs;
-use images::Registry;
 
 /// Names the kubeconfig of a cluster of the user's own, for the tests.
 pub const FOREIGN: &str = "LOCKKEEPER_E2E_KUBECONFIG";
@@ -80,8 +83,7 @@ impl Default for Config {
 /// A cluster of this machine, or of the user's own.
 #[derive(Debug)]
 pub struct Cluster {
-    kubeconfig: PathBuf,
-    kubectl: PathBuf,
+    kubectl: Kubectl,
     own: Option<Own>,
 }
 
@@ -91,23 +93,8 @@ struct Own {
     programs: Programs,
     control_plane: Host,
     nodes: Vec<Host>,
-    /// None for a cluster that runs on: `lockkeeper-cluster up`.
+    /// None when somebody else has started it.
     supervisor: Option<Supervisor>,
-}
-
-/// The process that everything of a cluster belongs to.
-#[derive(Debug)]
-struct Supervisor {
-    process: Child,
-    /// What it complains about.
-    complaints: NamedTempFile,
-}
-
-/// A node of a cluster on this machine.
-#[derive(Clone, Copy, Debug)]
-pub struct Node<'a> {
-    cluster: &'a Own,
-    layout: NodeLayout,
 }
 
 impl Cluster {
@@ -151,7 +138,7 @@ impl Cluster {
             .into());
         }
         Programs::built()?;
-        let supervisor = start_supervisor(config, false)?;
+        let supervisor = Supervisor::start(config, false)?;
         Self::attach(config.nodes, Some(supervisor))
     }
 
@@ -162,8 +149,8 @@ impl Cluster {
     pub fn leave_running(config: &Config) -> anyhow::Result<Self> {
         can_start()?;
         Programs::built()?;
-        start_supervisor(config, true)?;
-        Self::attach(config.nodes, None)
+        let supervisor = Supervisor::start(config, true)?;
+        Self::attach(config.nodes, Some(supervisor))
     }
 
     /// The cluster that has been left running.
@@ -207,19 +194,19 @@ impl Cluster {
             "{FOREIGN} is {}, and there is no such file",
             kubeconfig.display()
         );
-        Ok(Self {
+        let kubectl = Kubectl {
+            program: PathBuf::from("kubectl"),
             kubeconfig,
-            kubectl: PathBuf::from("kubectl"),
-            own: None,
-        })
+            host: None,
+        };
+        Ok(Self { kubectl, own: None })
     }
 
     fn attach(nodes: u8, supervisor: Option<Supervisor>) -> anyhow::Result<Self> {
         let programs = Programs::built()?;
         let (control_plane, nodes) = network::existing(nodes, &Owner::new())?;
         Ok(Self {
-            kubeconfig: PathBuf::from(KUBECONFIG),
-            kubectl: programs.path("kubectl"),
+            kubectl: Kubectl::own(&programs, &control_plane),
             own: Some(Own {
                 programs,
                 control_plane,
@@ -231,7 +218,7 @@ impl Cluster {
 
     /// The administrator's kubeconfig, good on this machine and in the control plane's namespace.
     pub fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
+        &self.kubectl.kubeconfig
     }
 
     /// Runs `kubectl`; tells what it has printed.
@@ -239,16 +226,7 @@ impl Cluster {
     /// # Errors
     /// When it fails; with its own words.
     pub fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        let mut command = Command::new(&self.kubectl);
-        command.args(arguments).env("KUBECONFIG", &self.kubeconfig);
-        let output = self.run("kubectl", command)?;
-        ensure!(
-            output.status.success(),
-            "kubectl {} failed: {}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-        Ok(String::from_utf8(output.stdout)?)
+        self.kubectl.run(arguments)
     }
 
     /// Creates or changes what a manifest describes.
@@ -275,12 +253,12 @@ impl Cluster {
     ) -> anyhow::Result<String> {
         /// A question takes a tenth of a second of a processor.
         const POLL: Duration = Duration::from_millis(300);
-        let end = lockkeeper_lock::BootInstant::now() + bound;
+        let end = BootInstant::now() + bound;
         loop {
             let answer = self.kubectl(arguments);
             match answer {
                 Ok(text) if pleases(&text) => return Ok(text),
-                other if lockkeeper_lock::BootInstant::now() >= end => {
+                other if BootInstant::now() >= end => {
                     let last = other.unwrap_or_else(|error| format!("{error:#}"));
                     bail!(
                         "after {bound:?} kubectl {} still says: {last}",
@@ -362,24 +340,7 @@ impl Cluster {
 
     /// The process that everything of this cluster belongs to; `None` unless this value has started it.
     pub fn supervisor(&self) -> Option<u32> {
-        self.own
-            .as_ref()?
-            .supervisor
-            .as_ref()
-            .map(|supervisor| supervisor.process.id())
-    }
-
-    /// Runs a program where the API server is near.
-    fn run(&self, name: &str, mut command: Command) -> anyhow::Result<Output> {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let process = match &self.own {
-            Some(own) => own.control_plane.spawn(name, command)?,
-            None => Process::spawn(name, command)?,
-        };
-        Ok(process.output()?)
+        self.own.as_ref()?.supervisor.as_ref().map(Supervisor::pid)
     }
 
     fn registry(&self) -> Result<Registry, Unsupported> {
@@ -397,177 +358,4 @@ impl Cluster {
         };
         self.own.as_ref().ok_or_else(missing)
     }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        let Some(supervisor) = &mut self.supervisor else {
-            return;
-        };
-        // The end of its input tells it; then it removes everything.
-        drop(supervisor.process.stdin.take());
-        if !supervisor.process.wait().is_ok_and(|status| status.success()) {
-            let complaints = fs::read_to_string(supervisor.complaints.path()).unwrap_or_default();
-            eprintln!("the cluster has not ended in good order: {complaints}");
-        }
-    }
-}
-
-impl Node<'_> {
-    /// Its name in the cluster.
-    pub fn name(&self) -> String {
-        self.layout.name()
-    }
-
-    /// Its address.
-    pub fn address(&self) -> Ipv4Addr {
-        self.layout.address()
-    }
-
-    /// Its network namespace, for programs that stand on the node.
-    pub fn host(&self) -> &Host {
-        &self.cluster.nodes[usize::from(self.layout.number) - 1]
-    }
-
-    /// Pulls its cable: it reaches nobody, and nobody reaches it.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn cut(&self) -> std::io::Result<()> {
-        let cable = self.layout.cable();
-        self.cluster.control_plane.ip(&format!("link set {cable} down\n"))
-    }
-
-    /// Puts the cable back.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn restore(&self) -> std::io::Result<()> {
-        let cable = self.layout.cable();
-        self.cluster.control_plane.ip(&format!("link set {cable} up\n"))
-    }
-
-    /// Kills everything on it at once: kubelet, containerd, its shims, and all pods.
-    ///
-    /// # Errors
-    /// When something survives.
-    pub fn crash(&self) -> anyhow::Result<()> {
-        self.order("crash")
-    }
-
-    /// Starts it again after [`Self::crash`], and waits until its programs serve.
-    ///
-    /// # Errors
-    /// When one does not.
-    pub fn boot(&self) -> anyhow::Result<()> {
-        self.order("boot")
-    }
-
-    /// Kills one of its programs: `kubelet`, `containerd` or `kube-proxy`. Pods live on.
-    ///
-    /// # Errors
-    /// When there is none such.
-    pub fn kill(&self, program: &str) -> anyhow::Result<()> {
-        control::ask(&format!("kill {}/{program}", self.name()))?;
-        Ok(())
-    }
-
-    /// Starts a program of it again, and waits until it serves.
-    ///
-    /// # Errors
-    /// When it does not, or there is none such.
-    pub fn start_again(&self, program: &str) -> anyhow::Result<()> {
-        control::ask(&format!("start {}/{program}", self.name()))?;
-        Ok(())
-    }
-
-    /// Runs a program of this machine on the node: with its network and its mounts.
-    ///
-    /// # Errors
-    /// When the node is down, or the program cannot be started.
-    pub fn run(&self, program: &Path, arguments: &[&str]) -> anyhow::Result<Output> {
-        let pid = control::ask(&format!("pid {}/machine", self.name()))?;
-        let mut command = Command::new("nsenter");
-        command
-            .arg(format!("--mount=/proc/{pid}/ns/mnt"))
-            .arg("--")
-            .arg(program)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        Ok(self.host().spawn("command", command)?.output()?)
-    }
-
-    fn order(&self, verb: &str) -> anyhow::Result<()> {
-        control::ask(&format!("{verb} {}", self.name()))?;
-        Ok(())
-    }
-}
-
-/// Why no cluster can be started on this machine; `Ok` where it can.
-fn can_start() -> Result<(), Unsupported> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(Unsupported::new(
-            "a cluster on this machine needs root, for namespaces and mounts",
-        ));
-    }
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    for (program, package) in [
-        ("go", "Go 1.26 or newer, https://go.dev/dl"),
-        ("runc", "runc"),
-        ("ip", "iproute2"),
-        ("iptables", "iptables"),
-        ("nsenter", "util-linux"),
-    ] {
-        if !path
-            .split(':')
-            .any(|folder| Path::new(folder).join(program).exists())
-        {
-            return Err(Unsupported::new(format!(
-                "a cluster on this machine needs {program}, which is missing; install {package}"
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Starts the supervisor, and waits until the cluster is ready.
-fn start_supervisor(config: &Config, detached: bool) -> anyhow::Result<Supervisor> {
-    use std::os::unix::process::CommandExt;
-
-    let mut command = Command::new(binaries::cluster()?);
-    command
-        .arg("supervise")
-        .args(["--nodes", &config.nodes.to_string()])
-        .args(["--node-grace", &format!("{}s", config.node_grace.as_secs())])
-        // Not the terminal's: a Ctrl-C there ends it through its standard input.
-        .process_group(0)
-        .stdin(if detached { Stdio::null() } else { Stdio::piped() })
-        .stdout(Stdio::piped());
-    if detached {
-        command.arg("--detached");
-    }
-    let complaints = NamedTempFile::with_prefix("lockkeeper-cluster.")?;
-    command.stderr(complaints.reopen()?);
-    let mut process = command.spawn().context("cannot start the cluster's supervisor")?;
-    let output = process.stdout.take().context("the command has a pipe")?;
-    for line in BufReader::new(output).lines() {
-        let line = line?;
-        match line.split_once(' ').unwrap_or((&line, "")) {
-            ("ready", _) => {
-                return Ok(Supervisor { process, complaints });
-            }
-            ("progress", text) => eprintln!("{text}"),
-            (_, text) => {
-                process.wait()?;
-                bail!("the cluster does not start: {}", text.replace('\t', "\n"));
-            }
-        }
-    }
-    process.wait()?;
-    bail!(
-        "the cluster's supervisor has died:\n{}",
-        fs::read_to_string(complaints.path())?
-    )
 }

@@ -234,6 +234,21 @@ fn a_program_on_the_control_planes_host_reaches_pods_and_is_reached_by_them() {
 }
 
 #[test]
+fn a_command_on_a_node_sees_what_runs_there() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let Some(node) = breakable(cluster, 2) else { return };
+    let _alone = alone();
+    let space = Space::new(cluster, "lk-test-command");
+    space.serve("app", &node.name());
+    let ctr = cluster.program("ctr").unwrap();
+    let list = node
+        .run(&ctr, &["--namespace", "k8s.io", "containers", "list"])
+        .unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    assert!(list.contains(caller(cluster)), "{list}");
+}
+
+#[test]
 fn a_node_that_is_cut_off_is_given_up_comes_back_and_its_pods_have_run_on() {
     let Some(cluster) = Cluster::shared() else { return };
     let Some(node) = breakable(cluster, 2) else { return };

@@ -13,6 +13,8 @@ use super::layout::NodeLayout;
 use crate::process::wait_for;
 
 const ROOT: &str = "/sys/fs/cgroup";
+/// The controllers that kubelet and runc set limits with.
+const WANTED: [&str; 6] = ["cpu", "cpuset", "memory", "hugetlb", "pids", "io"];
 /// A process in an uninterruptible sleep dies only after it; a group can go only after its processes.
 const BOUND: Duration = Duration::from_secs(30);
 /// Where the node's own programs are, beside the pods. In version 2 a group has processes or children.
@@ -169,9 +171,10 @@ fn prepare(parent: &Path, group: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a group's children the controllers that it has itself (version 2).
+/// Gives a group's children the controllers that they need, of those that it has itself (version 2).
 fn delegate(group: &Path) -> io::Result<()> {
-    for controller in fs::read_to_string(group.join("cgroup.controllers"))?.split_whitespace() {
+    let there = fs::read_to_string(group.join("cgroup.controllers"))?;
+    for controller in there.split_whitespace().filter(|name| WANTED.contains(name)) {
         fs::write(group.join("cgroup.subtree_control"), format!("+{controller}"))?;
     }
     Ok(())

@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -11,7 +10,8 @@ use serde_json::json;
 
 use super::Config;
 use super::build::Programs;
-use super::layout::{ADDRESS, API_PORT, DIRECTORY, KUBECONFIG, REGISTRY_PORT, SERVICES};
+use super::kubectl::Kubectl;
+use super::layout::{ADDRESS, API_PORT, DIRECTORY, REGISTRY_PORT, SERVICES};
 use super::part::{Part, Ready};
 use super::pki::Pki;
 use crate::Host;
@@ -105,7 +105,7 @@ fn registry(programs: &Programs, host: &Host) -> anyhow::Result<Part> {
 }
 
 fn api_server(programs: &Programs, pki: &Pki, host: &Host) -> Part {
-    let kubectl = programs.path("kubectl");
+    let kubectl = Kubectl::own(programs, host);
     let programs = programs.clone();
     let pki = pki.clone();
     let command = move || {
@@ -133,16 +133,10 @@ fn api_server(programs: &Programs, pki: &Pki, host: &Host) -> Part {
             .arg(file("kubelet-client-key", "apiserver-client.key"));
         command
     };
-    let inside = host.clone();
     let ready = move |_| {
-        let mut command = Command::new(&kubectl);
-        command
-            .args(["--kubeconfig", KUBECONFIG, "get", "--raw", "/readyz"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let asked = inside
-            .spawn("kubectl", command)
-            .and_then(|mut process| process.wait(Duration::from_secs(10)));
+        // A question to a server that has just begun may hang.
+        let asked = kubectl.spawn(&["get", "--raw", "/readyz"]);
+        let asked = asked.and_then(|mut process| process.wait(Duration::from_secs(10)));
         matches!(asked, Ok(Some(status)) if status.success())
     };
     Part::new("kube-apiserver", host, None, command, Box::new(ready))

@@ -11,7 +11,7 @@ use super::layout::{ADDRESS, DIRECTORY, REGISTRY_PORT, REGISTRY_PORT_OUTSIDE};
 use crate::{Host, Process, Unsupported};
 
 /// Names a registry that the nodes of a cluster of the user's own pull from, such as
-/// `registry.example.org/tests`.
+/// `registry.example.org/tests`, or `http://localhost:5001` for one without TLS.
 pub const REGISTRY: &str = "LOCKKEEPER_E2E_REGISTRY";
 
 /// Buildah notes in a place that cannot be chosen what it has seen of images: it gets its own.
@@ -25,6 +25,8 @@ pub struct Registry {
     push: String,
     /// What names begin with for nodes.
     pull: String,
+    /// Whether it speaks TLS.
+    encrypted: bool,
     /// Buildah pushes from there.
     host: Option<Host>,
 }
@@ -48,6 +50,7 @@ impl Registry {
                 tool,
                 push: pull.clone(),
                 pull,
+                encrypted: false,
                 host: Some(control_plane.clone()),
             },
             // The engine runs somewhere on this machine; it allows plain HTTP on 127.0.0.1.
@@ -55,6 +58,7 @@ impl Registry {
                 tool,
                 push: format!("127.0.0.1:{REGISTRY_PORT_OUTSIDE}"),
                 pull,
+                encrypted: false,
                 host: None,
             },
         })
@@ -70,10 +74,13 @@ impl Registry {
                 "{REGISTRY} does not name a registry that the nodes of your cluster can pull from"
             )));
         };
+        let encrypted = !name.starts_with("http://");
+        let name = name.trim_start_matches("http://").to_owned();
         Ok(Self {
             tool: Tool::find()?,
             push: name.clone(),
             pull: name,
+            encrypted,
             host: None,
         })
     }
@@ -99,8 +106,7 @@ impl Registry {
                         .args(["--isolation", "chroot", "--quiet", "--tag", &target])
                         .arg(folder),
                 )?;
-                // Our own registry speaks no TLS; any other one has to.
-                let verify = format!("--tls-verify={}", self.host.is_none());
+                let verify = format!("--tls-verify={}", self.encrypted);
                 self.run(self.buildah("push")?.args(["--quiet", &verify, &target]))?;
                 self.run(self.buildah("rmi")?.arg(&target))?;
             }
@@ -162,6 +168,14 @@ impl Registry {
         );
         Ok(())
     }
+}
+
+/// Why no image can be built on this machine; `Ok` where it can.
+///
+/// # Errors
+/// The reason.
+pub fn can_build() -> Result<(), Unsupported> {
+    Tool::find().map(drop)
 }
 
 impl Tool {

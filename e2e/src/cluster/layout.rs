@@ -1,7 +1,7 @@
 //! Names, addresses and places of the cluster. There is one per machine: another one waits.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The namespace of the control plane, and of what stands beside the cluster.
 pub const CONTROL_PLANE: &str = "lk-cp";
@@ -39,6 +39,14 @@ pub fn pause_image() -> String {
 /// An image in the cluster's own registry, as pods name it.
 pub fn reference(name: &str) -> String {
     format!("{ADDRESS}:{REGISTRY_PORT}/{name}")
+}
+
+/// A program of this machine, administrators' ones included, which are not on everybody's path.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    path.split(':')
+        .map(|folder| Path::new(folder).join(name))
+        .find(|program| program.is_file())
 }
 
 /// A node: `n1`, `n2`, …

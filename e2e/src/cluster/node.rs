@@ -15,7 +15,7 @@ use super::Config;
 use super::build::Programs;
 use super::cgroups;
 use super::control_plane::answers;
-use super::layout::{ADDRESS, NodeLayout, REGISTRY_PORT, pause_image, reference};
+use super::layout::{ADDRESS, NodeLayout, REGISTRY_PORT, find_program, pause_image, reference};
 use super::part::Part;
 use super::pki::Pki;
 use crate::Host;
@@ -196,15 +196,7 @@ fn write_containerd(programs: &Programs, node: NodeLayout) -> anyhow::Result<()>
         registry.join("hosts.toml"),
         format!("server = \"http://{}\"\n", reference("").trim_end_matches('/')),
     )?;
-    let runc = [
-        "/usr/sbin/runc",
-        "/usr/bin/runc",
-        "/usr/local/sbin/runc",
-        "/usr/local/bin/runc",
-    ]
-    .into_iter()
-    .find(|path| fs::exists(path).unwrap_or(false))
-    .context("there is no runc: install it (apt-get install runc)")?;
+    let runc = find_program("runc").context("there is no runc: apt-get install runc")?;
     let config = format!(
         r#"version = 3
 root = "{root}"
@@ -222,6 +214,8 @@ config_path = "{registries}"
 [plugins."io.containerd.cri.v1.runtime"]
 # Without the right to protect processes from the kernel's out-of-memory killer, as in some containers.
 restrict_oom_score_adj = true
+# It would load a profile into this machine's kernel.
+disable_apparmor = true
 
 [plugins."io.containerd.cri.v1.runtime".cni]
 bin_dirs = ["{plugins}"]
@@ -239,6 +233,7 @@ SystemdCgroup = false
         registries = directory.join("registries").display(),
         plugins = programs.containers().display(),
         networks = directory.join("net.d").display(),
+        runc = runc.display(),
     );
     fs::write(directory.join("containerd.toml"), config)?;
     Ok(())

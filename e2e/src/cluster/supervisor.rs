@@ -7,8 +7,7 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::net::SocketAddrV4;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -25,13 +24,13 @@ use super::cleanup::sweep;
 use super::control::{self, Order};
 use super::forward::forward;
 use super::images::Registry;
+use super::kubectl::Kubectl;
 use super::layout::{
     ADDRESS, API_PORT, DIRECTORY, KUBECONFIG, LOCK, LOG, NodeLayout, REGISTRY_PORT, REGISTRY_PORT_OUTSIDE,
 };
 use super::part::{self, Part};
 use super::pki::Pki;
 use super::{cgroups, control_plane, network, node};
-use crate::Host;
 use crate::owner::Owner;
 
 /// How soon an end is noticed.
@@ -116,10 +115,7 @@ impl Supervisor {
         Registry::own(&host)?.push_program("lockkeeper/pause:1", &programs.path("pause"))?;
         supervisor.start_part("kube-apiserver")?;
         tell("progress", "the API server is ready");
-        let kubectl = Kubectl {
-            program: programs.path("kubectl"),
-            host: host.clone(),
-        };
+        let kubectl = Kubectl::own(&programs, &host);
         let manifests = Path::new(DIRECTORY).join("manifests.yaml");
         control_plane::write_manifests(&manifests)?;
         kubectl.run(&["apply", "--filename", manifests.to_str().context("not UTF-8")?])?;
@@ -285,38 +281,6 @@ impl Drop for Supervisor {
         {
             eprintln!("{error:#}");
         }
-    }
-}
-
-/// `kubectl` as the administrator, on the control plane's host.
-pub struct Kubectl {
-    /// Where it is.
-    pub program: PathBuf,
-    /// Where it runs.
-    pub host: Host,
-}
-
-impl Kubectl {
-    /// Runs it; tells what it has printed.
-    ///
-    /// # Errors
-    /// When it fails; with its own words.
-    pub fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        let mut command = std::process::Command::new(&self.program);
-        command
-            .args(arguments)
-            .env("KUBECONFIG", KUBECONFIG)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let output = self.host.spawn("kubectl", command)?.output()?;
-        ensure!(
-            output.status.success(),
-            "kubectl {} failed: {}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-        Ok(String::from_utf8(output.stdout)?)
     }
 }
 
