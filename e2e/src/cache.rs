@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+/// The file that an entry has when it is one.
+const COMPLETE: &str = "complete";
+
 /// `lockkeeper/NAME` in the user's cache directory (`XDG_CACHE_HOME`, or else `~/.cache`).
 ///
 /// # Errors
@@ -34,11 +37,11 @@ pub fn entry(
     name: &str,
     build: impl FnOnce(&Path) -> anyhow::Result<()>,
 ) -> anyhow::Result<PathBuf> {
-    let directory = cache.join(name);
-    let complete = directory.join("complete");
-    if complete.exists() {
+    if let Some(directory) = found(cache, name) {
         return Ok(directory);
     }
+    let directory = cache.join(name);
+    let complete = directory.join(COMPLETE);
     let lock = cache.join("lock");
     let lock = File::create(&lock).with_context(|| format!("cannot make {}", lock.display()))?;
     match lock.try_lock() {
@@ -54,6 +57,12 @@ pub fn entry(
         File::create(&complete)?;
     }
     Ok(directory)
+}
+
+/// The entry `name` of a cache, if it has been built.
+pub fn found(cache: &Path, name: &str) -> Option<PathBuf> {
+    let directory = cache.join(name);
+    directory.join(COMPLETE).exists().then_some(directory)
 }
 
 /// Names and contents of files below `root`, and whatever else decides what is built from them. Not

@@ -124,8 +124,7 @@ impl Cluster {
         }
     }
 
-    /// Starts a cluster that ends with this value, or with this process. Programs that are missing are
-    /// built first: see [`build`].
+    /// Starts a cluster that ends with this value, or with this process.
     ///
     /// # Errors
     /// When something does not start, with the end of its log; [`Unsupported`] where there can be none.
@@ -137,7 +136,6 @@ impl Cluster {
             )
             .into());
         }
-        Programs::built()?;
         let supervisor = Supervisor::start(config, false)?;
         Self::attach(config.nodes, Some(supervisor))
     }
@@ -148,7 +146,6 @@ impl Cluster {
     /// When something does not start, or one is running already.
     pub fn leave_running(config: &Config) -> anyhow::Result<Self> {
         can_start()?;
-        Programs::built()?;
         let supervisor = Supervisor::start(config, true)?;
         Self::attach(config.nodes, Some(supervisor))
     }
@@ -203,7 +200,7 @@ impl Cluster {
     }
 
     fn attach(nodes: u8, supervisor: Option<Supervisor>) -> anyhow::Result<Self> {
-        let programs = Programs::built()?;
+        let programs = Programs::found()?;
         let (control_plane, nodes) = network::existing(nodes, &Owner::new())?;
         Ok(Self {
             kubectl: Kubectl::own(&programs, &control_plane),

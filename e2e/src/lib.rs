@@ -5,6 +5,8 @@
 //! writes down when it ran; the [`checker`] proves from those files that no two holders ran at one
 //! moment, and [`timeline`] draws them.
 //!
+//! A [`Cluster`] is a real Kubernetes on this machine, for what runs in pods.
+//!
 //! Nothing here depends on the code under test: it is started as a program, and judged by what its
 //! children wrote and by what the ensemble's leader saw.
 

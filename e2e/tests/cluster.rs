@@ -108,7 +108,7 @@ impl Drop for Space {
     }
 }
 
-/// Names of the nodes that take pods, of any cluster.
+/// Names of the nodes, of any cluster.
 fn nodes(cluster: &Cluster) -> Vec<String> {
     let names = ["get", "nodes", "--output", "jsonpath={.items[*].metadata.name}"];
     let names = cluster.kubectl(&names).unwrap();

@@ -88,23 +88,38 @@ impl Programs {
     /// # Errors
     /// When there is no Go, or it cannot build one of them.
     pub fn built() -> anyhow::Result<Self> {
-        static BUILT: OnceLock<Programs> = OnceLock::new();
-        if let Some(programs) = BUILT.get() {
-            return Ok(programs.clone());
-        }
         let cache = cache::directory("cluster")?;
         let total = MODULES.iter().map(|module| module.tools.len()).sum();
         let mut number = 0;
         let mut folders = Vec::new();
         for module in &MODULES {
             let sources = Path::new(SOURCES).join(module.name);
-            let name = format!("{}-{}", module.name, key(module, &sources)?);
-            folders.push(cache::entry(&cache, &name, |folder| {
+            folders.push(cache::entry(&cache, &key(module, &sources)?, |folder| {
                 build(module, &sources, folder, number, total)
             })?);
             number += module.tools.len();
         }
-        Ok(BUILT.get_or_init(|| Self { folders }).clone())
+        Ok(Self { folders })
+    }
+
+    /// Finds the programs where [`Programs::built`] has been called once: nobody expects a test to take
+    /// ten minutes.
+    ///
+    /// # Errors
+    /// When one is missing, or there is no Go to tell its version.
+    pub fn found() -> Result<Self, Unsupported> {
+        static FOUND: OnceLock<Programs> = OnceLock::new();
+        if let Some(programs) = FOUND.get() {
+            return Ok(programs.clone());
+        }
+        let find = |module: &Module| -> anyhow::Result<PathBuf> {
+            let key = key(module, &Path::new(SOURCES).join(module.name))?;
+            let folder = cache::found(&cache::directory("cluster")?, &key);
+            folder.context("the programs of the cluster have not been built: `make cluster-build` does, in 8 to 10 minutes")
+        };
+        let folders: anyhow::Result<_> = MODULES.iter().map(find).collect();
+        let folders = folders.map_err(|error| Unsupported::new(format!("{error:#}")))?;
+        Ok(FOUND.get_or_init(|| Self { folders }).clone())
     }
 
     /// Where a program is.
@@ -130,19 +145,6 @@ impl Programs {
     }
 }
 
-/// Why the programs cannot be built on this machine; `Ok` where they can.
-///
-/// # Errors
-/// The reason.
-pub fn can_build() -> Result<(), Unsupported> {
-    for module in &MODULES {
-        // Go itself compares its version with the one in the module file, or fetches what is asked for.
-        go(&Path::new(SOURCES).join(module.name), &["env", "GOVERSION"])
-            .map_err(|error| Unsupported::new(format!("{error:#}")))?;
-    }
-    Ok(())
-}
-
 fn key(module: &Module, sources: &Path) -> anyhow::Result<String> {
     let go = go(sources, &["env", "GOVERSION", "GOARCH"])?;
     let own: Vec<_> = module
@@ -150,7 +152,8 @@ fn key(module: &Module, sources: &Path) -> anyhow::Result<String> {
         .iter()
         .filter_map(|(package, _)| package.strip_prefix("./"))
         .collect();
-    cache::fingerprint(sources, &own, &["go.mod", "go.sum"], &[&go])
+    let fingerprint = cache::fingerprint(sources, &own, &["go.mod", "go.sum"], &[&go])?;
+    Ok(format!("{}-{fingerprint}", module.name))
 }
 
 /// Builds one program after the other, each from what the earlier ones have left in Go's own cache.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 
-use super::layout::{DIRECTORY, PREFIX};
+use super::layout::DIRECTORY;
 use super::{cgroups, network, node};
 use crate::cache;
 use crate::owner::sweep_leftovers;
@@ -82,11 +82,10 @@ fn programs() -> anyhow::Result<Vec<String>> {
 /// Places of ours where something is mounted.
 fn mounts() -> anyhow::Result<Vec<String>> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
-    let namespaces = format!("/run/netns/{PREFIX}");
     Ok(mounts
         .lines()
         .filter_map(|line| line.split(' ').nth(1))
-        .filter(|place| Path::new(place).starts_with(DIRECTORY) || place.starts_with(&namespaces))
+        .filter(|place| Path::new(place).starts_with(DIRECTORY))
         .map(str::to_owned)
         .collect())
 }

@@ -8,8 +8,9 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, bail};
 use tempfile::NamedTempFile;
 
+use super::build::Programs;
 use super::layout::find_program;
-use super::{Config, build, images};
+use super::{Config, images};
 use crate::{Unsupported, binaries};
 
 /// The process that everything of a cluster belongs to. Drop tells it to end, and waits until it has
@@ -110,5 +111,5 @@ pub fn can_start() -> Result<(), Unsupported> {
         }
     }
     images::can_build()?;
-    build::can_build()
+    Programs::found().map(drop)
 }

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 
 /// The namespace of the control plane, and of what stands beside the cluster.
 pub const CONTROL_PLANE: &str = "lk-cp";
-/// What all of its network namespaces begin with.
-pub const PREFIX: &str = "lk-";
 /// The control plane's address, in the nodes' network.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The network of services, and the API server's place in it: Kubernetes takes the first address.
@@ -72,7 +70,7 @@ impl NodeLayout {
 
     /// Its network namespace.
     pub fn namespace(self) -> String {
-        format!("{PREFIX}n{}", self.number)
+        format!("lk-n{}", self.number)
     }
 
     /// Its address.
@@ -92,7 +90,7 @@ impl NodeLayout {
 
     /// Its control group in every hierarchy, below which kubelet makes those of pods.
     pub fn cgroup(self) -> String {
-        format!("lk{}", self.number)
+        format!("lockkeeper-n{}", self.number)
     }
 
     /// Its files.

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-use super::layout::{ADDRESS, CONTROL_PLANE, NodeLayout, PREFIX};
+use super::layout::{ADDRESS, CONTROL_PLANE, NodeLayout};
 use crate::Host;
 use crate::owner::Owner;
 
@@ -81,13 +81,10 @@ pub fn remove() -> anyhow::Result<()> {
 
 /// The names of those that are there.
 pub fn names() -> Vec<String> {
-    let Ok(entries) = fs::read_dir(NAMESPACES) else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| name.starts_with(PREFIX))
+    NodeLayout::all(NodeLayout::MOST)
+        .map(NodeLayout::namespace)
+        .chain([CONTROL_PLANE.to_owned()])
+        .filter(|name| Path::new(NAMESPACES).join(name).exists())
         .collect()
 }
 

@@ -86,7 +86,7 @@ struct Supervisor {
 
 impl Supervisor {
     fn start(config: &Config) -> anyhow::Result<Self> {
-        let programs = Programs::built()?;
+        let programs = Programs::found()?;
         sweep().context("cannot remove what an earlier cluster has left")?;
         for place in node::MOUNT_POINTS.iter().chain([&DIRECTORY]) {
             fs::create_dir_all(place).with_context(|| format!("cannot make {place}"))?;
