@@ -61,8 +61,8 @@ pub fn plain() -> String {
 
 /// The definition of `DistributedLock`.
 ///
-/// Without `nullable`: the API server then drops a null, as in `renewInterval: null`, before it applies
-/// defaults and rules, so that it means the same as no field.
+/// Without `nullable`, which schemars gives to every optional field: a null is refused as any other value of
+/// a wrong type, and never stored for others to stumble over.
 pub fn crd() -> CustomResourceDefinition {
     let mut crd = DistributedLock::crd();
     for version in &mut crd.spec.versions {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lockkeeper_lock::zookeeper::ConnectString;
+use lockkeeper_lock::zookeeper::{ConnectString, InvalidConnectString};
 use lockkeeper_lock::{Timing, UnsafeTiming};
 
 use crate::duration::ApiDuration;
@@ -42,6 +42,12 @@ pub enum InvalidSpec {
     /// No ensemble.
     #[error("zookeeper.connect: {0}")]
     Connect(String),
+    /// Authorities to trust and nobody to prove anything, or the other way round.
+    #[error(
+        "tlsSecret and servers that speak TLS belong together: write tcp+tls://HOST:PORT in connect and name the \
+         Secret with ca.crt in tlsSecret, or neither"
+    )]
+    Tls,
     /// Too little time to stop the application.
     #[error(transparent)]
     Timing(#[from] UnsafeTiming),
@@ -99,10 +105,13 @@ impl DistributedLockSpec {
             return Err(InvalidSpec::HoldersOfMode);
         }
         if let Some(zookeeper) = &self.zookeeper {
-            zookeeper
+            let connect: ConnectString = zookeeper
                 .connect
-                .parse::<ConnectString>()
-                .map_err(|error| InvalidSpec::Connect(error.to_string()))?;
+                .parse()
+                .map_err(|error: InvalidConnectString| InvalidSpec::Connect(error.to_string()))?;
+            if connect.servers().iter().any(|server| server.tls) != zookeeper.tls_secret.is_some() {
+                return Err(InvalidSpec::Tls);
+            }
         }
         let timing = self.timing(tick_time);
         timing.check()?;
