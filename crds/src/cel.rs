@@ -10,7 +10,7 @@ use crate::duration::{ApiDuration, PATTERN};
 use crate::validation::DEFAULT_TICK_TIME;
 
 /// A server of an ensemble, a little wider than [`lockkeeper_lock::zookeeper::ConnectString`] reads it.
-const SERVER: &str = r"(tcp([+]tls)?://)?([A-Za-z0-9._-]+|[[][0-9A-Za-z:.%]+[]])(:[0-9]{1,5})?";
+const SERVER: &str = r"(tcp(\+tls)?://)?([A-Za-z0-9._-]+|\[[0-9A-Za-z:.%]+\])(:[0-9]{1,5})?";
 
 /// A field is a duration within limits. One rule for both, and no `pattern` in the schema, so that there
 /// is one sentence for whatever is wrong.
@@ -26,7 +26,7 @@ pub(crate) fn between(field: &str, least: ApiDuration, most: ApiDuration) -> Rul
 
 /// A list of servers and a path.
 pub(crate) fn connect() -> Rule {
-    Rule::new(format!("self.matches('^{SERVER}(,{SERVER})*(/[^, ]*)?$')")).message(
+    Rule::new(format!("self.matches(r'^{SERVER}(,{SERVER})*(/[^, ]*)?$')")).message(
         "connect must be HOST:PORT,HOST:PORT/PATH; each server may have tcp:// or tcp+tls:// before it, /PATH may be \
          left out",
     )

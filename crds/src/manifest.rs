@@ -62,7 +62,8 @@ pub fn plain() -> String {
 /// The definition of `DistributedLock`.
 ///
 /// Without `nullable`, which schemars gives to every optional field: a null is refused as any other value of
-/// a wrong type, and never stored for others to stumble over.
+/// a wrong type, and never stored for others to stumble over. With every paragraph on one line: `kubectl
+/// explain` keeps the line breaks that it finds.
 pub fn crd() -> CustomResourceDefinition {
     let mut crd = DistributedLock::crd();
     for version in &mut crd.spec.versions {
@@ -71,23 +72,30 @@ pub fn crd() -> CustomResourceDefinition {
             .as_mut()
             .and_then(|s| s.open_api_v3_schema.as_mut())
         {
-            forbid_null(schema);
+            tidy(schema);
         }
     }
     crd
 }
 
-fn forbid_null(schema: &mut JSONSchemaProps) {
+fn tidy(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
+    if let Some(text) = &mut schema.description {
+        *text = text
+            .split("\n\n")
+            .map(|paragraph| paragraph.replace('\n', " "))
+            .collect::<Vec<_>>()
+            .join("\n\n");
+    }
     for property in schema
         .properties
         .iter_mut()
         .flat_map(|properties| properties.values_mut())
     {
-        forbid_null(property);
+        tidy(property);
     }
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        forbid_null(items);
+        tidy(items);
     }
 }
 

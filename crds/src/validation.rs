@@ -19,7 +19,10 @@ pub const DEFAULT_TICK_TIME: ApiDuration = ApiDuration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSpec {
     /// A duration outside its limits.
-    #[error("{field} must be between {least} and {most}, not {value}")]
+    #[error(
+        "{field} must be a whole number and one unit of ms, s, m and h, between {least} and {most}, such as 5s or \
+         500ms; not {value}"
+    )]
     Duration {
         /// Name in the resource.
         field: &'static str,
