@@ -3,7 +3,7 @@
 //! CEL has no variables. A list of one element and a macro over it stand in for them:
 //! `[expression].all(name, …)` in a rule, `[expression].map(name, …)[0]` in a message.
 
-use kube::core::{Message, Rule};
+use kube::core::{Message, Reason, Rule};
 use lockkeeper_lock::{KILL_ALLOWANCE, SLACK};
 
 use crate::duration::{ApiDuration, PATTERN};
@@ -37,6 +37,14 @@ pub(crate) fn tls() -> Rule {
     Rule::new("has(self.tlsSecret) == self.connect.contains('tcp+tls://')").message(
         "tlsSecret and servers that speak TLS belong together: write tcp+tls://HOST:PORT in connect and name the \
          Secret with ca.crt in tlsSecret, or neither",
+    )
+}
+
+/// Pods name their lock in a label, and are counted by it.
+pub(crate) fn name() -> Rule {
+    Rule::new("size(self.metadata.name) <= 63 && !self.metadata.name.contains('.')").message(
+        "the name of a lock must be of 1 to 63 lower-case letters, digits and dashes, with a letter or digit at both \
+         ends: pods name their lock in a label",
     )
 }
 
@@ -108,6 +116,7 @@ fn seconds(micros: &str) -> String {
 /// Pods keep the mode that they were made with, so two modes would stand in one queue.
 pub(crate) fn mode_while_in_use() -> Rule {
     while_in_use(
+        "mode",
         "self.spec.mode == oldSelf.spec.mode",
         "spec.mode cannot change from %s to %s",
         &["oldSelf.spec.mode", "self.spec.mode"],
@@ -117,6 +126,7 @@ pub(crate) fn mode_while_in_use() -> Rule {
 /// Pods that were made for more holders would go on beside those that were made for fewer.
 pub(crate) fn max_holders_while_in_use() -> Rule {
     while_in_use(
+        "maxHolders",
         "self.spec.maxHolders >= oldSelf.spec.maxHolders",
         "spec.maxHolders cannot shrink from %d to %d",
         &["oldSelf.spec.maxHolders", "self.spec.maxHolders"],
@@ -137,6 +147,7 @@ pub(crate) fn ensemble_while_in_use() -> Rule {
     };
     let path = |object: &str| format!("{c}.substring({c}.indexOf('/'))", c = connect(object));
     while_in_use(
+        "zookeeper",
         &format!(
             "has(self.spec.zookeeper) == has(oldSelf.spec.zookeeper) && (!has(self.spec.zookeeper) || \
              ({new_path} == {old_path} && {new}.exists(server, server in {old})))",
@@ -152,16 +163,20 @@ pub(crate) fn ensemble_while_in_use() -> Rule {
 }
 
 /// `unchanged`, or the last status knows of nobody who holds or awaits the lock. `what` is a format of
-/// `arguments`.
+/// `arguments`; `field` is the one to change back.
 ///
 /// The API server takes the status of the stored object, which may be a second old and does not know
 /// pods that do not queue yet. That is why the message says to scale down first.
-fn while_in_use(unchanged: &str, what: &str, arguments: &[&str]) -> Rule {
+fn while_in_use(field: &str, unchanged: &str, what: &str, arguments: &[&str]) -> Rule {
     let holders = "(has(oldSelf.status) && has(oldSelf.status.holders) ? size(oldSelf.status.holders) : 0)";
     let waiting = "(has(oldSelf.status) && has(oldSelf.status.waiting) ? oldSelf.status.waiting : 0)";
     let arguments = [arguments, &[holders, waiting]].concat().join(", ");
-    Rule::new(format!("({unchanged}) || {holders} + {waiting} == 0")).message(Message::Expression(format!(
+    let message = format!(
         "'{what} while the lock is in use (%d hold it, %d wait): pods keep the settings that they were made with; \
          scale the workload to zero first'.format([{arguments}])"
-    )))
+    );
+    Rule::new(format!("({unchanged}) || {holders} + {waiting} == 0"))
+        .message(Message::Expression(message))
+        .field_path(format!(".spec.{field}"))
+        .reason(Reason::FieldValueForbidden)
 }

@@ -45,8 +45,12 @@ impl Rules {
     }
 
     fn check_spec(&self, spec: &Value) -> Result<(), String> {
-        self.check(&json!({ "spec": spec }), None)
+        self.check(&lock(spec.clone()), None)
     }
+}
+
+fn lock(spec: Value) -> Value {
+    json!({ "metadata": { "name": "report" }, "spec": spec })
 }
 
 fn check_in_code(spec: &Value) -> Result<(), String> {
@@ -78,6 +82,19 @@ fn what_is_refused_is_refused_by_the_rules_and_by_the_code_for_the_same_reason()
             (None, Some(_)) => assert!(by_code.is_err(), "{}", case.spec),
             (Some(_), Some(_)) => panic!("refused by what? {}", case.spec),
         }
+    }
+}
+
+#[test]
+fn a_lock_has_a_name_that_fits_into_a_label() {
+    let named = |name: &str| {
+        let object = json!({ "metadata": { "name": name }, "spec": {} });
+        Rules::new().check(&object, None)
+    };
+    assert_eq!(named(&"a".repeat(63)), Ok(()));
+    for name in ["a".repeat(64), "team.report".to_owned()] {
+        let said = named(&name).unwrap_err();
+        assert!(said.contains("pods name their lock in a label"), "{said}");
     }
 }
 
@@ -164,9 +181,12 @@ const FREE: &str = r#"{"waiting": 0}"#;
 
 /// What the rules say of a change, by what the status of the stored object says.
 fn change(old: Value, new: Value, status: Option<&str>) -> Result<(), String> {
-    let object = |spec: Value| match status {
-        Some(status) => json!({ "spec": spec, "status": serde_json::from_str::<Value>(status).unwrap() }),
-        None => json!({ "spec": spec }),
+    let object = |spec: Value| {
+        let mut object = lock(spec);
+        if let Some(status) = status {
+            object["status"] = serde_json::from_str(status).unwrap();
+        }
+        object
     };
     Rules::new().check(&object(new), Some(&object(old)))
 }
