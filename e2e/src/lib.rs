@@ -9,7 +9,9 @@
 //! children wrote and by what the ensemble's leader saw.
 
 pub mod binaries;
+pub mod cache;
 pub mod checker;
+pub mod cluster;
 pub mod demo;
 pub mod ensemble;
 pub mod faults;
@@ -23,6 +25,7 @@ pub mod timeline;
 pub mod trials;
 pub mod worker;
 
+pub use cluster::Cluster;
 pub use ensemble::{Config, Ensemble};
 pub use network::{Host, Network, Unsupported};
 pub use process::Process;
