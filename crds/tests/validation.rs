@@ -1,19 +1,13 @@
 //! The rules that the API server checks and the code come to the same verdict. (The rules of the
 //! generated schema are evaluated here without an API server; `e2e` gives the table to a real one.)
 
-use kube::core::cel::{CompiledSchema, Validator, compile_schema};
-use lockkeeper_crds::{DEFAULT_TICK_TIME, DistributedLockSpec, manifest};
-use serde::Deserialize;
-use serde_json::{Value, json};
+#[path = "support/specs.rs"]
+mod specs;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Case {
-    spec: Value,
-    refused: Option<String>,
-    code: Option<String>,
-    schema: Option<String>,
-}
+use kube::core::cel::{CompiledSchema, Validator, compile_schema};
+use lockkeeper_crds::manifest;
+use serde_json::{Value, json};
+use specs::{check_in_code, random_spec};
 
 /// The rules of the generated definition.
 struct Rules {
@@ -53,20 +47,10 @@ fn lock(spec: Value) -> Value {
     json!({ "metadata": { "name": "report" }, "spec": spec })
 }
 
-fn check_in_code(spec: &Value) -> Result<(), String> {
-    serde_json::from_value::<DistributedLockSpec>(spec.clone())
-        .map_err(|error| error.to_string())?
-        .validate(DEFAULT_TICK_TIME.get())
-        .map(|_| ())
-        .map_err(|error| error.to_string())
-}
-
 #[test]
 fn what_is_refused_is_refused_by_the_rules_and_by_the_code_for_the_same_reason() {
     let rules = Rules::new();
-    let cases: Vec<Case> = serde_saphyr::from_str(include_str!("specs.yaml")).unwrap();
-    assert!(cases.len() > 30);
-    for case in cases {
+    for case in specs::cases() {
         let (by_rules, by_code) = (rules.check_spec(&case.spec), check_in_code(&case.spec));
         match (&case.refused, &case.schema) {
             (None, None) => {
@@ -114,7 +98,7 @@ fn one_sentence_is_enough_for_what_is_no_duration() {
 
 #[test]
 fn rules_and_code_agree_on_any_settings() {
-    let seed = std::env::var("LOCKKEEPER_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    let seed = specs::seed();
     let rules = Rules::new();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut verdicts = [0, 0];
@@ -133,46 +117,6 @@ fn rules_and_code_agree_on_any_settings() {
         verdicts.iter().all(|count| *count > 100),
         "one-sided: {verdicts:?}"
     );
-}
-
-/// Settings of which about half fit together, most of them only just or only just not.
-fn random_spec(random: &mut fastrand::Rng) -> Value {
-    let timeout = random.u64(1_000..30_000);
-    let tick = random.bool().then(|| random.u64(100..4_000));
-    let renewal = random.bool().then(|| random.u64(50..timeout / 4 + 50));
-    // The arithmetic a third time, roughly, to come near the limit.
-    let (r, k) = (renewal.unwrap_or(timeout / 8), tick.unwrap_or(2_000));
-    let age = r * ((k / 2 + 200).div_ceil(r) + 200_u64.div_ceil(r) + 2);
-    let limit = (timeout * 4 / 5).saturating_sub(age + timeout / 100 + 200);
-    let grace = match random.u8(0..4) {
-        0 => random.u64(0..timeout),
-        _ => (limit + random.u64(0..6)).saturating_sub(3),
-    };
-    let mut spec = json!({
-        "sessionTimeout": written(timeout, random),
-        "stopGrace": written(grace, random),
-        "maxHolders": if random.u8(0..8) == 0 { 2 } else { 1 },
-        "mode": if random.u8(0..8) == 0 { "ReadWrite" } else { "Exclusive" },
-    });
-    if let Some(renewal) = renewal {
-        spec["renewInterval"] = written(renewal, random);
-    }
-    if let Some(tick) = tick {
-        spec["zookeeper"] = json!({ "connect": "zk", "tickTime": written(tick, random) });
-    }
-    spec
-}
-
-/// In milliseconds or, now and then, rounded to seconds or with a mistake.
-fn written(millis: u64, random: &mut fastrand::Rng) -> Value {
-    match random.u8(0..40) {
-        0 => format!("{millis}"),
-        1 => format!("{millis}ms "),
-        2 => format!("{}.5s", millis / 1_000),
-        3..=5 => format!("{}s", millis / 1_000),
-        _ => format!("{millis}ms"),
-    }
-    .into()
 }
 
 const HELD: &str = r#"{"holders": [{"pod": "a", "contender": "c", "fencingToken": 7}], "waiting": 2}"#;
