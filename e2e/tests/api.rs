@@ -1,6 +1,11 @@
-//! What users of `kubectl` may expect of a DistributedLock, on a real API server.
+//! What users of `kubectl` may expect of a DistributedLock, on a real API server. They write the status
+//! themselves, so no operator may run beside them.
 
 #[path = "../../crds/tests/support/specs.rs"]
+#[expect(
+    dead_code,
+    reason = "how the code words it is for the tests of the crate itself"
+)]
 mod specs;
 
 use std::fmt::Write as _;
