@@ -6,6 +6,7 @@ pub mod duration;
 pub mod keys;
 pub mod lock;
 pub mod manifest;
+mod reference;
 mod validation;
 
 pub use duration::ApiDuration;

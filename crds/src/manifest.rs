@@ -1,4 +1,4 @@
-//! The CustomResourceDefinition as YAML, made from the types.
+//! What is made from the types: the CustomResourceDefinition as YAML, for `kubectl` and for Helm, and its reference.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
@@ -6,6 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 
 use crate::lock::DistributedLock;
+use crate::reference::reference;
 
 /// First line of every generated file.
 const NOTICE: &str = "# Generated from crds/src by `make crds`. Do not edit.\n";
@@ -49,6 +50,10 @@ pub fn manifests() -> Vec<Manifest> {
         Manifest {
             path: "crds/distributedlock.yaml",
             content: plain,
+        },
+        Manifest {
+            path: "docs/reference.md",
+            content: reference(),
         },
     ]
 }

@@ -6,6 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray,
 };
 use lockkeeper_crds::duration::ApiDuration;
+use lockkeeper_crds::keys::{self, Access, Guard, Readiness};
 use lockkeeper_crds::{DistributedLock, DistributedLockSpec, manifest};
 
 fn root() -> &'static Path {
@@ -93,6 +94,37 @@ fn the_api_server_knows_every_format_and_finds_an_end_to_every_list() {
         );
         assert_eq!(field.nullable, None, "{path}");
     });
+}
+
+#[test]
+fn the_reference_has_every_key_and_every_value() {
+    let reference = std::fs::read_to_string(root().join("docs/reference.md")).unwrap();
+    let guards = Guard::ALL.iter().map(|value| value.as_str());
+    let readiness = Readiness::ALL.iter().map(|value| value.as_str());
+    let access = Access::ALL.iter().map(|value| value.as_str());
+    for row in [
+        format!("| `{}` | name of a `DistributedLock`", keys::LOCK),
+        format!("| `{}` | name of a container", keys::CONTAINER),
+        format!("| `{}` | {} | `auto` |", keys::GUARD, listed(guards)),
+        format!("| `{}` | {} | `auto` |", keys::READINESS, listed(readiness)),
+        format!("| `{}` | {} | `write` |", keys::ACCESS, listed(access)),
+    ] {
+        assert!(reference.contains(&row), "{row}");
+    }
+    for key in keys::OURS {
+        assert!(reference.contains(&format!("| `{key}` | ")), "{key}");
+    }
+    let named = reference.matches("| `lockkeeper.io/").count();
+    assert_eq!(
+        named,
+        keys::OF_USERS.len() + keys::OURS.len(),
+        "keys that do not exist"
+    );
+}
+
+fn listed<'a>(values: impl Iterator<Item = &'a str>) -> String {
+    let values: Vec<_> = values.map(|value| format!("`{value}`")).collect();
+    values.join(", ")
 }
 
 #[test]
