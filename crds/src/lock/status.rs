@@ -29,8 +29,8 @@ pub struct DistributedLockStatus {
     #[schemars(length(max = QUEUE_SHOWN))]
     pub queue: Vec<QueuedContender>,
 
-    /// How long a holder can be without any answer of the ensemble before its application is stopped, by the
-    /// settings of this object: a duration.
+    /// How long the application of the (first) holder has between SIGTERM and SIGKILL, as its pod says: a
+    /// duration. The `stopGrace` that this pod was made with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_budget: Option<ApiDuration>,
 
