@@ -12,7 +12,7 @@ mod status;
 mod zookeeper;
 
 pub use condition::{ConditionType, Reason};
-pub use status::{DistributedLockStatus, Holder, QUEUE_SHOWN, QueuedContender};
+pub use status::{DistributedLockStatus, HOLDERS_SHOWN, Holder, QUEUE_SHOWN, QueuedContender};
 pub use zookeeper::{MAX_TICK_TIME, MIN_TICK_TIME, SecretRef, ZooKeeperSpec};
 
 /// What the user wants of a lock. A pod keeps the settings that it was made with: changes count for pods

@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration::ApiDuration;
 
-/// How many of those who wait the status shows.
+/// How many holders the status shows; the API server refuses more.
+pub const HOLDERS_SHOWN: usize = 1_000;
+
+/// How many of those who wait the status shows; the API server refuses more.
 pub const QUEUE_SHOWN: usize = 10;
 
 /// What the operator sees of the lock; up to a second old, and older while `EnsembleReachable` is not `True`.
@@ -16,7 +19,7 @@ pub struct DistributedLockStatus {
     /// Who holds the lock, by fencing token: nobody, one, or several readers or up to `maxHolders`. At most 1000
     /// are shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1000))]
+    #[schemars(length(max = HOLDERS_SHOWN))]
     pub holders: Vec<Holder>,
 
     /// How many are in the queue and do not hold the lock: a count.
