@@ -83,11 +83,12 @@ fn a_lock_has_a_name_that_fits_into_a_label() {
 }
 
 #[test]
-fn one_sentence_is_enough_for_what_is_no_duration() {
+fn one_sentence_is_enough_for_a_duration_that_cannot_be() {
     for spec in [
         json!({ "sessionTimeout": "15" }),
         json!({ "stopGrace": "1m30s" }),
         json!({ "renewInterval": "soon" }),
+        json!({ "renewInterval": "0s" }),
         json!({ "zookeeper": { "connect": "zk", "tickTime": "99999999h" } }),
     ] {
         let said = Rules::new().check_spec(&spec).unwrap_err();
