@@ -1,0 +1,80 @@
+//! Specs and the verdict on them: for the rules, the code, and a real API server.
+
+use lockkeeper_crds::{DEFAULT_TICK_TIME, DistributedLockSpec};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// A line of the table.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// What is asked for.
+    pub spec: Value,
+    /// Part of what rules and code say.
+    pub refused: Option<String>,
+    /// Part of what the code says, where it says it differently.
+    pub code: Option<String>,
+    /// Part of what the API server says of a type, a limit or a list of values.
+    pub schema: Option<String>,
+}
+
+/// The table.
+pub fn cases() -> Vec<Case> {
+    let cases: Vec<Case> = serde_saphyr::from_str(include_str!("specs.yaml")).unwrap();
+    assert!(cases.len() > 30);
+    cases
+}
+
+/// `LOCKKEEPER_SEED`, or 1.
+pub fn seed() -> u64 {
+    std::env::var("LOCKKEEPER_SEED").map_or(1, |seed| seed.parse().expect("LOCKKEEPER_SEED is a number"))
+}
+
+/// The verdict of the code.
+pub fn check_in_code(spec: &Value) -> Result<(), String> {
+    serde_json::from_value::<DistributedLockSpec>(spec.clone())
+        .map_err(|error| error.to_string())?
+        .validate(DEFAULT_TICK_TIME.get())
+        .map(|_| ())
+        .map_err(|error| error.to_string())
+}
+
+/// Settings of which about half fit together, most of them only just or only just not.
+pub fn random_spec(random: &mut fastrand::Rng) -> Value {
+    let timeout = random.u64(1_000..30_000);
+    let tick = random.bool().then(|| random.u64(100..4_000));
+    let renewal = random.bool().then(|| random.u64(50..timeout / 4 + 50));
+    // The arithmetic a third time, roughly, to come near the limit.
+    let (r, k) = (renewal.unwrap_or(timeout / 8), tick.unwrap_or(2_000));
+    let age = r * ((k / 2 + 200).div_ceil(r) + 200_u64.div_ceil(r) + 2);
+    let limit = (timeout * 4 / 5).saturating_sub(age + timeout / 100 + 200);
+    let grace = match random.u8(0..4) {
+        0 => random.u64(0..timeout),
+        _ => (limit + random.u64(0..6)).saturating_sub(3),
+    };
+    let mut spec = json!({
+        "sessionTimeout": written(timeout, random),
+        "stopGrace": written(grace, random),
+        "maxHolders": if random.u8(0..8) == 0 { 2 } else { 1 },
+        "mode": if random.u8(0..8) == 0 { "ReadWrite" } else { "Exclusive" },
+    });
+    if let Some(renewal) = renewal {
+        spec["renewInterval"] = written(renewal, random);
+    }
+    if let Some(tick) = tick {
+        spec["zookeeper"] = json!({ "connect": "zk", "tickTime": written(tick, random) });
+    }
+    spec
+}
+
+/// In milliseconds or, now and then, rounded to seconds or with a mistake.
+fn written(millis: u64, random: &mut fastrand::Rng) -> Value {
+    match random.u8(0..40) {
+        0 => format!("{millis}"),
+        1 => format!("{millis}ms "),
+        2 => format!("{}.5s", millis / 1_000),
+        3..=5 => format!("{}s", millis / 1_000),
+        _ => format!("{millis}ms"),
+    }
+    .into()
+}

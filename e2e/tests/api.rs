@@ -1,0 +1,294 @@
+//! What users of `kubectl` may expect of a DistributedLock, on a real API server. They write the status
+//! themselves, so no operator may run beside them.
+
+#[path = "../../crds/tests/support/specs.rs"]
+#[expect(
+    dead_code,
+    reason = "how the code words it is for the tests of the crate itself"
+)]
+mod specs;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use lockkeeper_crds::manifest;
+use lockkeeper_e2e::Cluster;
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+
+/// Generous: the machine may have other work to do.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// A Kubernetes namespace of one test, in a cluster that knows the resource.
+struct Space {
+    cluster: &'static Cluster,
+    name: &'static str,
+}
+
+impl Space {
+    fn new(name: &'static str) -> Option<Self> {
+        let cluster = Cluster::shared()?;
+        static INSTALLED: OnceLock<()> = OnceLock::new();
+        INSTALLED.get_or_init(|| {
+            server_side(cluster, &manifest::plain());
+            let established = [
+                "wait",
+                "--for=condition=Established",
+                "crd/distributedlocks.lockkeeper.io",
+            ];
+            cluster.kubectl(&established).unwrap();
+            // Established is not yet served: the API server tells of new resources a little later.
+            let known = ["get", "distributedlocks", "--all-namespaces"];
+            cluster.wait_for(BOUND, &known, |_| true).unwrap();
+        });
+        // Of a run that was killed.
+        cluster
+            .kubectl(&[
+                "delete",
+                "namespace",
+                name,
+                "--ignore-not-found",
+                "--timeout=120s",
+            ])
+            .unwrap();
+        cluster.kubectl(&["create", "namespace", name]).unwrap();
+        Some(Self { cluster, name })
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        self.cluster
+            .kubectl(&[&["--namespace", self.name], arguments].concat())
+    }
+
+    /// A manifest.
+    fn lock(&self, name: &str, spec: &Value) -> Value {
+        json!({
+            "apiVersion": "lockkeeper.io/v1alpha1",
+            "kind": "DistributedLock",
+            "metadata": { "name": name, "namespace": self.name },
+            "spec": spec,
+        })
+    }
+
+    /// `kubectl apply --server-side`.
+    fn apply(&self, name: &str, spec: &Value) -> anyhow::Result<String> {
+        let file = written(&self.lock(name, spec).to_string());
+        let path = file.path().to_str().unwrap();
+        self.kubectl(&["apply", "--server-side", "--filename", path])
+    }
+
+    /// What the operator would do.
+    fn set_status(&self, name: &str, status: &Value) {
+        let patch = json!({ "status": status }).to_string();
+        let arguments = [
+            "patch",
+            "dlock",
+            name,
+            "--subresource=status",
+            "--type=merge",
+            "--patch",
+            &patch,
+        ];
+        self.kubectl(&arguments).unwrap();
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        let _ = self
+            .cluster
+            .kubectl(&["delete", "namespace", self.name, "--wait=false"]);
+    }
+}
+
+fn written(text: &str) -> NamedTempFile {
+    let file = NamedTempFile::new().unwrap();
+    fs::write(file.path(), text).unwrap();
+    file
+}
+
+fn server_side(cluster: &Cluster, manifest: &str) {
+    let file = written(manifest);
+    let path = file.path().to_str().unwrap();
+    cluster
+        .kubectl(&["apply", "--server-side", "--force-conflicts", "--filename", path])
+        .unwrap();
+}
+
+/// What the operator says of a lock that `report-2` holds.
+fn held() -> Value {
+    json!({
+        "holders": [{
+            "pod": "report-2", "node": "n1", "contender": "_c_x-lock-0000000007",
+            "fencingToken": 4_294_967_331_i64, "since": "2026-01-02T03:04:05Z",
+        }],
+        "waiting": 2,
+        "queue": [{ "pod": "report-3", "contender": "_c_y-lock-0000000008" }],
+        "observedGeneration": 1,
+        "conditions": [condition("Ready", "Provisioned")],
+    })
+}
+
+fn condition(kind: &str, reason: &str) -> Value {
+    json!({
+        "type": kind, "status": "True", "reason": reason, "message": "",
+        "lastTransitionTime": "2026-01-02T03:04:05Z",
+    })
+}
+
+#[test]
+fn the_api_server_refuses_what_the_table_refuses_and_says_why() {
+    let Some(space) = Space::new("lockkeeper-api-table") else {
+        return;
+    };
+    for case in specs::cases() {
+        let file = written(&space.lock("case", &case.spec).to_string());
+        let path = file.path().to_str().unwrap();
+        let verdict = space.kubectl(&["create", "--dry-run=server", "--filename", path]);
+        match case.refused.or(case.schema) {
+            None => assert!(verdict.is_ok(), "{}: {verdict:?}", case.spec),
+            Some(sentence) => {
+                let said = format!("{:#}", verdict.expect_err(&case.spec.to_string()));
+                assert!(said.contains(&sentence), "it says of {}: {said}", case.spec);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_api_server_and_the_code_agree_on_any_settings() {
+    let Some(space) = Space::new("lockkeeper-api-random") else {
+        return;
+    };
+    let seed = specs::seed();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let specs: Vec<_> = (0..200).map(|_| specs::random_spec(&mut random)).collect();
+    let mut manifests = String::new();
+    for (i, spec) in specs.iter().enumerate() {
+        writeln!(manifests, "---\n{}", space.lock(&format!("lock-{i}"), spec)).unwrap();
+    }
+    let file = written(&manifests);
+    let path = file.path().to_str().unwrap();
+    let said = match space.kubectl(&["create", "--dry-run=server", "--filename", path]) {
+        Ok(said) => said,
+        Err(said) => format!("{said:#}"),
+    };
+    let mut refused = 0;
+    for (i, spec) in specs.iter().enumerate() {
+        let by_server = said.contains(&format!("\"lock-{i}\" is invalid"));
+        let by_code = specs::check_in_code(spec);
+        assert_eq!(
+            by_server,
+            by_code.is_err(),
+            "round {i} of LOCKKEEPER_SEED={seed}: {spec}: {by_code:?}\n{said}"
+        );
+        refused += u32::from(by_server);
+    }
+    println!("seed {seed}: {refused} of {} refused", specs.len());
+    assert!((20..180).contains(&refused), "one-sided: {refused}");
+}
+
+#[test]
+fn kubectl_shows_holder_token_and_queue_and_waits_for_them() {
+    let Some(space) = Space::new("lockkeeper-api-columns") else {
+        return;
+    };
+    space.apply("report", &json!({})).unwrap();
+    space.set_status("report", &held());
+
+    let table = space.kubectl(&["get", "dlock"]).unwrap();
+    let rows: Vec<Vec<_>> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        rows[0],
+        [
+            "NAME", "MODE", "HOLDER", "TOKEN", "WAITING", "SINCE", "READY", "AGE"
+        ],
+        "{table}"
+    );
+    assert_eq!(
+        rows[1][..5],
+        ["report", "Exclusive", "report-2", "4294967331", "2"],
+        "{table}"
+    );
+    assert_eq!(rows[1][6], "True", "{table}");
+    let wide = space.kubectl(&["get", "lockkeeper", "--output", "wide"]).unwrap();
+    for word in [
+        "NODE",
+        "n1",
+        "MAX-HOLDERS",
+        "SESSION-TIMEOUT",
+        "15s",
+        "REASON",
+        "Provisioned",
+    ] {
+        assert!(wide.contains(word), "{word}: {wide}");
+    }
+
+    let wait = ["wait", "--for=condition=Held", "dlock/report"];
+    let error = space
+        .kubectl(&[&wait[..], &["--timeout=1s"]].concat())
+        .unwrap_err();
+    assert!(format!("{error:#}").contains("timed out"), "{error:#}");
+    let conditions = json!([condition("Ready", "Provisioned"), condition("Held", "HeldByPods")]);
+    space.set_status("report", &json!({ "conditions": conditions }));
+    space.kubectl(&[&wait[..], &["--timeout=60s"]].concat()).unwrap();
+}
+
+#[test]
+fn kubectl_explains_the_resource() {
+    let Some(space) = Space::new("lockkeeper-api-explain") else {
+        return;
+    };
+    for (path, says) in [
+        ("dlock", "lets at most one pod"),
+        ("dlock.spec.stopGrace", "Default: `3s`"),
+        ("dlock.spec.zookeeper.tickTime", "Default: `2s`"),
+        ("dlock.status.holders.fencingToken", "it only grows"),
+    ] {
+        // It breaks lines where they are long.
+        let text = space.kubectl(&["explain", path]).unwrap();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(says), "{path}: {text}");
+    }
+}
+
+#[test]
+fn what_all_pods_must_agree_on_cannot_change_while_the_lock_is_in_use_and_can_afterwards() {
+    let Some(space) = Space::new("lockkeeper-api-change") else {
+        return;
+    };
+    let ensemble = |connect: &str| json!({ "maxHolders": 2, "zookeeper": { "connect": connect } });
+    let first = ensemble("zk-0:2181,zk-1:2181/team");
+    let change = |spec: &Value| space.apply("report", spec);
+    change(&first).unwrap();
+    space.set_status("report", &held());
+
+    let mut read_write = ensemble("zk-0:2181,zk-1:2181/team");
+    read_write["maxHolders"] = json!(1);
+    read_write["mode"] = json!("ReadWrite");
+    let said = format!("{:#}", change(&read_write).unwrap_err());
+    let in_use = "while the lock is in use (1 hold it, 2 wait)";
+    let said_of_mode =
+        format!("spec.mode: Forbidden: spec.mode cannot change from Exclusive to ReadWrite {in_use}");
+    assert!(said.contains(&said_of_mode), "{said}");
+    assert!(
+        said.contains("spec.maxHolders cannot shrink from 2 to 1"),
+        "{said}"
+    );
+    for other in ["zk-2:2181/team", "zk-0:2181"] {
+        let said = format!("{:#}", change(&ensemble(other)).unwrap_err());
+        assert!(
+            said.contains("spec.zookeeper cannot move to another ensemble"),
+            "{other}: {said}"
+        );
+    }
+    change(&ensemble("zk-1:2181,zk-2:2181/team")).unwrap();
+
+    space.set_status("report", &json!({ "holders": null, "queue": null, "waiting": 0 }));
+    change(&read_write).unwrap();
+}
