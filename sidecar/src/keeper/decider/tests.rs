@@ -34,6 +34,7 @@ fn policy(kind: Kind) -> Policy {
         lock_delay: Duration::ZERO,
         wait_timeout: None,
         session_timeout: T,
+        termination_grace: (kind != Kind::Run).then_some(Duration::from_secs(30)),
     }
 }
 
