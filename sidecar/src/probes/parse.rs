@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn what_cannot_be_asked_is_refused_with_the_kind_that_it_is_for() {
         for (json, parts) in [
-            ("[]", &["is not the JSON of probes"][..]),
+            ("liveness", &["is not the JSON of probes"][..]),
             (r#"{"livenes":{}}"#, &["unknown field `livenes`"]),
             (r#"{"liveness":{}}"#, &["exactly one of", "for liveness"]),
             (

@@ -2,6 +2,7 @@
 
 mod endings;
 mod losses;
+mod pod;
 mod running;
 mod together;
 
