@@ -213,7 +213,8 @@ pub trait Connection: Send + Sync + 'static {
     + 'static;
 
     /// A watch for the creation of a node that does not exist ([`NodeEvent::Changed`]); nothing for one
-    /// that does. Needs no right to the node.
+    /// that does. Newer servers want the right to read a node that is there
+    /// ([`EnsembleError::NoAuth`]), and tell nobody else of its creation.
     fn watch_creation(
         &self,
         path: &str,

@@ -1,7 +1,9 @@
 //! A place in a queue whose nodes are somebody else's to make ([`crate::LockOptions::provisioned`]).
 //!
 //! What is missing is watched for. A right that is missing cannot be: it is asked for again, ever
-//! more seldom.
+//! more seldom. And a server tells of a new node only those who may read it (3.8.4 and 3.9.2, for
+//! CVE-2024-23944): where the rights come later than the node, the watch is used up without a word. So
+//! behind every watch there is a look, as seldom as that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,28 +34,21 @@ pub(super) struct Bar {
     made: Option<BoxFuture<'static, NodeEvent>>,
 }
 
-/// The first node that is missing, or that may not be read. ZooKeeper tells everybody whether a node
-/// exists, so that needs no right.
+/// The first node that is missing, or that may not be read.
 async fn bar<C: Connection>(connection: &C, paths: [String; 2]) -> EnsembleResult<Option<Bar>> {
     for path in paths {
-        if let Some(made) = connection.watch_creation(&path).await? {
-            return Ok(Some(Bar {
-                path,
-                error: EnsembleError::NoNode,
-                made: Some(made),
-            }));
-        }
-        match connection.node(&path).await {
-            Ok(_) => {}
-            Err(error @ (EnsembleError::NoAuth | EnsembleError::NoNode)) => {
-                return Ok(Some(Bar {
-                    path,
-                    error,
-                    made: None,
-                }));
-            }
-            Err(error) => return Err(error),
-        }
+        let (error, made) = match connection.watch_creation(&path).await {
+            Ok(Some(made)) => (EnsembleError::NoNode, Some(made)),
+            Ok(None) => match connection.node(&path).await {
+                Ok(_) => continue,
+                Err(error) => (error, None),
+            },
+            Err(error) => (error, None),
+        };
+        return match error {
+            EnsembleError::NoNode | EnsembleError::NoAuth => Ok(Some(Bar { path, error, made })),
+            error => Err(error),
+        };
     }
     Ok(None)
 }
@@ -139,21 +134,22 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         self.place = Place::Out;
         self.is_barred = true;
-        match made {
-            Some(made) => {
-                self.bar_pause = SHORTEST_PAUSE;
-                self.ask(async move { Answer::Unbarred(made.await) });
+        let pause = if made.is_some() {
+            self.bar_pause = Duration::ZERO;
+            LONGEST_PAUSE
+        } else {
+            let pause = self.bar_pause.max(SHORTEST_PAUSE);
+            self.bar_pause = (pause * 2).min(LONGEST_PAUSE);
+            pause
+        };
+        let (clock, pause) = (self.clock.clone(), pause.mul_f64(0.5 + fastrand::f64() / 2.0));
+        let made = made.unwrap_or_else(|| Box::pin(std::future::pending()));
+        self.ask(async move {
+            tokio::select! {
+                event = made => Answer::Unbarred(event),
+                () = clock.sleep(pause) => Answer::Unbarred(NodeEvent::Changed),
             }
-            None => {
-                let pause = self.bar_pause.max(SHORTEST_PAUSE);
-                self.bar_pause = (pause * 2).min(LONGEST_PAUSE);
-                let (clock, pause) = (self.clock.clone(), pause.mul_f64(0.5 + fastrand::f64() / 2.0));
-                self.ask(async move {
-                    clock.sleep(pause).await;
-                    Answer::Unbarred(NodeEvent::Changed)
-                });
-            }
-        }
+        });
     }
 
     pub(super) fn unbarred(&mut self, event: NodeEvent) {
