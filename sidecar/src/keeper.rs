@@ -154,7 +154,7 @@ async fn keep(
     ensemble::check(&settings).await?;
     let mut registry = metrics::registry();
     let lock_metrics = LockMetrics::register(&mut registry);
-    let observer = observer::Observer::new(lock_metrics.clone());
+    let observer = observer::Observer::new(lock_metrics.clone(), settings.on_loss);
     let (published, status) = watch::channel(lockkeeper_lock::LockStatus::new());
     let view = view::LockView::new(status, &settings);
     metrics::register_view(view.clone(), &mut registry);

@@ -264,4 +264,42 @@ mod tests {
         assert_eq!(snapshot.explain(), "waiting in the queue, 1 before us");
         assert!(snapshot.is_queued() && !snapshot.is_held());
     }
+
+    #[test]
+    fn why_a_lock_cannot_be_had_is_shown_and_said() {
+        use lockkeeper_lock::LockError;
+        use lockkeeper_lock::ensemble::EnsembleError;
+
+        let missing = LockStatus {
+            state: LockState::Connecting,
+            refusal: Some(LockError::NotProvided {
+                path: "/l".to_owned(),
+                error: EnsembleError::NoNode,
+            }),
+            ..LockStatus::new()
+        };
+        let snapshot = about().snapshot(&missing, true, at(1_000));
+        assert_eq!(
+            snapshot.explain(),
+            "waiting to be let into the queue (/l is not provided: the node does not exist)"
+        );
+        let json = serde_json::to_string(&snapshot).unwrap();
+        let part = r#""reason":"/l is not provided: the node does not exist""#;
+        assert!(json.contains(part), "{json}");
+        assert_eq!(serde_json::from_str::<Snapshot>(&json).unwrap(), snapshot);
+
+        let refused = LockStatus {
+            state: LockState::Released,
+            refusal: Some(LockError::Refused {
+                action: "cannot list /l".to_owned(),
+                error: EnsembleError::NoAuth,
+            }),
+            ..LockStatus::new()
+        };
+        let snapshot = about().snapshot(&refused, true, at(1_000));
+        assert_eq!(
+            snapshot.explain(),
+            "not in the queue (cannot list /l: no right to do this)"
+        );
+    }
 }
