@@ -60,17 +60,22 @@ pub fn run(options: GuardOptions) -> u8 {
         }
     };
     // A PID 1 with survivors must not lose another moment on the way out.
-    if rustix::process::getpid() == rustix::process::Pid::INIT {
+    if is_first() {
         sys::exit_now(code);
     }
     code
 }
 
+/// Whether this is the first process of its container.
+fn is_first() -> bool {
+    rustix::process::getpid() == rustix::process::Pid::INIT
+}
+
 fn guard(options: GuardOptions) -> io::Result<u8> {
     let program = options.program()?;
     let post_start = match (&options.keeper, &options.target) {
-        (KeeperSocket::Path(path), TargetKind::Pid1) => {
-            Some(PostStart::new(path, options.whole_environment()))
+        (KeeperSocket::Path(path), TargetKind::Pid1) if is_first() => {
+            Some(PostStart::new(path, options.whole_environment())?)
         }
         _ => None,
     };

@@ -40,7 +40,7 @@ fn probe(directory: &Path, kind: &str, script: &str) -> Option<i32> {
     lockkeeper(directory, &["probe", "--kind", kind, "--", "sh", "-c", script]).0
 }
 
-const KINDS: [&str; 5] = ["liveness", "readiness", "startup", "post-start", "pre-stop"];
+const KINDS: [&str; 4] = ["liveness", "readiness", "startup", "pre-stop"];
 
 #[test]
 fn a_command_is_executed_only_while_the_application_runs_and_its_code_is_passed_on() {
@@ -118,13 +118,14 @@ fn a_startup_check_comes_before_the_others_and_its_budget_counts_from_each_start
 }
 
 #[test]
-fn the_hook_after_the_start_is_left_for_the_guard() {
+fn a_hook_after_the_start_is_refused_where_no_guard_would_execute_it() {
     let scratch = tempfile::tempdir().unwrap();
     let _served = serve(scratch.path(), "{}");
-    let words = ["probe", "--kind", "post-start", "--", "sh", "-c", "echo 'a b'"];
-    assert_eq!(lockkeeper(scratch.path(), &words).0, Some(0));
-    let left = std::fs::read(scratch.path().join("post-start")).unwrap();
-    assert_eq!(left, b"sh\0-c\0echo 'a b'\0");
+    let words = ["probe", "--kind", "post-start", "--", "true"];
+    let (code, err) = lockkeeper(scratch.path(), &words);
+    assert_eq!(code, Some(64));
+    assert!(err.contains("is no `lockkeeper guard`"), "{err}");
+    assert!(!scratch.path().join("post-start").exists());
 }
 
 #[test]

@@ -27,13 +27,16 @@ fn a_standby_is_healthy_whatever_its_probes_would_say_and_its_hook_waits_for_the
     let hooked = second.volume.join("hooked");
     let hook = format!("echo $LOCKKEEPER_FENCING_TOKEN >{}", hooked.display());
     let post_start = ["probe", "--kind", "post-start", "--", "sh", "-c", &hook];
-    assert_eq!(second.lockkeeper(&post_start), Some(0));
+    assert_eq!(second.executed(&post_start), Some(0));
     assert!(!hooked.exists());
     let failing = ["probe", "--kind", "liveness", "--", "false"];
     assert_eq!(second.lockkeeper(&failing), Some(0));
     let (status, why) = second.probe("/app/liveness").unwrap();
     assert_eq!(status, 200);
     assert!(why.contains("does not run under the lock"), "{why}");
+    // Where the application runs already, the hook is executed at once.
+    let failing = ["probe", "--kind", "post-start", "--", "false"];
+    assert_eq!(first.executed(&failing), Some(1));
     // The other one runs, within its startup budget: alive, and ready only once it has started.
     assert_eq!(first.probe("/app/liveness").unwrap().0, 200);
     let ready = ["probe", "--kind", "readiness", "--", "true"];

@@ -186,6 +186,18 @@ impl Pod {
         command.output().unwrap().status.code()
     }
 
+    /// The same as a kubelet executes it: in the container.
+    pub fn executed(&self, words: &[&str]) -> Option<i32> {
+        let mut command = Command::new("nsenter");
+        command
+            .args(["--target", &self.guard().to_string(), "--pid", "--mount"])
+            .arg(binaries::lockkeeper().unwrap())
+            .args(words)
+            .env("LOCKKEEPER_SOCKET", self.volume.join("lock.sock"))
+            .env("LOCKKEEPER_GUARD_SOCKET", self.volume.join("guard.sock"));
+        command.output().unwrap().status.code()
+    }
+
     /// Status and body of a path of the port for probes.
     pub fn probe(&self, path: &str) -> Option<(u16, String)> {
         let port = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9808);

@@ -8,10 +8,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rustix::process::Pid;
+
 use super::command::resolve_command;
+use super::processes::Processes;
 use crate::exit::{Exit, Failure};
 use crate::sys::Program;
 
@@ -20,45 +23,66 @@ fn file(guard_socket: &Path) -> PathBuf {
     guard_socket.with_file_name("post-start")
 }
 
-/// Leaves the hook for the guard.
+/// When the first process of this container was started, which tells it from that of another one: the
+/// file outlives a container.
+fn container() -> io::Result<String> {
+    match Processes::open()?.started(Pid::INIT) {
+        Some(started) => Ok(started.to_string()),
+        None => Err(io::Error::other("/proc/1/stat cannot be read")),
+    }
+}
+
+/// Leaves the hook for the guard of this container.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// When the first process of the container is no guard, and when the file cannot be written.
 pub fn keep(guard_socket: &Path, command: &[OsString]) -> Result<(), Failure> {
+    let name = |of: &str| std::fs::read(format!("/proc/{of}/comm")).ok();
+    if name("1") != name("self") {
+        return Err(Failure::usage(
+            "the first process of this container is no `lockkeeper guard`, so that nobody would execute the hook \
+             after a start of the application",
+        ));
+    }
     let path = file(guard_socket);
+    write(&path, command).map_err(|error| {
+        let path = path.display();
+        Failure::new(
+            Exit::CannotCreate,
+            format!("cannot leave the hook for the guard in {path}: {error}"),
+        )
+    })
+}
+
+fn write(path: &Path, command: &[OsString]) -> io::Result<()> {
     // Each word ends with a zero byte, as in /proc/<pid>/cmdline: none can contain one.
-    let mut words = Vec::new();
+    let mut words = container()?.into_bytes();
+    words.push(0);
     for word in command {
         words.extend_from_slice(word.as_bytes());
         words.push(0);
     }
     let new = path.with_extension("new");
-    std::fs::write(&new, words)
-        .and_then(|()| std::fs::rename(&new, &path))
-        .map_err(|error| {
-            Failure::new(
-                Exit::CannotCreate,
-                format!(
-                    "cannot leave the hook for the guard in {}: {error}",
-                    path.display()
-                ),
-            )
-        })
+    std::fs::write(&new, words)?;
+    std::fs::rename(&new, path)
 }
 
 /// The guard's side.
 #[derive(Debug)]
 pub(super) struct PostStart {
     path: PathBuf,
+    container: String,
     environment: Vec<OsString>,
 }
 
 impl PostStart {
-    /// For a guard that has just begun: what is there is of a container before this one.
-    pub fn new(guard_socket: &Path, environment: Vec<OsString>) -> Self {
-        let path = file(guard_socket);
-        let _ = std::fs::remove_file(&path);
-        Self { path, environment }
+    /// For a guard that is the first process of its container.
+    pub fn new(guard_socket: &Path, environment: Vec<OsString>) -> io::Result<Self> {
+        Ok(Self {
+            path: file(guard_socket),
+            container: container()?,
+            environment,
+        })
     }
 
     /// The hook, ready to be executed, if there is one.
@@ -68,16 +92,19 @@ impl PostStart {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let command: Vec<_> = words
+        let mut words = words
             .strip_suffix(&[0])
             .unwrap_or(&words)
             .split(|byte| *byte == 0)
-            .map(|word| OsStr::from_bytes(word).to_owned())
-            .collect();
-        let path = resolve_command(&command[0]).map_or_else(
-            |_| command[0].clone(),
-            |path| OsString::from_vec(path.into_os_string().into_vec()),
-        );
+            .map(|word| OsStr::from_bytes(word).to_owned());
+        if words.next().is_none_or(|container| *container != *self.container) {
+            return Ok(None);
+        }
+        let command: Vec<_> = words.collect();
+        let Some(name) = command.first() else {
+            return Ok(None);
+        };
+        let path = resolve_command(name).map_or_else(|_| name.clone(), PathBuf::into_os_string);
         Program::new(path, command, self.environment.clone()).map(Some)
     }
 }

@@ -3,10 +3,11 @@
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
+use rustix::process::Pid;
 use tempfile::TempDir;
 
 use crate::harness::{A, B, Guard, open_for_everybody, until};
-use crate::pid1::{NAMESPACE, can_unshare};
+use crate::pid1::{NAMESPACE, can_unshare, guard_pid};
 use crate::tests;
 
 tests![
@@ -31,9 +32,12 @@ impl Volume {
         self.0.path().join("guard.sock")
     }
 
-    /// As `lockkeeper probe --kind post-start` leaves it.
-    fn leave(&self, script: &str) {
-        let words = format!("sh\0-c\0{script}\0");
+    /// As `lockkeeper probe --kind post-start` leaves it in the container of a guard.
+    fn leave(&self, guard: Pid, script: &str) {
+        let stat = std::fs::read_to_string(format!("/proc/{guard}/stat")).expect("the guard");
+        // Field 22 of proc_pid_stat(5); the third comes after the name.
+        let started = stat.rsplit_once(") ").expect("a name").1.split(' ').nth(22 - 3);
+        let words = format!("{}\0sh\0-c\0{script}\0", started.expect("a start time"));
         std::fs::write(self.0.path().join("post-start"), words).expect("written");
     }
 }
@@ -48,7 +52,7 @@ fn the_hook_runs_after_each_start_with_the_token_of_that_start() {
     }
     let (volume, listener) = Volume::new();
     let mut guard = start(&volume, &listener, "exec sleep 1000");
-    volume.leave("echo $LOCKKEEPER_FENCING_TOKEN >>hooks");
+    volume.leave(guard_pid(&guard), "echo $LOCKKEEPER_FENCING_TOKEN >>hooks");
     for (token, count) in [(A, 1), (B, 2)] {
         let lines = || std::fs::read_to_string(guard.file("hooks")).unwrap_or_default();
         assert_eq!(lines().lines().count(), count - 1, "not in standby");
@@ -70,7 +74,10 @@ fn a_hook_that_fails_ends_the_application_with_its_code() {
     for (hook, code) in [("exit 3", 3), ("exec /no/such/file", 127)] {
         let mut guard = start(&volume, &listener, "echo >ready; exec sleep 1000");
         let ready = guard.file("ready");
-        volume.leave(&format!("while [ ! -e {} ]; do :; done; {hook}", ready.display()));
+        volume.leave(
+            guard_pid(&guard),
+            &format!("while [ ! -e {} ]; do :; done; {hook}", ready.display()),
+        );
         guard.begin(A, 60_000, 60_000);
         assert_eq!(guard.expect_exited(A), code, "{hook}");
     }
@@ -83,10 +90,13 @@ fn a_hook_ends_with_its_application() {
     let (volume, listener) = Volume::new();
     let mut guard = start(&volume, &listener, "exec sleep 1000");
     let program = crate::harness::own_program();
-    volume.leave(&format!(
-        "setsid {0} role:record record-a & exec {0} role:record record-b",
-        program.display()
-    ));
+    volume.leave(
+        guard_pid(&guard),
+        &format!(
+            "setsid {0} role:record record-a & exec {0} role:record record-b",
+            program.display()
+        ),
+    );
     let kill_at = guard.begin(A, 1400, 1500);
     guard.recorders("record", 2);
     guard.expect_gone(A);
@@ -100,7 +110,12 @@ fn a_hook_of_the_container_before_is_forgotten() {
         return;
     }
     let (volume, listener) = Volume::new();
-    volume.leave("true");
-    let _guard = start(&volume, &listener, "exec sleep 1000");
-    assert!(!volume.0.path().join("post-start").exists());
+    let mut guard = start(&volume, &listener, "sleep 0.3; exit 4");
+    // Of whoever else.
+    volume.leave(Pid::INIT, "exit 3");
+    guard.begin(A, 60_000, 60_000);
+    assert_eq!(guard.expect_exited(A), 4);
+    volume.leave(guard_pid(&guard), "exit 3");
+    guard.begin(B, 60_000, 60_000);
+    assert_eq!(guard.expect_exited(B), 3);
 }
