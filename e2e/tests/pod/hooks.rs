@@ -60,7 +60,7 @@ fn an_http_hook_is_sent_after_the_start_and_ends_the_container_if_nobody_answers
         return;
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
-    let hook = r#"{"postStart":{"httpGet":{"port":9,"host":"no-such-host.invalid"}}}"#;
+    let hook = r#"{"postStart":{"httpGet":{"port":9,"host":"255.255.255.255"}}}"#;
     let mut pod = Pod::start_with(&ensemble, "first", "/locks/pod", &["--app-probes", hook], &[]);
     let token = pod.wait_until_it_runs(0);
     assert_eq!(pod.container_ends(), Some(1), "{}", pod.said());
