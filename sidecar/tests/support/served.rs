@@ -119,10 +119,7 @@ impl Served {
     }
 
     pub fn next_command(&mut self) -> oneshot::Sender<Result<(), String>> {
-        match self.commands.as_mut().unwrap().blocking_recv().unwrap() {
-            Command::StepDown(answer) => answer,
-            other => panic!("{other:?}"),
-        }
+        step_down(self.commands.as_mut().unwrap())
     }
 
     /// Sends bytes and reads the answer to its end.
@@ -172,6 +169,14 @@ impl Drop for Served {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// Waits for the wish that the lock is released.
+pub fn step_down(commands: &mut mpsc::Receiver<Command>) -> oneshot::Sender<Result<(), String>> {
+    match commands.blocking_recv().unwrap() {
+        Command::StepDown(answer) => answer,
+        other => panic!("{other:?}"),
     }
 }
 
