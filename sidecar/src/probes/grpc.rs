@@ -46,7 +46,11 @@ struct Frame {
 /// Asks, and judges the answer.
 pub(super) async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
     let mut stream = connect(host, port).await?;
-    match call(&mut stream, &format!("{host}:{port}"), service).await {
+    let authority = match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    };
+    match call(&mut stream, &authority, service).await {
         Ok(SERVING) => Ok(()),
         Ok(status) => Err(format!(
             "the service is {}",
