@@ -4,7 +4,7 @@
 //! Written by hand, since one small call needs little of HTTP/2: everything that we send fits into the
 //! first flow-control windows, our header fields need no table (RFC 7541, 6.2.2), and of the answer
 //! only the message matters. A server that has none to give says why in header fields, which are not
-//! decoded: no message is no success. Libraries for it are ten times as long as the rest of this crate.
+//! decoded: no message is no success. It costs 6 kB of the static binary.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
