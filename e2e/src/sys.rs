@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 /// Has the child die with the thread that spawns it, and start in `namespace` if there is one.
@@ -51,15 +51,4 @@ pub(crate) fn unshare_network() -> io::Result<()> {
     // SAFETY: the flag that breaks Rust's rules is CLONE_FILES; only the network is unshared here.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
     Ok(())
-}
-
-/// Runs a thread only when nothing else wants its processor (`SCHED_IDLE`), or normally again.
-pub(crate) fn set_idle(thread: Pid, idle: bool) -> io::Result<()> {
-    let policy = if idle { libc::SCHED_IDLE } else { libc::SCHED_OTHER };
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the kernel reads `parameters` during the call, and nothing else.
-    match unsafe { libc::sched_setscheduler(thread.as_raw_pid(), policy, &parameters) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockkeeper_e2e::checker::{Rule, check};
-use lockkeeper_e2e::faults::{self, Event, Fault, Plan, Role, Starvation, Step, Workers};
+use lockkeeper_e2e::faults::{self, Event, Fault, Plan, Rationing, Role, Step, Workers};
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::record::Records;
 use lockkeeper_e2e::timeline::{Timeline, svg};
@@ -28,10 +28,11 @@ fn recorder(file: &Path, name: &str, token: u32) -> Command {
 /// The longest time without a line since `from`, or up to now: it may never write another one.
 fn longest_silence(file: &Path, from: BootInstant) -> Duration {
     let records = Records::read(file).unwrap().records;
-    let times: Vec<_> = records
-        .iter()
-        .map(|record| record.at)
-        .filter(|&at| at >= from)
+    let seen = records.iter().map(|record| record.at).filter(|&at| at >= from);
+    let times: Vec<_> = [from]
+        .into_iter()
+        .chain(seen)
+        .chain([BootInstant::now()])
         .collect();
     times
         .windows(2)
@@ -70,23 +71,40 @@ fn a_stopped_program_is_silent_until_it_is_resumed() {
     assert!(!process.wait(BOUND).unwrap().expect("it ends").success());
 }
 
+/// Processor time that a process has used.
+fn processor_time(process: &Process) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.pid().as_raw_pid())).unwrap();
+    // proc_pid_stat(5): utime and stime are the 14th and 15th field, and the name before them may hold spaces.
+    let (_, after_name) = stat.rsplit_once(") ").unwrap();
+    let ticks: u64 = after_name
+        .split(' ')
+        .skip(11)
+        .take(2)
+        .map(|ticks| ticks.parse::<u64>().unwrap())
+        .sum();
+    Duration::from_secs(ticks) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap()
+}
+
 #[test]
-fn a_starved_program_falls_silent_for_long_and_recovers() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("record");
-    let process = Process::spawn("recorder", recorder(&file, "worker", 1)).unwrap();
-    wait_for_lines(&file, 10);
-    let began = BootInstant::now();
-    let starvation = match Starvation::begin(process.pid()) {
-        Ok(starvation) => starvation,
-        Err(error) => return println!("SKIPPED: {error}"),
+fn a_starved_program_gets_next_to_no_processor_time_and_recovers() {
+    let mut busy = Command::new("sh");
+    busy.args(["-c", "while :; do :; done"]);
+    let process = Process::spawn("busy", busy).unwrap();
+    let wait_for_processor_time = |time| {
+        let enough = processor_time(&process) + time;
+        wait_for(BOUND, || (processor_time(&process) >= enough).then_some(())).expect("it runs");
     };
-    // Ten periods of the recorder: it sleeps 5 ms, and would need but some microseconds in between.
-    let starved = || longest_silence(&file, began) > Duration::from_millis(50);
-    wait_for(BOUND, || starved().then_some(())).expect("it gets no time");
-    println!("silent for {:?}", longest_silence(&file, began));
+    wait_for_processor_time(Duration::from_millis(200));
+    let (period, slice) = (Duration::from_millis(500), Duration::from_millis(1));
+    let starvation = Rationing::begin(process.pid(), period, slice).unwrap();
+    let (began, before) = (BootInstant::now(), processor_time(&process));
+    let window = Duration::from_secs(3);
+    wait_for(BOUND, || (BootInstant::now() - began >= window).then_some(())).expect("time passes");
+    let (elapsed, used) = (BootInstant::now() - began, processor_time(&process) - before);
+    println!("{used:?} of {elapsed:?}");
+    assert!(used <= elapsed / 10, "it got {used:?} of {elapsed:?}");
     drop(starvation);
-    wait_for_lines(&file, 20);
+    wait_for_processor_time(Duration::from_millis(200));
 }
 
 struct OneWorker {

@@ -1,4 +1,4 @@
-//! Starvation that is harder than the scheduler's: a process runs for a moment now and then.
+//! Starvation: a process runs for a moment now and then, whatever the scheduler's policies are.
 
 use std::io;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use anyhow::Context;
 use lockkeeper_lock::BootInstant;
 use rustix::process::Pid;
 
-use super::{Fault, Plan, Role, Starvation, Step, resume, stop};
+use super::{Fault, Plan, Rationing, Role, Step, resume, stop};
 use crate::network::{Host, Unsupported};
 use crate::process::wait_for;
 use crate::timeline::{Mark, MarkKind, Timeline};
@@ -16,6 +16,9 @@ use crate::{Ensemble, faults};
 /// How long a fault waits for its target: during an election there is no follower, and a killed
 /// worker has to be started again.
 const TARGET_BOUND: Duration = Duration::from_secs(5);
+
+/// Period and slice of a starved process: it falls behind with what it does in every tick.
+const STARVATION: (Duration, Duration) = (Duration::from_millis(500), Duration::from_micros(500));
 
 /// The programs that the plan strikes beside the servers.
 pub trait Workers: Sync {
@@ -133,7 +136,7 @@ enum Undo<'a> {
     Heal(&'a Ensemble, Vec<(Host, Host)>),
     Resume(Pid),
     Launch(&'a Ensemble, usize),
-    Feed(Starvation),
+    Feed(Rationing),
 }
 
 impl<'a> Strike<'a> {
@@ -252,9 +255,10 @@ impl<'a> Strike<'a> {
                 faults::kill(self.pick(worker, process)?)?;
                 Ok(Lasting(None))
             }
-            Fault::StarveWorker(worker, process) => Ok(Lasting(Some(Undo::Feed(Starvation::begin(
-                self.pick(worker, process)?,
-            )?)))),
+            Fault::StarveWorker(worker, process) => {
+                let rationing = Rationing::begin(self.pick(worker, process)?, STARVATION.0, STARVATION.1)?;
+                Ok(Lasting(Some(Undo::Feed(rationing))))
+            }
             Fault::RollingRestart => Ok(Lasting(None)),
         }
     }
@@ -294,7 +298,7 @@ impl Lasting<'_> {
             // It may have been killed meanwhile.
             Some(Undo::Resume(pid)) => drop(resume(pid)),
             Some(Undo::Launch(ensemble, server)) => ensemble.launch(server)?,
-            Some(Undo::Feed(starvation)) => drop(starvation),
+            Some(Undo::Feed(rationing)) => drop(rationing),
             None => {}
         }
         Ok(())

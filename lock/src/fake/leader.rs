@@ -260,11 +260,15 @@ impl State {
 
     /// A server catches up with the leader and serves again.
     pub(super) fn join(&mut self, server: usize) {
+        self.catch_up(server);
+        self.servers[server].is_in_sync = true;
+        self.servers[server].heard_leader = self.now;
+    }
+
+    fn catch_up(&mut self, server: usize) {
         while self.servers[server].applied < self.log.len() {
             self.apply(server);
         }
-        self.servers[server].is_in_sync = true;
-        self.servers[server].heard_leader = self.now;
     }
 
     /// A majority that has no leader, or has left it, elects one.
@@ -297,6 +301,9 @@ impl State {
             self.leave(server);
         }
         self.leader = leader;
+        // Who is elected has everything that was committed, though it does not serve yet: what is done
+        // by hand meanwhile is done to that.
+        self.catch_up(leader);
         self.after(takes, move |state| {
             if state.epoch != epoch {
                 return;

@@ -104,6 +104,26 @@ async fn a_follower_shows_the_writes_of_others_late_and_ones_own_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_that_is_ended_during_an_election_leaves_nothing_behind() {
+    let world = world();
+    let connection = connect(&world.client("a"), 0).await;
+    connection.make_path("/l", Vec::new()).await.unwrap();
+    // The server that is elected is far behind, and catches up before it serves.
+    world.set_lag(1, Duration::from_secs(60));
+    connection.create_contender("/l/c-", Vec::new()).await.unwrap();
+    assert!(
+        world.shared.state().servers[1]
+            .tree
+            .node("/l/c-0000000000")
+            .is_err()
+    );
+    world.elect(1);
+    world.expire(connection.session().id);
+    eventually("it leads", || world.shared.state().can_commit()).await;
+    assert_eq!(world.node("/l/c-0000000000"), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_fires_once_and_before_any_answer_that_shows_the_change() {
     let world = world();
     let connection = connect(&world.client("a"), 1).await;

@@ -211,7 +211,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         match event {
             NodeEvent::Changed => entry.is_own_watched = false,
             NodeEvent::Deleted => self.entry_is_gone(LossReason::ContenderDeleted),
-            NodeEvent::Disconnected => self.drop_link(),
+            NodeEvent::Disconnected => self.connection_lost(),
         }
     }
 
@@ -255,7 +255,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     pub(super) fn control_event(&mut self, event: NodeEvent) {
         match event {
             NodeEvent::Changed | NodeEvent::Deleted => self.is_control_watched = false,
-            NodeEvent::Disconnected => self.drop_link(),
+            NodeEvent::Disconnected => self.connection_lost(),
         }
     }
 

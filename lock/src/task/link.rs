@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use super::{Answer, Link, Place, Task};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Closed, Connection, Ensemble, EnsembleError};
@@ -192,6 +194,16 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
+    /// A request or a watch says that the connection is gone. Why it went decides what is next, and
+    /// that answer may still wait in the line behind this one.
+    pub(super) fn connection_lost(&mut self) {
+        let why = match &self.link {
+            Link::Up(connection) => connection.closed().now_or_never(),
+            _ => None,
+        };
+        self.closed(why.unwrap_or(Closed::Disconnected));
+    }
+
     /// Forgets the connection and everything that was asked over it.
     pub(super) fn drop_link(&mut self) {
         self.link_answers.clear();
@@ -231,7 +243,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     pub(super) fn is_about_link(&mut self, error: &EnsembleError) -> bool {
         match error {
             EnsembleError::SessionExpired => self.session_expired(),
-            error if error.is_connection() => self.drop_link(),
+            error if error.is_connection() => self.connection_lost(),
             _ => return false,
         }
         true

@@ -155,7 +155,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     pub(super) fn unbarred(&mut self, event: NodeEvent) {
         self.is_barred = false;
         if event == NodeEvent::Disconnected {
-            self.drop_link();
+            self.connection_lost();
         }
     }
 }

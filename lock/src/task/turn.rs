@@ -317,7 +317,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                     self.look_whether_it_is_our_turn();
                 }
             }
-            NodeEvent::Disconnected => self.drop_link(),
+            NodeEvent::Disconnected => self.connection_lost(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_lock::ensemble::EnsembleError;
+use lockkeeper_lock::ensemble::{Closed, EnsembleError};
 use lockkeeper_lock::fake::{Options, World};
 use lockkeeper_lock::{LockError, LockOptions, LockState, Timing};
 
@@ -61,6 +61,18 @@ async fn whoever_waits_for_the_lock_hears_why_it_is_refused_after_all() {
     world.allow(ROOT);
     waiter.acquire().await.unwrap();
     assert_eq!(waiter.status().refusal, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_are_refused_over_a_connection_in_use_are_not_tried_for_ever() {
+    let world = world();
+    let (holder, waiter) = (lock(&world, "a"), lock(&world, "b"));
+    holder.acquire().await.unwrap();
+    waiter.contend().await.unwrap();
+    // Its watches hear of it too, as of any connection that is gone.
+    world.hang_up("b", Closed::AuthFailed);
+    waiter.acquire().await.unwrap_err();
+    assert_eq!(waiter.status().state, LockState::Released);
 }
 
 fn generous() -> Arc<World> {
