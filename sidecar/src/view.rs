@@ -46,6 +46,9 @@ pub struct Snapshot {
     /// Time that the application gets between SIGTERM and SIGKILL, which is at the end of
     /// `remainingMillis`. In milliseconds.
     pub stop_budget_millis: u64,
+    /// Why the lock cannot be had, in words; only then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The session as ZooKeeper's tools write it, while there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
@@ -118,6 +121,7 @@ impl About {
             position: status.position.filter(|_| queued),
             remaining_millis: remaining.map(millis),
             stop_budget_millis: millis(self.timing.stop_grace),
+            reason: status.refusal.as_ref().map(ToString::to_string),
             session: status.session.filter(|_| alive).map(|id| format!("{id:#x}")),
         }
     }
@@ -138,7 +142,18 @@ impl Snapshot {
 
     /// The state in words.
     pub fn explain(&self) -> String {
+        let state = self.explain_state();
+        match &self.reason {
+            Some(reason) => format!("{state} ({reason})"),
+            None => state,
+        }
+    }
+
+    fn explain_state(&self) -> String {
         match (self.state, self.position) {
+            (LockState::Connecting, _) if self.reason.is_some() => {
+                "waiting to be let into the queue".to_owned()
+            }
             (LockState::Connecting, _) => "connecting to the ensemble".to_owned(),
             (LockState::Waiting, None) => "waiting in the queue".to_owned(),
             (LockState::Waiting, Some(before)) => format!("waiting in the queue, {before} before us"),
@@ -248,5 +263,43 @@ mod tests {
         assert_eq!(snapshot.position, Some(1));
         assert_eq!(snapshot.explain(), "waiting in the queue, 1 before us");
         assert!(snapshot.is_queued() && !snapshot.is_held());
+    }
+
+    #[test]
+    fn why_a_lock_cannot_be_had_is_shown_and_said() {
+        use lockkeeper_lock::LockError;
+        use lockkeeper_lock::ensemble::EnsembleError;
+
+        let missing = LockStatus {
+            state: LockState::Connecting,
+            refusal: Some(LockError::NotProvided {
+                path: "/l".to_owned(),
+                error: EnsembleError::NoNode,
+            }),
+            ..LockStatus::new()
+        };
+        let snapshot = about().snapshot(&missing, true, at(1_000));
+        assert_eq!(
+            snapshot.explain(),
+            "waiting to be let into the queue (/l is not provided: the node does not exist)"
+        );
+        let json = serde_json::to_string(&snapshot).unwrap();
+        let part = r#""reason":"/l is not provided: the node does not exist""#;
+        assert!(json.contains(part), "{json}");
+        assert_eq!(serde_json::from_str::<Snapshot>(&json).unwrap(), snapshot);
+
+        let refused = LockStatus {
+            state: LockState::Released,
+            refusal: Some(LockError::Refused {
+                action: "cannot list /l".to_owned(),
+                error: EnsembleError::NoAuth,
+            }),
+            ..LockStatus::new()
+        };
+        let snapshot = about().snapshot(&refused, true, at(1_000));
+        assert_eq!(
+            snapshot.explain(),
+            "not in the queue (cannot list /l: no right to do this)"
+        );
     }
 }

@@ -206,8 +206,7 @@ fn a_client_that_gives_up_on_a_release_does_not_stop_it() {
                 }
             }
         });
-        let lockkeeper_sidecar::socket::Command::StepDown(confirm) =
-            served.commands.as_mut().unwrap().blocking_recv().unwrap();
+        let confirm = served::step_down(served.commands.as_mut().unwrap());
         confirm.send(Ok(())).unwrap();
         third.join().unwrap()
     });

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use lockkeeper_lock::{BootInstant, FencingToken, LockState, LockStatus};
 
+use crate::args::OnLoss;
 use crate::guard::protocol::{FromGuard, ToGuard};
 use crate::metrics::{LockMetrics, ReleaseOutcome, StopSignal};
 
@@ -11,6 +12,8 @@ use crate::metrics::{LockMetrics, ReleaseOutcome, StopSignal};
 #[derive(Clone, Debug)]
 pub(super) struct Observer {
     metrics: LockMetrics,
+    /// At the deadline SIGTERM comes before SIGKILL (`--on-loss kill`).
+    asks_first: bool,
     times: Arc<Mutex<Times>>,
 }
 
@@ -18,12 +21,22 @@ pub(super) struct Observer {
 struct Times {
     queued: Option<BootInstant>,
     held: Option<(FencingToken, BootInstant)>,
+    application: Application,
+}
+
+/// What was counted of the end of the application that runs.
+#[derive(Debug, Default)]
+struct Application {
+    is_started: bool,
+    has_sigterm: bool,
+    has_sigkill: bool,
 }
 
 impl Observer {
-    pub(super) fn new(metrics: LockMetrics) -> Self {
+    pub(super) fn new(metrics: LockMetrics, on_loss: OnLoss) -> Self {
         Self {
             metrics,
+            asks_first: on_loss == OnLoss::Kill,
             times: Arc::default(),
         }
     }
@@ -76,18 +89,51 @@ impl Observer {
 
     /// A frame to the guard that makes it send a signal.
     pub(super) fn guard_told(&self, frame: &ToGuard) {
+        let mut times = self.times.lock().expect("no panic while it is locked");
+        let application = &mut times.application;
         match frame {
-            ToGuard::Stop { .. } => self.metrics.killed(StopSignal::Term),
-            ToGuard::Revoke { .. } => self.metrics.killed(StopSignal::Kill),
+            ToGuard::Stop { .. } => self.count(StopSignal::Term, application),
+            ToGuard::Revoke { .. } => self.count(StopSignal::Kill, application),
             ToGuard::Suspect { .. } => self.metrics.killed(StopSignal::Stop),
             _ => {}
         }
     }
 
-    /// What the guard did by itself: at the deadline.
+    /// What the guard did by itself: at the deadline, and where SIGTERM was not enough.
     pub(super) fn guard_said(&self, frame: &FromGuard) {
-        if let FromGuard::Paused { .. } = frame {
-            self.metrics.killed(StopSignal::Stop);
+        let mut times = self.times.lock().expect("no panic while it is locked");
+        let application = &mut times.application;
+        match *frame {
+            FromGuard::Paused { .. } => self.metrics.killed(StopSignal::Stop),
+            FromGuard::Started { .. } | FromGuard::Hello { token: Some(_), .. } => {
+                *application = Application {
+                    is_started: true,
+                    ..Application::default()
+                };
+            }
+            FromGuard::Gone { code, .. } if application.is_started => {
+                if code.is_some() || (self.asks_first && !application.has_sigkill) {
+                    self.count(StopSignal::Term, application);
+                }
+                // Whoever ends before SIGKILL has a code.
+                if code.is_none() {
+                    self.count(StopSignal::Kill, application);
+                }
+                *application = Application::default();
+            }
+            FromGuard::Exited { .. } | FromGuard::Gone { .. } => *application = Application::default(),
+            _ => {}
+        }
+    }
+
+    /// Once for each signal and application.
+    fn count(&self, signal: StopSignal, application: &mut Application) {
+        let counted = match signal {
+            StopSignal::Term => &mut application.has_sigterm,
+            StopSignal::Kill | StopSignal::Stop => &mut application.has_sigkill,
+        };
+        if !std::mem::replace(counted, true) {
+            self.metrics.killed(signal);
         }
     }
 }
@@ -99,5 +145,61 @@ impl lockkeeper_lock::Observer for Observer {
 
     fn session_moved(&self) {
         self.metrics.session_moved();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    const A: FencingToken = FencingToken(7);
+
+    /// SIGTERM and SIGKILL counted after this was said and told.
+    fn counted(on_loss: OnLoss, told: &[ToGuard], said: &[FromGuard]) -> [u64; 2] {
+        let mut registry = crate::metrics::registry();
+        let observer = Observer::new(LockMetrics::register(&mut registry), on_loss);
+        observer.guard_said(&FromGuard::Started { token: A, pid: 2 });
+        told.iter().for_each(|frame| observer.guard_told(frame));
+        said.iter().for_each(|frame| observer.guard_said(frame));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        ["SIGTERM", "SIGKILL"].map(|signal| {
+            let name = format!("lockkeeper_kills_total{{signal=\"{signal}\"}} ");
+            let value = text.lines().find_map(|line| line.strip_prefix(&name));
+            value.unwrap().parse().unwrap()
+        })
+    }
+
+    #[test]
+    fn each_signal_that_ends_an_application_is_counted_once_whoever_sent_it() {
+        let stop = ToGuard::Stop {
+            token: A,
+            kill_at: BootInstant::from_nanos(1),
+        };
+        let revoke = ToGuard::Revoke { token: A };
+        let gone = |code| FromGuard::Gone { token: A, code };
+        let ended = FromGuard::Exited { token: A, code: 0 };
+        for (on_loss, told, said, expected) in [
+            (OnLoss::Kill, &[][..], gone(Some(0)), [1, 0]),
+            (OnLoss::Kill, &[], gone(None), [1, 1]),
+            (OnLoss::Kill, &[stop], gone(Some(143)), [1, 0]),
+            (OnLoss::Kill, &[stop], gone(None), [1, 1]),
+            (OnLoss::Kill, &[revoke], gone(None), [0, 1]),
+            (OnLoss::Kill, &[stop, revoke], gone(None), [1, 1]),
+            (OnLoss::Pause, &[], gone(None), [0, 1]),
+            (OnLoss::Kill, &[], ended, [0, 0]),
+            // A user's signal and the keeper's, and the application ends by itself.
+            (OnLoss::Kill, &[stop], ended, [1, 0]),
+        ] {
+            assert_eq!(
+                counted(on_loss, told, &[said]),
+                expected,
+                "{on_loss:?} {told:?} {said:?}"
+            );
+        }
+        // What never started was not ended either.
+        assert_eq!(counted(OnLoss::Kill, &[], &[ended, gone(None)]), [0, 0]);
     }
 }

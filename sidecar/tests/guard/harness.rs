@@ -156,12 +156,18 @@ impl Guard {
         guard
     }
 
-    /// A guard that connects to the listener at `path`.
-    pub fn connecting(kind: &[&str], path: &Path, listener: &UnixListener, script: &str) -> Self {
+    /// A guard, started through `prefix`, that connects to the listener at `path`.
+    pub fn connecting(
+        prefix: &[&str],
+        kind: &[&str],
+        path: &Path,
+        listener: &UnixListener,
+        script: &str,
+    ) -> Self {
         let path = path.to_str().expect("a plain path");
         let nothing = std::fs::File::open("/dev/null").expect("/dev/null");
         let kind = [kind, &["--socket", path]].concat();
-        let mut guard = Self::spawn(&own_program(), &[], &kind, &shell(script), nothing.into());
+        let mut guard = Self::spawn(&own_program(), prefix, &kind, &shell(script), nothing.into());
         guard.keeper(listener.accept().expect("the guard").0);
         guard
     }

@@ -144,7 +144,7 @@ fn a_guard_with_a_socket_path_comes_back_to_a_new_keeper() {
     let path = dir.path().join("guard.sock");
     let listener = UnixListener::bind(&path).expect("bound");
     let script = "exec $recorder role:record record";
-    let mut guard = Guard::connecting(&["subreaper"], &path, &listener, script);
+    let mut guard = Guard::connecting(&[], &["subreaper"], &path, &listener, script);
     guard.begin(A, 60_000, 60_000);
     let pids = guard.recorders("record", 1);
 

@@ -10,6 +10,7 @@ mod helpers;
 mod lifecycle;
 mod pause;
 mod pid1;
+mod post_start;
 mod tree;
 
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
             lifecycle::TESTS,
             pause::TESTS,
             pid1::TESTS,
+            post_start::TESTS,
             container::TESTS,
         ]),
     }

@@ -22,9 +22,9 @@ tests![
     a_guard_that_is_not_pid_1_says_so,
 ];
 
-const NAMESPACE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
+pub const NAMESPACE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
 
-fn can_unshare() -> bool {
+pub fn can_unshare() -> bool {
     is_root() && has("unshare") && has("setpriv") && has("setsid")
 }
 
@@ -33,7 +33,7 @@ fn start(script: &str) -> Guard {
 }
 
 /// The guard's process id outside.
-fn guard_pid(guard: &Guard) -> Pid {
+pub fn guard_pid(guard: &Guard) -> Pid {
     eventually("the namespace", || children(guard.pid()).first().copied())
 }
 

@@ -1,0 +1,76 @@
+//! Probes and hooks that are commands, in a pod.
+
+use std::fs;
+
+use lockkeeper_e2e::process::wait_for;
+use lockkeeper_e2e::{Config, Ensemble};
+
+use crate::pod::{BOUND, Pod, is_root};
+
+#[test]
+fn a_standby_is_healthy_whatever_its_probes_would_say_and_its_hook_waits_for_the_start() {
+    if !is_root() {
+        return;
+    }
+    let ensemble = Ensemble::start(Config::default()).unwrap();
+    let lock = "/locks/pod";
+    // Nothing listens there.
+    let probes = r#"{"liveness":{"tcpSocket":{"port":9}},"startup":{"tcpSocket":{"port":9}}}"#;
+    let first = Pod::start_with(&ensemble, "first", lock, &["--app-probes", probes], &[]);
+    let token = first.wait_until_it_runs(0);
+    let second = Pod::start_with(&ensemble, "second", lock, &["--app-probes", probes], &[]);
+    assert_eq!(
+        second.lockkeeper(&["wait", "--for", "queued", "--timeout", "30s"]),
+        Some(0)
+    );
+
+    let hooked = second.volume.join("hooked");
+    let hook = format!("echo $LOCKKEEPER_FENCING_TOKEN >{}", hooked.display());
+    let post_start = ["probe", "--kind", "post-start", "--", "sh", "-c", &hook];
+    assert_eq!(second.executed(&post_start), Some(0));
+    assert!(!hooked.exists());
+    let failing = ["probe", "--kind", "liveness", "--", "false"];
+    assert_eq!(second.lockkeeper(&failing), Some(0));
+    let (status, why) = second.probe("/app/liveness").unwrap();
+    assert_eq!(status, 200);
+    assert!(why.contains("does not run under the lock"), "{why}");
+    // Where the application runs already, the hook is executed at once.
+    let failing = ["probe", "--kind", "post-start", "--", "false"];
+    assert_eq!(first.executed(&failing), Some(1));
+    // The other one runs, within its startup budget: alive, and ready only once it has started.
+    assert_eq!(first.probe("/app/liveness").unwrap().0, 200);
+    let ready = ["probe", "--kind", "readiness", "--", "true"];
+    assert_eq!(first.lockkeeper(&ready), Some(69));
+
+    assert_eq!(first.lockkeeper(&["release"]), Some(0));
+    let next = second.wait_until_it_runs(token);
+    let written = || {
+        fs::read_to_string(&hooked)
+            .ok()
+            .filter(|text| text.ends_with('\n'))
+    };
+    let written = wait_for(BOUND, written).unwrap_or_else(|| panic!("{}", second.said()));
+    assert_eq!(written.trim(), next.to_string());
+    assert_eq!(first.lockkeeper(&ready), Some(0), "a standby again");
+}
+
+#[test]
+fn an_http_hook_is_sent_after_the_start_and_ends_the_container_if_nobody_answers() {
+    if !is_root() {
+        return;
+    }
+    let ensemble = Ensemble::start(Config::default()).unwrap();
+    let hook = r#"{"postStart":{"httpGet":{"port":9,"host":"255.255.255.255"}}}"#;
+    let mut pod = Pod::start_with(&ensemble, "first", "/locks/pod", &["--app-probes", hook], &[]);
+    let token = pod.wait_until_it_runs(0);
+    assert_eq!(pod.container_ends(), Some(1), "{}", pod.said());
+    assert!(
+        pod.said().contains("The postStart hook has failed"),
+        "{}",
+        pod.said()
+    );
+    assert_eq!(pod.lease_file(), None);
+    // The kubelet starts the container again, and it gets the lock anew.
+    pod.start_container("first", &[]);
+    assert!(pod.wait_until_it_runs(token) > token);
+}

@@ -1,0 +1,261 @@
+//! One pod: a sidecar, a container, and the volume that they share.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use lockkeeper_e2e::ensemble::DeletionWatch;
+use lockkeeper_e2e::process::wait_for;
+use lockkeeper_e2e::record::{Moment, Record, Records};
+use lockkeeper_e2e::{Ensemble, Host, Process, binaries};
+use rustix::process::{Pid, Signal};
+
+pub const BOUND: Duration = Duration::from_secs(60);
+
+/// A sidecar, and a container with the guard in front.
+pub struct Pod {
+    pub host: Host,
+    pub volume: PathBuf,
+    pub record: PathBuf,
+    pub sidecar: Option<Process>,
+    pub container: Option<Process>,
+}
+
+impl Pod {
+    /// A host and a volume; nothing runs yet.
+    pub fn empty(ensemble: &Ensemble, name: &str) -> Self {
+        let volume = ensemble.directory().join(name);
+        fs::create_dir(&volume).unwrap();
+        Self {
+            host: ensemble.client(name).unwrap(),
+            record: volume.join("record"),
+            volume,
+            sidecar: None,
+            container: None,
+        }
+    }
+
+    pub fn start(ensemble: &Ensemble, name: &str, lock: &str) -> Self {
+        Self::start_with(ensemble, name, lock, &[], &[])
+    }
+
+    /// With more options of the sidecar, and of the recorder.
+    pub fn start_with(
+        ensemble: &Ensemble,
+        name: &str,
+        lock: &str,
+        sidecar: &[&str],
+        recorder: &[&str],
+    ) -> Self {
+        let mut pod = Self::empty(ensemble, name);
+        pod.start_sidecar(ensemble, lock, sidecar);
+        pod.start_container(name, recorder);
+        pod
+    }
+
+    /// A pod whose container knows nothing of locks (`signal` mode): it is told from other processes by
+    /// the file that a kubelet mounts for its last words.
+    pub fn start_with_foreign_container(ensemble: &Ensemble, name: &str, lock: &str) -> Self {
+        let mut pod = Self::empty(ensemble, name);
+        let last_words = pod.volume.join("pods/uid/containers/app");
+        fs::create_dir_all(&last_words).unwrap();
+        for file in [last_words.join("0123"), pod.volume.join("termination-log")] {
+            File::create(file).unwrap();
+        }
+        let termination_log = pod.volume.join("termination-log");
+        let termination_log = termination_log.to_str().unwrap();
+        pod.start_sidecar(
+            ensemble,
+            lock,
+            &["--container", "app", "--termination-log", termination_log],
+        );
+        pod
+    }
+
+    /// What a kubelet does for a container that takes its environment from the lease file: it starts
+    /// it once that is there.
+    pub fn start_foreign_container(&mut self, name: &str) {
+        let lease = wait_for(BOUND, || self.lease_file()).expect("the lock is held");
+        let token = lease.split('\'').nth(1).unwrap().to_owned();
+        let script = format!(
+            "mount --bind pods/uid/containers/app/0123 termination-log && exec {} {} --name {name}",
+            binaries::recorder().unwrap().display(),
+            self.record.display()
+        );
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "sh", "-c", &script])
+            .current_dir(&self.volume)
+            .env("LOCKKEEPER_FENCING_TOKEN", token)
+            .stderr(self.log());
+        self.container = Some(self.host.spawn("container", command).unwrap());
+    }
+
+    pub fn log(&self) -> File {
+        File::options()
+            .create(true)
+            .append(true)
+            .open(self.volume.join("log"))
+            .unwrap()
+    }
+
+    pub fn start_sidecar(&mut self, ensemble: &Ensemble, lock: &str, more: &[&str]) {
+        self.start_sidecar_at(&ensemble.connect_string(), lock, more);
+    }
+
+    pub fn start_sidecar_at(&mut self, connect: &str, lock: &str, more: &[&str]) {
+        let mut command = Command::new(binaries::lockkeeper().unwrap());
+        command
+            .args(["sidecar", "--connect", connect, "--lock", lock])
+            .args([
+                "--session-timeout",
+                "4s",
+                "--stop-grace",
+                "400ms",
+                "--tick-time",
+                "1s",
+            ])
+            .args(["--admin-listen", "127.0.0.1:9808"])
+            .arg("--socket")
+            .arg(self.volume.join("lock.sock"))
+            .arg("--guard-socket")
+            .arg(self.volume.join("guard.sock"))
+            .arg("--lease-file")
+            .arg(self.volume.join("lease.env"))
+            .args(more)
+            .stderr(self.log());
+        self.sidecar = Some(self.host.spawn("sidecar", command).unwrap());
+    }
+
+    /// A container has a PID namespace of its own, whose first process is the guard.
+    pub fn start_container(&mut self, name: &str, recorder: &[&str]) {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
+            .arg(binaries::lockkeeper().unwrap())
+            .arg("guard")
+            .arg("--guard-socket")
+            .arg(self.volume.join("guard.sock"))
+            .arg("--socket")
+            .arg(self.volume.join("lock.sock"))
+            .arg("--")
+            .arg(binaries::recorder().unwrap())
+            .arg(&self.record)
+            .args(["--name", name])
+            .args(recorder)
+            .stderr(self.log());
+        self.container = Some(self.host.spawn("container", command).unwrap());
+    }
+
+    /// The first process of the container: what a kubelet's SIGTERM goes to.
+    pub fn guard(&self) -> Pid {
+        let unshare = self.container.as_ref().expect("a container").pid();
+        let children = format!("/proc/{unshare}/task/{unshare}/children");
+        let child = || fs::read_to_string(&children).ok()?.trim().parse().ok();
+        wait_for(BOUND, || child().and_then(Pid::from_raw)).expect("the guard")
+    }
+
+    /// Exit code of the container once it has ended.
+    pub fn container_ends(&mut self) -> Option<i32> {
+        let container = self.container.as_mut().expect("a container");
+        container.wait(BOUND).unwrap().expect("the container ends").code()
+    }
+
+    /// SIGTERM, as it comes when the containers of the application have ended; the exit code.
+    pub fn end_sidecar(&mut self) -> Option<i32> {
+        let sidecar = self.sidecar.as_mut().expect("a sidecar");
+        sidecar.signal(Signal::TERM);
+        sidecar.wait(BOUND).unwrap().expect("the sidecar ends").code()
+    }
+
+    /// What both have said.
+    pub fn said(&self) -> String {
+        fs::read_to_string(self.volume.join("log")).unwrap_or_default()
+    }
+
+    /// `lockkeeper COMMAND` in the pod; its exit code.
+    pub fn lockkeeper(&self, words: &[&str]) -> Option<i32> {
+        let mut command = Command::new(binaries::lockkeeper().unwrap());
+        command
+            .args(words)
+            .env("LOCKKEEPER_SOCKET", self.volume.join("lock.sock"))
+            .env("LOCKKEEPER_GUARD_SOCKET", self.volume.join("guard.sock"));
+        command.output().unwrap().status.code()
+    }
+
+    /// The same as a kubelet executes it: in the container.
+    pub fn executed(&self, words: &[&str]) -> Option<i32> {
+        let mut command = Command::new("nsenter");
+        command
+            .args(["--target", &self.guard().to_string(), "--pid", "--mount"])
+            .arg(binaries::lockkeeper().unwrap())
+            .args(words)
+            .env("LOCKKEEPER_SOCKET", self.volume.join("lock.sock"))
+            .env("LOCKKEEPER_GUARD_SOCKET", self.volume.join("guard.sock"));
+        command.output().unwrap().status.code()
+    }
+
+    /// Status and body of a path of the port for probes.
+    pub fn probe(&self, path: &str) -> Option<(u16, String)> {
+        let port = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9808);
+        let mut stream = self.host.connect(port, BOUND).ok()?;
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
+        let answer = std::io::read_to_string(stream).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+    }
+
+    pub fn records(&self) -> Vec<Record> {
+        if self.record.exists() {
+            Records::read(&self.record).unwrap().records
+        } else {
+            Vec::new()
+        }
+    }
+
+    pub fn wait_until_it_runs(&self, than: i64) -> i64 {
+        let began = || {
+            let records = self.records();
+            let begins = records
+                .iter()
+                .filter(|record| matches!(record.moment, Moment::Begin { .. }));
+            begins.map(|record| record.token).find(|token| *token > than)
+        };
+        wait_for(BOUND, began).unwrap_or_else(|| panic!("{}", self.said()))
+    }
+
+    pub fn lease_file(&self) -> Option<String> {
+        fs::read_to_string(self.volume.join("lease.env")).ok()
+    }
+}
+
+/// Nothing ran under `token` any more when the leader deleted its node.
+pub fn assert_gone_before_the_deletion(pod: &Pod, token: i64, deletions: &DeletionWatch) {
+    let deleted = deletions
+        .wait_for_deletion(token, BOUND)
+        .expect("the session expires");
+    let last = pod
+        .records()
+        .iter()
+        .filter(|record| record.token == token)
+        .map(|record| record.at)
+        .max();
+    let last = last.unwrap();
+    println!("gone {:?} before the leader deleted the node", deleted - last);
+    assert!(last < deleted);
+}
+
+pub fn is_root() -> bool {
+    let is_root = rustix::process::getuid().is_root();
+    if !is_root {
+        println!("SKIPPED: a PID namespace for the container needs root");
+    }
+    is_root
+}
+
+pub fn all(pods: &[&Pod]) -> Vec<Record> {
+    pods.iter().flat_map(|pod| pod.records()).collect()
+}

@@ -1,0 +1,87 @@
+//! How a guard learns that its tree is gone, and what it ends with.
+
+use super::*;
+
+#[test]
+fn losing_the_keeper_changes_nothing_before_the_deadline() {
+    let mut run = Run::running();
+    assert_eq!(run.at(10, Event::KeeperLost), []);
+    assert_eq!(run.at(100, Event::Tick), [Action::Terminate]);
+    assert_eq!(run.at(200, Event::Tick), [Action::Sweep(Sweep::Kill)]);
+    assert_eq!(run.at(200, GONE), [told_gone(None), Action::Exit(EXIT_LOST)]);
+    assert_eq!(
+        Run::new(Mode::Subreaper, false).at(1, Event::KeeperLost),
+        [Action::Exit(EXIT_SOFTWARE)]
+    );
+    assert_eq!(Run::new(Mode::Pid1, true).at(1, Event::KeeperLost), []);
+}
+
+#[test]
+fn the_exit_code_of_the_application_is_passed_on_when_there_is_no_keeper_to_ask() {
+    for (mode, reconnects) in [(Mode::Subreaper, false), (Mode::Pid1, true)] {
+        let mut run = Run::new(mode, reconnects);
+        run.at(0, granted(A, true, 100, 200));
+        run.at(1, Event::KeeperLost);
+        run.at(2, Event::MainExited { code: 3 });
+        assert!(run.at(2, GONE).ends_with(&[Action::Exit(3)]));
+
+        let mut run = Run::new(mode, reconnects);
+        run.at(0, granted(A, true, 100, 200));
+        run.at(2, Event::MainExited { code: 3 });
+        assert_eq!(run.at(2, GONE), [report(FromGuard::Exited { token: A, code: 3 })]);
+        assert_eq!(
+            run.at(3, Event::Frame(ToGuard::Finish { code: 9 })),
+            [Action::Exit(9)]
+        );
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_executed_is_reported_with_its_errno() {
+    let mut run = Run::new(Mode::Subreaper, false);
+    run.at(0, granted(A, true, 100, 200));
+    run.at(1, Event::StartFailed { errno: 2 });
+    assert_eq!(
+        run.at(1, GONE),
+        [report(FromGuard::StartFailed { token: A, errno: 2 })]
+    );
+    assert_eq!([2, 13, 8].map(exit_code_of_errno), [127, 126, 126]);
+}
+
+#[test]
+fn pid_1_ends_when_something_outlives_sigkill_and_others_say_so_once() {
+    let mut run = Run::new(Mode::Pid1, true);
+    run.at(0, granted(A, true, 100, 200));
+    run.at(10, Event::Frame(ToGuard::Revoke { token: A }));
+    assert_eq!(run.at(10, ALIVE), []);
+    assert_eq!(
+        run.at(110, ALIVE),
+        [Action::Sweep(Sweep::Kill), Action::Exit(EXIT_LOST)]
+    );
+
+    let mut run = Run::running();
+    run.at(10, Event::Frame(ToGuard::Revoke { token: A }));
+    let survivors = report(FromGuard::Survivors { token: A });
+    assert_eq!(run.at(110, ALIVE), [Action::Sweep(Sweep::Kill), survivors]);
+    assert_eq!(run.at(111, ALIVE), [Action::Sweep(Sweep::Kill)]);
+    assert_eq!(run.schedule.wake_at(), Some(ms(161)));
+    assert!(run.at(161, GONE).contains(&told_gone(None)));
+}
+
+#[test]
+fn a_container_without_the_lock_is_killed_whenever_something_appears_in_it() {
+    let mut run = Run::new(Mode::Container, false);
+    for wait in [40, 80, 160, 200, 200] {
+        let now = run.schedule.wake_at().expect("a scan").as_nanos() / 1_000_000;
+        assert_eq!(run.at(now, Event::Tick), [Action::Sweep(Sweep::Kill)]);
+        run.at(now, GONE);
+        assert!(run.schedule.wake_at() <= Some(ms(now + wait)), "{wait}");
+    }
+    let now = run.schedule.wake_at().expect("a scan").as_nanos() / 1_000_000;
+    run.at(now, Event::Tick);
+    run.at(now, ALIVE);
+    assert_eq!(run.schedule.wake_at(), Some(ms(now + 20)));
+
+    assert_eq!(run.at(now + 1, granted(A, true, 9000, 9100)), [Action::Start(A)]);
+    assert_eq!(run.schedule.wake_at(), Some(ms(9000)));
+}

@@ -1,0 +1,136 @@
+//! Trees that are stopped by SIGSTOP: at the deadline, or on suspicion.
+
+use super::*;
+
+#[test]
+fn a_tree_that_is_stopped_on_suspicion_is_not_called_paused() {
+    let mut run = Run::running();
+    run.at(10, Event::Frame(ToGuard::Suspect { token: A }));
+    run.at(10, STOPPED);
+    assert_eq!(
+        run.schedule.hello(1),
+        FromGuard::Hello {
+            pid: 1,
+            token: Some(A),
+            paused: false
+        }
+    );
+}
+
+#[test]
+fn a_suspected_tree_is_stopped_goes_on_when_confirmed_and_keeps_its_deadlines() {
+    let mut run = Run::running();
+    assert_eq!(
+        run.at(10, Event::Frame(ToGuard::Suspect { token: A })),
+        [Action::Sweep(Sweep::Stop)]
+    );
+    assert_eq!(run.at(10, ALIVE), []);
+    assert_eq!(run.at(11, STOPPED), [Action::Sweep(Sweep::Stop)]);
+    assert_eq!(
+        run.at(
+            20,
+            Event::Signal {
+                signo: CONT,
+                to_group: false
+            }
+        ),
+        []
+    );
+    assert_eq!(run.at(30, Event::Frame(ToGuard::Confirm { token: B })), []);
+    assert_eq!(
+        run.at(40, Event::Frame(ToGuard::Confirm { token: A })),
+        [Action::Sweep(Sweep::Continue)]
+    );
+    run.at(50, Event::Frame(ToGuard::Suspect { token: A }));
+    run.at(50, STOPPED);
+    // It has to be awake to act on SIGTERM.
+    assert_eq!(
+        run.at(100, Event::Tick),
+        [Action::Terminate, Action::Sweep(Sweep::Continue)]
+    );
+    assert_eq!(run.at(110, Event::Frame(ToGuard::Suspect { token: A })), []);
+    assert_eq!(run.at(200, Event::Tick), [Action::Sweep(Sweep::Kill)]);
+}
+
+#[test]
+fn a_confirmation_that_comes_after_the_deadline_resumes_nothing() {
+    let mut run = Run::new(Mode::Pid1, true);
+    run.at(0, pausing(A, true, 100));
+    run.at(10, Event::Frame(ToGuard::Suspect { token: A }));
+    run.at(10, STOPPED);
+    assert_eq!(
+        run.at(100, Event::Frame(ToGuard::Confirm { token: A })),
+        [Action::Sweep(Sweep::Stop)]
+    );
+}
+
+#[test]
+fn a_paused_tree_is_never_resumed_by_a_grant_of_the_old_token_after_its_deadline() {
+    let mut run = Run::paused();
+    assert_eq!(run.at(110, pausing(A, true, 900)), []);
+    assert_eq!(run.at(111, Event::Frame(ToGuard::Confirm { token: A })), []);
+    assert_eq!(
+        run.at(
+            112,
+            Event::Signal {
+                signo: CONT,
+                to_group: false
+            }
+        ),
+        []
+    );
+    assert_eq!(
+        run.at(113, granted(B, true, 113, 900)),
+        [report(FromGuard::Gone { token: B, code: None })],
+        "too late to go on"
+    );
+    let go_on = [
+        Action::Sweep(Sweep::Continue),
+        report(FromGuard::Started { token: B, pid: 42 }),
+    ];
+    assert_eq!(run.at(114, pausing(B, true, 900)), go_on);
+}
+
+#[test]
+fn a_tree_that_cannot_be_seen_to_be_paused_is_killed() {
+    let mut run = Run::new(Mode::Pid1, true);
+    run.at(0, pausing(A, true, 100));
+    run.at(100, ALIVE);
+    assert!(!run.at(150, ALIVE).contains(&Action::Sweep(Sweep::Kill)));
+    assert!(run.at(200, ALIVE).contains(&Action::Sweep(Sweep::Kill)));
+
+    let mut run = Run::paused();
+    assert_eq!(run.at(140, Event::Tick), []);
+    assert_eq!(run.at(151, Event::Tick), [Action::Sweep(Sweep::Look)]);
+    assert_eq!(
+        run.at(151, ALIVE),
+        [Action::Sweep(Sweep::Kill)],
+        "somebody sent it SIGCONT"
+    );
+}
+
+#[test]
+fn a_paused_tree_that_is_told_to_end_is_killed_without_running_again() {
+    let stop = Event::Frame(ToGuard::Stop {
+        token: A,
+        kill_at: ms(900),
+    });
+    for end in [
+        stop,
+        Event::Signal {
+            signo: TERM,
+            to_group: false,
+        },
+        Event::Frame(ToGuard::Revoke { token: A }),
+    ] {
+        let actions = Run::paused().at(110, end);
+        assert!(
+            actions.contains(&Action::Sweep(Sweep::Kill)),
+            "{end:?}: {actions:?}"
+        );
+        assert!(
+            !actions.contains(&Action::Sweep(Sweep::Continue)),
+            "{end:?}: {actions:?}"
+        );
+    }
+}

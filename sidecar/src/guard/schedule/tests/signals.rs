@@ -1,0 +1,61 @@
+//! What users' signals do.
+
+use super::*;
+
+#[test]
+fn a_guard_that_is_told_to_end_ends_at_once_in_standby_and_with_its_application_else() {
+    let term = Event::Signal {
+        signo: TERM,
+        to_group: false,
+    };
+    let told = report(FromGuard::Signal { signo: TERM });
+    assert_eq!(Run::new(Mode::Pid1, true).at(1, term), [told, Action::Exit(143)]);
+    // In `run` the keeper gives its place in the queue back first, unless the user insists.
+    let mut run = Run::new(Mode::Subreaper, false);
+    assert_eq!(run.at(1, term), [told]);
+    assert_eq!(run.at(2, term), [told, Action::Exit(143)]);
+
+    let mut run = Run::new(Mode::Pid1, true);
+    run.at(0, granted(A, true, 100, 200));
+    assert_eq!(run.at(1, term), [told, Action::Forward(TERM)]);
+    run.at(2, Event::MainExited { code: 5 });
+    assert!(run.at(2, GONE).ends_with(&[Action::Exit(5)]));
+}
+
+#[test]
+fn every_signal_is_passed_on_but_not_twice_when_a_terminal_sent_it_to_the_application_too() {
+    let mut run = Run::running();
+    for signo in [1, 2, 3, 10, 12, 15, 18, 28, 40] {
+        let forwarded = run.at(
+            1,
+            Event::Signal {
+                signo,
+                to_group: false,
+            },
+        );
+        assert!(forwarded.contains(&Action::Forward(signo)), "{signo}");
+        let typed = run.at(
+            1,
+            Event::Signal {
+                signo,
+                to_group: true,
+            },
+        );
+        assert!(!typed.contains(&Action::Forward(signo)), "{signo}");
+    }
+    // A second SIGTERM could be taken for impatience.
+    assert_eq!(run.at(100, Event::Tick), []);
+}
+
+#[test]
+fn nothing_starts_after_a_user_has_asked_the_guard_to_end() {
+    let mut run = Run::new(Mode::Subreaper, false);
+    run.at(
+        1,
+        Event::Signal {
+            signo: TERM,
+            to_group: false,
+        },
+    );
+    assert_eq!(run.at(2, granted(A, true, 100, 200)), [told_gone(None)]);
+}
