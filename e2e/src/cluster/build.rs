@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use anyhow::{Context, bail, ensure};
 use lockkeeper_lock::BootInstant;
 
-use crate::{Unsupported, cache};
+use crate::{Process, Unsupported, cache};
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cluster");
 
@@ -213,14 +213,19 @@ fn linker_flags(sources: &Path) -> anyhow::Result<String> {
     ))
 }
 
-/// Runs Go without cgo: the programs need no C compiler, and no C library where they run.
+/// Runs Go without cgo: the programs need no C compiler, and no C library where they run. It dies with
+/// this process, so that it does not write into the work of the next builder.
 fn go(directory: &Path, arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new("go")
+    let mut command = Command::new("go");
+    command
         .args(arguments)
         .current_dir(directory)
         .env("CGO_ENABLED", "0")
         .stdin(Stdio::null())
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let output = Process::spawn("go", command)
+        .and_then(Process::output)
         .context("cannot run go: the cluster's programs need Go 1.26 or newer (https://go.dev/dl)")?;
     ensure!(
         output.status.success(),
