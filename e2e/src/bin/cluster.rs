@@ -83,7 +83,14 @@ impl Shape {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().verb {
-        Verb::Build => Programs::built().map(drop),
+        Verb::Build => {
+            let kubectl = Programs::built()?.path("kubectl");
+            println!(
+                "The cluster's programs have been built: {} is one.",
+                kubectl.display()
+            );
+            Ok(())
+        }
         Verb::Up(shape) => up(&shape.config()),
         Verb::Down => down(),
         Verb::Push { name, folder } => {

@@ -164,7 +164,6 @@ fn controller_manager(config: &Config, programs: &Programs, pki: &Pki, host: &Ho
             .arg(format!("--node-monitor-period={}ms", grace.as_millis() / 10));
         command
     };
-    // It is of use only to its clients' patience: nobody waits for it.
     let ready = answers(host, SocketAddrV4::new(Ipv4Addr::LOCALHOST, 10257));
     Part::new("kube-controller-manager", host, None, command, ready)
 }

@@ -59,10 +59,10 @@ pub fn run(config: &Config, detached: bool) -> anyhow::Result<()> {
     }
     let result = lock(detached, &over).and_then(|lock| {
         let supervisor = Supervisor::start(config)?;
-        Ok((supervisor, lock))
+        Ok((lock, supervisor))
     });
-    // `_lock` is let go last: whoever gets it finds nothing of ours.
-    let (mut supervisor, _lock) = match result {
+    // `_lock` is let go last, also after a panic: whoever gets it finds nothing of ours.
+    let (_lock, mut supervisor) = match result {
         Ok(both) => both,
         Err(error) => {
             tell("error", &format!("{error:#}"));
@@ -80,7 +80,7 @@ struct Supervisor {
     parts: Vec<Part>,
     orders: Receiver<Order>,
     log: File,
-    /// Without it, everything is ended by Drop: the start has failed.
+    /// Set by [`Supervisor::stop`]. Until then Drop does the same: after a failed start, or a panic.
     stopped: bool,
 }
 
