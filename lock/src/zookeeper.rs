@@ -7,6 +7,7 @@
 mod address;
 mod connection;
 mod executor;
+mod onlooker;
 mod tick;
 #[cfg(feature = "tls")]
 mod tls;
@@ -17,6 +18,7 @@ use zookeeper_client as zk;
 
 pub use address::{ConnectString, InvalidConnectString, ServerAddress};
 pub use connection::ZooKeeperConnection;
+pub use onlooker::Onlooker;
 #[cfg(feature = "tls")]
 pub use tls::InvalidTls;
 
