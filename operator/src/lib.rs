@@ -7,4 +7,5 @@ pub mod identity;
 pub mod layout;
 pub mod mirror;
 pub mod picture;
+pub mod rollout;
 pub mod tree;
