@@ -1,0 +1,48 @@
+//! The ensemble of a lock that does not use the operator's.
+
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::cel;
+use crate::duration::ApiDuration;
+
+/// Shortest tick.
+pub const MIN_TICK_TIME: ApiDuration = ApiDuration::from_millis(100);
+/// Longest tick.
+pub const MAX_TICK_TIME: ApiDuration = ApiDuration::from_secs(60);
+
+/// An ensemble and how to speak with it.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct ZooKeeperSpec {
+    /// Servers of the ensemble, separated by commas, and the path that all others are below, if any:
+    /// `zk-0:2181,zk-1:2181/team`; `tcp+tls://zk-0:2281` for TLS. From 1 to 1024 characters, without spaces. While pods hold or await the
+    /// lock, one of its servers must stay and the path too.
+    #[schemars(length(min = 1, max = 1024), regex(pattern = r"^[^\s,/]"))]
+    pub connect: String,
+
+    /// The ensemble's `tickTime`, on which the safety of the lock rests: never shorter than the true one. A
+    /// duration, from `100ms` to `1m`. Default: `2s`, ZooKeeper's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = cel::between("tickTime", MIN_TICK_TIME, MAX_TICK_TIME))]
+    pub tick_time: Option<ApiDuration>,
+
+    /// Secret in the lock's namespace with the identity of the pods: key `auth`, `digest:USER:PASSWORD`. Default:
+    /// the one that the operator makes, `lockkeeper-zookeeper`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials_secret: Option<SecretRef>,
+
+    /// Secret in the lock's namespace with certificates: key `ca.crt` for the authorities that sign those of the
+    /// ensemble; keys `tls.crt` and `tls.key` for the pods' own, where the ensemble wants one. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_secret: Option<SecretRef>,
+}
+
+/// A Secret of the same namespace.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretRef {
+    /// Name of the Secret, from 1 to 253 characters.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}

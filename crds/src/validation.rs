@@ -1,0 +1,115 @@
+//! The rules of the schema once more, in code: for objects that were stored under an older schema, and
+//! for the tick of the operator's ensemble, which the schema does not know.
+
+use std::time::Duration;
+
+use lockkeeper_lock::zookeeper::ConnectString;
+use lockkeeper_lock::{Timing, UnsafeTiming};
+
+use crate::duration::ApiDuration;
+use crate::lock::{
+    DistributedLockSpec, LockMode, MAX_HOLDERS, MAX_LOCK_DELAY, MAX_RENEW_INTERVAL, MAX_SESSION_TIMEOUT,
+    MAX_TICK_TIME, MIN_RENEW_INTERVAL, MIN_SESSION_TIMEOUT, MIN_TICK_TIME,
+};
+
+/// ZooKeeper's own default.
+pub const DEFAULT_TICK_TIME: ApiDuration = ApiDuration::from_secs(2);
+
+/// Settings that do not fit together, in one sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSpec {
+    /// A duration outside its limits.
+    #[error("{field} must be between {least} and {most}, not {value}")]
+    Duration {
+        /// Name in the resource.
+        field: &'static str,
+        /// What it is.
+        value: ApiDuration,
+        /// Shortest.
+        least: ApiDuration,
+        /// Longest.
+        most: ApiDuration,
+    },
+    /// A count outside its limits.
+    #[error("maxHolders must be between 1 and {MAX_HOLDERS}, not {0}")]
+    MaxHolders(i32),
+    /// Readers and a count of holders.
+    #[error(
+        "mode ReadWrite and maxHolders above 1 exclude each other: a read/write lock has one writer or any number of \
+         readers; leave maxHolders out or set mode to Exclusive"
+    )]
+    HoldersOfMode,
+    /// No ensemble.
+    #[error("zookeeper.connect: {0}")]
+    Connect(String),
+    /// Too little time to stop the application.
+    #[error(transparent)]
+    Timing(#[from] UnsafeTiming),
+}
+
+impl DistributedLockSpec {
+    /// The times of the lock in an ensemble whose `tickTime` is `tick_time` unless the settings name one.
+    pub fn timing(&self, tick_time: Duration) -> Timing {
+        let session_timeout = self.session_timeout.get();
+        Timing {
+            session_timeout,
+            tick_time: self.stated_tick_time().map_or(tick_time, ApiDuration::get),
+            renew_interval: self.renew_interval.map_or(session_timeout / 8, ApiDuration::get),
+            stop_grace: self.stop_grace.get(),
+        }
+    }
+
+    /// Checks everything that the schema checks, with `tick_time` as in [`Self::timing`].
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn validate(&self, tick_time: Duration) -> Result<Timing, InvalidSpec> {
+        let zero = ApiDuration::default();
+        let limits = [
+            (
+                "sessionTimeout",
+                Some(self.session_timeout),
+                MIN_SESSION_TIMEOUT,
+                MAX_SESSION_TIMEOUT,
+            ),
+            ("stopGrace", Some(self.stop_grace), zero, MAX_SESSION_TIMEOUT),
+            (
+                "renewInterval",
+                self.renew_interval,
+                MIN_RENEW_INTERVAL,
+                MAX_RENEW_INTERVAL,
+            ),
+            ("lockDelay", Some(self.lock_delay), zero, MAX_LOCK_DELAY),
+            ("tickTime", self.stated_tick_time(), MIN_TICK_TIME, MAX_TICK_TIME),
+        ];
+        for (field, value, least, most) in limits {
+            if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
+                return Err(InvalidSpec::Duration {
+                    field,
+                    value,
+                    least,
+                    most,
+                });
+            }
+        }
+        if !(1..=MAX_HOLDERS).contains(&self.max_holders) {
+            return Err(InvalidSpec::MaxHolders(self.max_holders));
+        }
+        if self.mode == LockMode::ReadWrite && self.max_holders > 1 {
+            return Err(InvalidSpec::HoldersOfMode);
+        }
+        if let Some(zookeeper) = &self.zookeeper {
+            zookeeper
+                .connect
+                .parse::<ConnectString>()
+                .map_err(|error| InvalidSpec::Connect(error.to_string()))?;
+        }
+        let timing = self.timing(tick_time);
+        timing.check()?;
+        Ok(timing)
+    }
+
+    fn stated_tick_time(&self) -> Option<ApiDuration> {
+        self.zookeeper.as_ref()?.tick_time
+    }
+}
