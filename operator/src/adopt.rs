@@ -8,6 +8,8 @@ use kube::api::PostParams;
 use kube::runtime::reflector::{ObjectRef, Store};
 use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
 
+use tokio::sync::watch;
+
 use crate::context::Context;
 use crate::layout::LockKey;
 
@@ -16,8 +18,8 @@ use crate::layout::LockKey;
 const LOOK: Duration = Duration::from_secs(30);
 
 /// Looks after all locks that pods name; to be run as a task. Ends when it is dropped.
-pub async fn follow(ctx: Arc<Context>, store: Store<DistributedLock>) {
-    if store.wait_until_ready().await.is_err() {
+pub async fn follow(ctx: Arc<Context>, store: Store<DistributedLock>, mut is_ready: watch::Receiver<bool>) {
+    if is_ready.wait_for(|is_ready| *is_ready).await.is_err() {
         return;
     }
     loop {

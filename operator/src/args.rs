@@ -13,6 +13,10 @@ use lockkeeper_sidecar::exit::Failure;
 
 use crate::identity::Identity;
 
+/// Time for a write that was begun under the lease of the leader: what is left of the session timeout
+/// has to have room for it, as for the stopping of an application.
+const WRITE: Duration = Duration::from_secs(1);
+
 /// The operator of Lockkeeper: looks after locks, shows their queues, hands them over during rollouts
 #[derive(Debug, Parser)]
 #[command(name = "lockkeeper-operator", version)]
@@ -100,6 +104,7 @@ impl OperatorArgs {
         } = self;
         let timing = Timing {
             tick_time,
+            stop_grace: WRITE,
             ..Timing::new(session_timeout)
         };
         timing
@@ -179,7 +184,7 @@ mod tests {
                 "say with --tls-ca",
             ),
             (
-                vec!["--connect", "zk:2181", "--session-timeout", "4s"],
+                vec!["--connect", "zk:2181", "--session-timeout", "2s"],
                 "u:secret",
                 "--session-timeout:",
             ),

@@ -23,6 +23,9 @@ pub mod validate;
 /// Until a failed reconciliation is tried again: up to twice this, so that many do not come at once.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// Time between two looks at a workload in the middle of a rollout.
+const ROLLOUT_LOOK: Duration = Duration::from_secs(15);
+
 /// Brings the cluster and the ensemble to what one `DistributedLock` asks for.
 ///
 /// # Errors
@@ -69,6 +72,9 @@ async fn steps(lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Erro
     let plan = build::build(&resolved);
     let applied = apply::apply(ctx, &connection, &resolved, &valid, &plan).await?;
     let again = report::report(ctx, &resolved, &valid, applied).await?;
+    // Nobody says when a user resumes a rollout, or moves its partition.
+    let held_back = resolved.rollout.is_some().then_some(ROLLOUT_LOOK);
+    let again = again.into_iter().chain(held_back).min();
     Ok(Action::requeue(again.unwrap_or_else(recheck)))
 }
 

@@ -8,7 +8,7 @@ use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use kube::runtime::controller::Config;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::reflector::{self, ObjectRef, Store};
-use kube::runtime::watcher::{self, watcher};
+use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::{WatchStreamExt, applier};
 use kube::{Api, Client, ResourceExt};
 use lockkeeper_crds::DistributedLock;
@@ -104,10 +104,11 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         connect,
         memories: Memories::default(),
     });
-    let (store, locks) = locks(&ctx.client);
     let (locks_ready, leading) = (watch::Sender::new(false), watch::Sender::new(false));
+    let are_locks_ready = locks_ready.subscribe();
+    let (store, locks) = locks(&ctx.client, locks_ready);
     let readiness = Readiness::default()
-        .with("DistributedLocks", locks_ready.subscribe())
+        .with("DistributedLocks", are_locks_ready.clone())
         .with("pods", pods.ready())
         .with("Secrets", secrets.ready());
 
@@ -122,16 +123,9 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         let client = ctx.client.clone();
         async move { secrets.follow(client).await }
     });
-    tasks.spawn(adopt::follow(Arc::clone(&ctx), store.clone()));
+    tasks.spawn(adopt::follow(Arc::clone(&ctx), store.clone(), are_locks_ready));
     tasks.spawn(admin.serve(Admin::new(readiness, registry)));
     tasks.spawn(gauges(Arc::clone(&ctx), leading.subscribe()));
-    let is_ready = store.clone();
-    tokio::spawn(async move {
-        if is_ready.wait_until_ready().await.is_ok() {
-            locks_ready.send_replace(true);
-        }
-    });
-
     let triggers = triggers(&ctx, &store, locks, namespaces, leading.subscribe());
     let (drained, is_drained) = watch::channel(false);
     let leader = tokio::spawn(leader::lead(lock, leading, until(is_drained)));
@@ -143,7 +137,13 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         triggers.take_until(until(stop.clone())),
         Config::default().concurrency(CONCURRENCY),
     )
-    .for_each(|_| ready(()));
+    .for_each(|done| {
+        // What fails in a reconciliation is said there; an object that is gone is no failure.
+        if let Err(kube::runtime::controller::Error::QueueError(error)) = done {
+            tracing::warn!(%error, "Failed to watch DistributedLocks; trying again");
+        }
+        ready(())
+    });
     let mut controller = Box::pin(controller);
     tokio::select! {
         () = &mut controller => {}
@@ -167,8 +167,12 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
 
 /// The objects, in a store and as a stream. What managers noted in them is half of their size, and of
 /// no use here.
+///
+/// Says in `is_ready` when the store is complete. `Store::wait_until_ready` wakes only one of those who
+/// wait (kube-runtime 5, `DelayedInit`), and that one is the controller.
 fn locks(
     client: &Client,
+    is_ready: watch::Sender<bool>,
 ) -> (
     Store<DistributedLock>,
     impl Stream<Item = Result<DistributedLock, watcher::Error>> + Send + 'static,
@@ -181,6 +185,11 @@ fn locks(
             lock.managed_fields_mut().clear();
         })
         .reflect(writer)
+        .inspect(move |event| {
+            if let Ok(Event::InitDone) = event {
+                is_ready.send_replace(true);
+            }
+        })
         .applied_objects();
     (store, objects)
 }
