@@ -77,7 +77,11 @@ impl Admin {
 
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return text(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "asked for with GET\n".into());
+            return text(
+                StatusCode::METHOD_NOT_ALLOWED,
+                PLAIN,
+                "asked for with GET\n".into(),
+            );
         }
         match request.uri().path() {
             // That this is answered at all is what it says.
@@ -121,7 +125,8 @@ impl AdminServer {
     /// When the address is in use, or is not one of this machine.
     pub async fn bind(address: SocketAddr) -> Result<Self, Failure> {
         let listener = TcpListener::bind(address).await.map_err(|error| {
-            let sentence = format!("cannot listen on {address} for probes: {error}; choose another --admin-listen");
+            let sentence =
+                format!("cannot listen on {address} for probes: {error}; choose another --admin-listen");
             Failure::unavailable(sentence)
         })?;
         Ok(Self { listener })
@@ -202,14 +207,20 @@ mod tests {
         let asking = async {
             pods.send_replace(true);
             let answer = ask(address, "/readyz").await;
-            assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("not read yet: locks"), "{answer}");
+            assert!(
+                answer.starts_with("HTTP/1.1 503") && answer.contains("not read yet: locks"),
+                "{answer}"
+            );
             locks.send_replace(true);
             assert!(ask(address, "/readyz").await.starts_with("HTTP/1.1 200"));
             assert!(ask(address, "/livez").await.starts_with("HTTP/1.1 200"));
             assert!(ask(address, "/x").await.starts_with("HTTP/1.1 404"));
             metrics.wrote("status");
             let page = ask(address, "/metrics").await;
-            assert!(page.contains("lockkeeper_operator_api_writes_total{kind=\"status\"} 1"), "{page}");
+            assert!(
+                page.contains("lockkeeper_operator_api_writes_total{kind=\"status\"} 1"),
+                "{page}"
+            );
         };
         tokio::select! {
             () = server.serve(Admin::new(readiness, registry)) => unreachable!("it serves until it is dropped"),

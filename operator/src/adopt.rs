@@ -39,7 +39,9 @@ pub async fn adopt(ctx: &Context, store: &Store<DistributedLock>, key: &LockKey)
     let api: Api<DistributedLock> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let lock = DistributedLock::new(&key.name, DistributedLockSpec::default());
     match api.create(&PostParams::default(), &lock).await {
-        Ok(_) => tracing::info!(lock = %key, "Made a DistributedLock with the defaults for pods that name it"),
+        Ok(_) => {
+            tracing::info!(lock = %key, "Made a DistributedLock with the defaults for pods that name it")
+        }
         // Not seen yet.
         Err(kube::Error::Api(status)) if status.is_already_exists() => {}
         Err(error) => tracing::warn!(lock = %key, %error, "Failed to make a DistributedLock"),

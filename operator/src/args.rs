@@ -26,7 +26,12 @@ pub struct OperatorArgs {
     pub connect: ConnectString,
 
     /// The node below which everything of this cluster is
-    #[arg(long, env = "LOCKKEEPER_ROOT", value_name = "PATH", default_value = "/lockkeeper")]
+    #[arg(
+        long,
+        env = "LOCKKEEPER_ROOT",
+        value_name = "PATH",
+        default_value = "/lockkeeper"
+    )]
     pub root: LockPath,
 
     /// File with the operator's own identity: digest:USER:PASSWORD or USER:PASSWORD
@@ -177,7 +182,11 @@ mod tests {
     fn what_is_wrong_is_said_with_the_flag_and_without_the_secret() {
         for (arguments, auth, expected) in [
             (vec!["--connect", "zk:2181"], "secret", "--auth-file"),
-            (vec!["--connect", "zk:2181"], "u:secret\nv:w", "must hold one line"),
+            (
+                vec!["--connect", "zk:2181"],
+                "u:secret\nv:w",
+                "must hold one line",
+            ),
             (
                 vec!["--connect", "tcp+tls://zk:2281"],
                 "u:secret",

@@ -62,6 +62,9 @@ async fn steps(lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Erro
             return Ok(again.map_or_else(Action::await_change, Action::requeue));
         }
     };
+    if lock.metadata.deletion_timestamp.is_none() {
+        apply::ensure_identity(ctx, &connection, &key.namespace).await?;
+    }
     let resolved = resolve::resolve(ctx, key, lock).await?;
     let valid = validate::validate(
         &resolved.lock.spec,

@@ -73,10 +73,7 @@ impl Identity {
     /// The identity in an ACL: `USER:base64(SHA-1(USER:PASSWORD))`
     /// (`DigestAuthenticationProvider.generateDigest`).
     pub fn acl_id(&self) -> String {
-        let hash = digest::digest(
-            &digest::SHA1_FOR_LEGACY_USE_ONLY,
-            self.digest_auth().as_bytes(),
-        );
+        let hash = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, self.digest_auth().as_bytes());
         format!("{}:{}", self.user, STANDARD.encode(hash))
     }
 

@@ -45,11 +45,7 @@ impl Leadership {
 
 /// Stands in the queue of leaders until `stop`, and says in `leading` when this replica's turn begins
 /// and ends. Then releases the lock; whoever calls this has to have ended its writes by then.
-pub async fn lead(
-    lock: Lock<BootClock>,
-    leading: watch::Sender<bool>,
-    stop: impl Future<Output = ()>,
-) {
+pub async fn lead(lock: Lock<BootClock>, leading: watch::Sender<bool>, stop: impl Future<Output = ()>) {
     let mut stop = std::pin::pin!(stop);
     loop {
         let turn = lock.guarded(|token, _| {

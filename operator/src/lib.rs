@@ -17,6 +17,7 @@ pub mod leader;
 pub mod metrics;
 pub mod mirror;
 pub mod picture;
+pub mod plugin;
 pub mod pods;
 pub mod reach;
 pub mod rollout;

@@ -88,18 +88,18 @@ impl Metrics {
             "Requests that a holder steps down",
             metrics.handoffs.clone(),
         );
-        registry.register(
-            "leading",
-            "Whether this replica leads",
-            metrics.leading.clone(),
-        );
+        registry.register("leading", "Whether this replica leads", metrics.leading.clone());
         registry.register(
             "ensemble_connected",
             "Whether the queues are followed",
             metrics.connected.clone(),
         );
         registry.register("locks", "Lock roots in the ensemble", metrics.locks.clone());
-        registry.register("contenders", "Contenders in all queues", metrics.contenders.clone());
+        registry.register(
+            "contenders",
+            "Contenders in all queues",
+            metrics.contenders.clone(),
+        );
         metrics
     }
 

@@ -102,6 +102,13 @@ impl Mirror {
         self.shared.read().queue(key).cloned().unwrap_or_default()
     }
 
+    /// The locks of a namespace whose roots are there.
+    pub fn locks_of(&self, namespace: &str) -> Vec<LockKey> {
+        let picture = self.shared.read();
+        let keys = picture.keys().filter(|key| &*key.namespace == namespace);
+        keys.cloned().collect()
+    }
+
     /// How many lock roots and contenders there are.
     pub fn size(&self) -> (usize, usize) {
         let picture = self.shared.read();
@@ -196,4 +203,3 @@ impl MirrorTask {
         self.tree.layout().clone()
     }
 }
-

@@ -111,11 +111,7 @@ impl Picture {
     /// A contender is there with these data. True when that is news.
     pub fn put(&mut self, key: &LockKey, contender: Contender) -> bool {
         let queue = self.queues.entry(key.clone()).or_default();
-        match queue
-            .contenders
-            .iter_mut()
-            .find(|old| old.name == contender.name)
-        {
+        match queue.contenders.iter_mut().find(|old| old.name == contender.name) {
             Some(old) if *old == contender => false,
             Some(old) => {
                 *old = contender;

@@ -194,10 +194,13 @@ impl Pods {
         self.is_ready.subscribe()
     }
 
-    /// Takes in a pod as the API server answered, so that nothing is written twice.
-    pub fn put(&self, pod: &Pod) {
-        if let Some((key, name, facts)) = read(pod) {
-            self.write().put(key, name, facts);
+    /// A role label was written: so that it is not written twice before the watch says so. Nothing else
+    /// of the answer counts, for the watch may be further by then.
+    pub fn set_role(&self, key: &LockKey, pod: &str, uid: &str, role: Role) {
+        let mut index = self.write();
+        let facts = index.by_lock.get_mut(key).and_then(|pods| pods.get_mut(pod));
+        if let Some(facts) = facts.filter(|facts| facts.uid == uid) {
+            facts.role = Some(role);
         }
     }
 
@@ -342,7 +345,11 @@ mod tests {
             (false, waiting("CrashLoopBackOff"), false),
             (false, json!({"terminated": {"exitCode": 1}}), false),
         ] {
-            assert_eq!(PodFacts::of(&pod(wrapped, app.clone())).is_healthy, healthy, "{app}");
+            assert_eq!(
+                PodFacts::of(&pod(wrapped, app.clone())).is_healthy,
+                healthy,
+                "{app}"
+            );
         }
         let mut leaving = pod(true, json!({"running": {}}));
         leaving.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(

@@ -19,8 +19,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::adopt::{self, object};
 use crate::admin::{Admin, AdminServer, Readiness};
+use crate::adopt::{self, object};
 use crate::args::Settings;
 use crate::context::{Context, Memories};
 use crate::controller::{on_error, reconcile};

@@ -1,5 +1,10 @@
 //! The identity of each namespace, kept in a Secret there: made when a lock needs it, made again when
 //! somebody deletes it, rotated when somebody asks.
+//!
+//! A rotation takes no right from pods that run: the identity before counts until the next rotation. But
+//! a contender can be read by its own identity only, so that a pod with the new one cannot wait behind
+//! one with the old one: its keeper tries again until that one is gone. So rotate, and restart the
+//! workloads of the namespace.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -12,7 +17,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{Mutex, MutexGuard, mpsc, watch};
 
 use crate::identity::Identity;
 
@@ -51,7 +56,6 @@ pub struct Secrets {
     known: RwLock<HashMap<String, Result<Identities, UnusableSecret>>>,
     changed: mpsc::UnboundedSender<String>,
     is_ready: watch::Sender<bool>,
-    /// One Secret is made at a time, however many locks of its namespace ask for it.
     making: Mutex<()>,
 }
 
@@ -130,36 +134,47 @@ impl Secrets {
         self.is_ready.subscribe()
     }
 
-    /// Makes the Secret of a namespace, or rotates the identity in it. What is there already, by
-    /// another task or replica, is left alone.
+    /// For whoever makes or rotates: one at a time, however many locks of a namespace ask for it.
+    pub async fn making(&self) -> MutexGuard<'_, ()> {
+        self.making.lock().await
+    }
+
+    /// What the Secret of a namespace should hold instead, if it is missing or to be rotated.
+    pub fn wanted(&self, namespace: &str) -> Option<Identities> {
+        match self.of(namespace) {
+            None => Some(Identities {
+                all: vec![Identity::generate(namespace)],
+                is_rotation_asked: false,
+            }),
+            Some(Ok(identities)) if identities.is_rotation_asked => Some(identities.rotated(namespace)),
+            Some(_) => None,
+        }
+    }
+
+    /// Writes what [`Secrets::wanted`] said. A Secret that another replica has made in between is left
+    /// alone.
     ///
     /// # Errors
     /// Those of the API server.
-    pub async fn ensure(&self, client: &Client, namespace: &str) -> Result<(), kube::Error> {
-        let _making = self.making.lock().await;
+    pub async fn write_secret(
+        &self,
+        client: &Client,
+        namespace: &str,
+        wanted: &Identities,
+    ) -> Result<(), kube::Error> {
         let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
-        let secret = match self.of(namespace) {
-            None => {
-                let identities = Identities {
-                    all: vec![Identity::generate(namespace)],
-                    is_rotation_asked: false,
-                };
-                match api.create(&PostParams::default(), &secret(&identities)).await {
-                    Ok(secret) => secret,
-                    // Not seen yet.
-                    Err(kube::Error::Api(status)) if status.is_already_exists() => api.get(NAME).await?,
-                    Err(error) => return Err(error),
-                }
+        let secret = if self.of(namespace).is_none() {
+            match api.create(&PostParams::default(), &secret(wanted)).await {
+                Err(kube::Error::Api(status)) if status.is_already_exists() => api.get(NAME).await?,
+                created => created?,
             }
-            Some(Ok(identities)) if identities.is_rotation_asked => {
-                let patch = json!({
-                    "metadata": {"annotations": {ROTATE: null}},
-                    "data": identities.rotated(namespace).data(),
-                });
-                api.patch(NAME, &PatchParams::default(), &Patch::Merge(patch))
-                    .await?
-            }
-            Some(_) => return Ok(()),
+        } else {
+            let patch = json!({
+                "metadata": {"annotations": {ROTATE: null}},
+                "data": wanted.data(),
+            });
+            let patch = Patch::Merge(patch);
+            api.patch(NAME, &PatchParams::default(), &patch).await?
         };
         self.put(&secret);
         Ok(())
@@ -263,9 +278,14 @@ mod tests {
             all: vec![Identity::generate("bank")],
             is_rotation_asked: false,
         };
-        let error = Identities::of(&in_namespace(&identities)).unwrap_err().to_string();
+        let error = Identities::of(&in_namespace(&identities))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("must hold an identity of ns-shop"), "{error}");
         let error = Identities::of(&Secret::default()).unwrap_err().to_string();
-        assert!(error.contains("auth of Secret lockkeeper-zookeeper is missing"), "{error}");
+        assert!(
+            error.contains("auth of Secret lockkeeper-zookeeper is missing"),
+            "{error}"
+        );
     }
 }

@@ -64,7 +64,11 @@ pub fn observed(
         .map(|one| queued(seen.queue, one))
         .collect();
     let (is_ready, ready_reason, ready_message) = match &seen.readiness {
-        Readiness::Ready => ("True", Reason::Provisioned, "the lock is there to be taken".to_owned()),
+        Readiness::Ready => (
+            "True",
+            Reason::Provisioned,
+            "the lock is there to be taken".to_owned(),
+        ),
         Readiness::NotReady(reason, message) => ("False", *reason, message.clone()),
     };
     let (is_held, held_reason, held_message) = if !holders.is_empty() {

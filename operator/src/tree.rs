@@ -181,11 +181,7 @@ impl Tree {
                 .await
                 .map_err(|error| failed(&path, error))?;
             let mut control = Control::parse(&data);
-            if request
-                .contenders
-                .iter()
-                .all(|contender| control.asks(contender))
-            {
+            if request.contenders.iter().all(|contender| control.asks(contender)) {
                 return Ok(false);
             }
             control.v = 1;

@@ -103,6 +103,30 @@ pub async fn apply(
     Ok(applied)
 }
 
+/// Sees to it that the namespace has an identity. Its locks are open to a new one before anybody can
+/// read it from the Secret.
+///
+/// # Errors
+/// Those of the ensemble and of the API server; and when this replica does not lead.
+pub async fn ensure_identity(ctx: &Context, connection: &Onlooker, namespace: &str) -> Result<(), Error> {
+    if ctx.secrets.wanted(namespace).is_none() {
+        return Ok(());
+    }
+    let _making = ctx.secrets.making().await;
+    // Another lock of the namespace may have been first.
+    let Some(wanted) = ctx.secrets.wanted(namespace) else {
+        return Ok(());
+    };
+    ctx.leadership.check()?;
+    for key in ctx.mirror.locks_of(namespace) {
+        ctx.tree.ensure_lock(connection, &key, &wanted.all).await?;
+    }
+    ctx.leadership.check()?;
+    ctx.metrics.wrote("secret");
+    let written = ctx.secrets.write_secret(&ctx.client, namespace, &wanted).await;
+    written.map_err(Error::writing("the namespace's Secret"))
+}
+
 async fn ensure(
     ctx: &Context,
     connection: &Onlooker,
@@ -110,18 +134,6 @@ async fn ensure(
     valid: &Result<Valid, Invalid>,
     applied: &mut Applied,
 ) -> Result<(), Error> {
-    let namespace = &*resolved.key.namespace;
-    let wants_secret = match &resolved.identities {
-        None => true,
-        Some(Ok(identities)) => identities.is_rotation_asked,
-        Some(Err(_)) => false,
-    };
-    if wants_secret {
-        ctx.leadership.check()?;
-        ctx.metrics.wrote("secret");
-        let made = ctx.secrets.ensure(&ctx.client, namespace).await;
-        made.map_err(Error::writing("the namespace's Secret"))?;
-    }
     let valid = match valid {
         Ok(valid) => valid,
         Err(invalid) => {
@@ -217,7 +229,9 @@ async fn set_role(ctx: &Context, resolved: &Resolved, change: &RoleChange) -> Re
         .patch(&change.pod, &PatchParams::default(), &Patch::Merge(patch))
         .await
     {
-        Ok(pod) => ctx.pods.put(&pod),
+        Ok(_) => ctx
+            .pods
+            .set_role(&resolved.key, &change.pod, &change.uid, change.role),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
         Err(error) => return Err(Error::writing("the role of a pod")(error)),
     }
@@ -252,11 +266,7 @@ async fn patch_lock(
     ctx.metrics.wrote(kind);
     let api: Api<DistributedLock> = Api::namespaced(ctx.client.clone(), &resolved.key.namespace);
     let patched = api
-        .patch(
-            &resolved.key.name,
-            &PatchParams::default(),
-            &Patch::Merge(patch),
-        )
+        .patch(&resolved.key.name, &PatchParams::default(), &Patch::Merge(patch))
         .await;
     match patched {
         Ok(_) => Ok(()),

@@ -73,7 +73,11 @@ pub async fn report(
 ///
 /// # Errors
 /// Those of the API server.
-pub async fn report_loss(ctx: &Context, resolved: &Resolved, reason: &str) -> Result<Option<Duration>, Error> {
+pub async fn report_loss(
+    ctx: &Context,
+    resolved: &Resolved,
+    reason: &str,
+) -> Result<Option<Duration>, Error> {
     let previous = resolved.lock.status.clone().unwrap_or_default();
     let generation = resolved.lock.metadata.generation;
     let status = status::out_of_reach(&previous, generation, reason, Timestamp::now());
@@ -109,7 +113,10 @@ fn readiness(resolved: &Resolved, not_ready: Option<Invalid>) -> Readiness {
             .collect();
         let message = match holders.as_slice() {
             [] => "being deleted: waits until the queue is empty".to_owned(),
-            pods => format!("being deleted: waits until the lock is not held by {}", pods.join(", ")),
+            pods => format!(
+                "being deleted: waits until the lock is not held by {}",
+                pods.join(", ")
+            ),
         };
         return Readiness::NotReady(ConditionReason::Deleting, message);
     }
@@ -189,7 +196,10 @@ fn news(previous: &DistributedLockStatus, status: &DistributedLockStatus) -> Vec
     }
     for holder in &status.holders {
         if !is_in(&holder.contender, previous) {
-            let note = format!("{} holds the lock under token {}", holder.pod, holder.fencing_token);
+            let note = format!(
+                "{} holds the lock under token {}",
+                holder.pod, holder.fencing_token
+            );
             notices.push(Notice::new(Reason::LockAcquired, note));
         }
     }
@@ -204,9 +214,7 @@ fn news(previous: &DistributedLockStatus, status: &DistributedLockStatus) -> Vec
             (ConditionReason::ProvisioningFailed, Reason::ProvisioningFailed),
             (ConditionReason::SecretUnusable, Reason::ProvisioningFailed),
         ];
-        let told = reasons
-            .iter()
-            .find(|(condition, _)| condition.as_str() == reason);
+        let told = reasons.iter().find(|(condition, _)| condition.as_str() == reason);
         if let Some((_, told)) = told {
             notices.push(Notice::new(*told, message));
         } else if reason == ConditionReason::Deleting.as_str() && !status.holders.is_empty() {

@@ -70,7 +70,10 @@ pub async fn resolve(ctx: &Context, key: LockKey, lock: Arc<DistributedLock>) ->
 pub fn mode(spec: &DistributedLockSpec) -> Mode {
     match spec.mode {
         LockMode::ReadWrite => Mode::Write,
-        LockMode::Exclusive => match u32::try_from(spec.max_holders).ok().and_then(|n| n.try_into().ok()) {
+        LockMode::Exclusive => match u32::try_from(spec.max_holders)
+            .ok()
+            .and_then(|n| n.try_into().ok())
+        {
             None => Mode::Exclusive,
             Some(std::num::NonZeroU32::MIN) => Mode::Exclusive,
             Some(holders) => Mode::Semaphore(holders),

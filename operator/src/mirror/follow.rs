@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use lockkeeper_lock::zookeeper::Onlooker;
 use lockkeeper_lock::FencingToken;
+use lockkeeper_lock::zookeeper::Onlooker;
 use zookeeper_client as zk;
 
 use super::Shared;
@@ -138,7 +138,10 @@ impl Follow {
             }
             (place, Answer::Gone) => self.gone(&place, shared),
             (place, Answer::Forbidden) => {
-                tracing::warn!(path = self.layout.path(&place), "No right to list the children of a node");
+                tracing::warn!(
+                    path = self.layout.path(&place),
+                    "No right to list the children of a node"
+                );
             }
             (_, Answer::Children(_) | Answer::Node(..) | Answer::Failed(_)) => {
                 unreachable!("asked for by the kind of place; a failure was returned before")

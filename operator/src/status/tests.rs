@@ -58,7 +58,10 @@ fn the_holder_its_token_and_those_who_wait_are_shown_in_order() {
     assert_eq!(holder.since, Some(Time("2026-01-02T03:04:05Z".parse().unwrap())));
     let waiting: Vec<_> = status.queue.iter().map(|one| one.pod.as_str()).collect();
     assert_eq!((status.waiting, waiting), (Some(2), vec!["b", "c"]));
-    assert_eq!(condition(&status, ConditionType::Held), ("True", "HeldByPods", 100));
+    assert_eq!(
+        condition(&status, ConditionType::Held),
+        ("True", "HeldByPods", 100)
+    );
 }
 
 #[test]
@@ -134,16 +137,9 @@ fn out_of_reach_keeps_what_was_known_and_says_since_when_it_is_old() {
 
 #[test]
 fn many_holders_are_named_in_part() {
-    let contenders: Vec<_> = (1..=5)
-        .map(|at| (at, data("held", &format!("p{at}"))))
-        .collect();
+    let contenders: Vec<_> = (1..=5).map(|at| (at, data("held", &format!("p{at}")))).collect();
     let five = Mode::Semaphore(5.try_into().unwrap());
-    let status = status(
-        &DistributedLockStatus::default(),
-        &queue(&contenders),
-        five,
-        1,
-    );
+    let status = status(&DistributedLockStatus::default(), &queue(&contenders), five, 1);
     assert_eq!(named(&status.holders), "p1, p2, p3 and 2 more");
     assert_eq!(named(&status.holders[..1]), "p1");
 }

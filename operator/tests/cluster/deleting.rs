@@ -70,7 +70,8 @@ async fn with_the_policy_retain_the_nodes_stay() {
     space.lock("report", spec).await;
     space
         .wait_for_lock("report", "it is ready", |lock| {
-            condition(lock, "Ready").0 == "True" && !lock.meta().finalizers.as_deref().unwrap_or_default().is_empty()
+            condition(lock, "Ready").0 == "True"
+                && !lock.meta().finalizers.as_deref().unwrap_or_default().is_empty()
         })
         .await;
     let api = space.api::<DistributedLock>();

@@ -34,6 +34,30 @@ async fn a_user_hands_over_by_an_annotation_which_goes_when_it_was_heard() {
     assert!(!lock.annotations().contains_key("lockkeeper.io/handoff"));
     space.wait_for_role("c", "active").await;
 
+    // The same by the plugin, with nothing but a kubeconfig.
+    let kubectl = |arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_kubectl-lockkeeper"))
+            .args(arguments)
+            .args(["--namespace", &space.name, "--kubeconfig"])
+            .arg(world.cluster.kubeconfig())
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    };
+    let (done, text, error) = kubectl(&["handoff", "report", "--to", "b"]);
+    assert!(done, "{error}");
+    assert!(text.contains("holds   b "), "{text}");
+    let (done, text, _) = kubectl(&["why", "b"]);
+    assert!(done && text.starts_with("b holds report under token"), "{text}");
+    let (_, text, _) = kubectl(&["list"]);
+    assert!(text.lines().any(|line| line.starts_with("report   b ")), "{text}");
+    let (done, _, error) = kubectl(&["handoff", "report", "--to", "b"]);
+    assert!(!done && error.contains("b holds report already"), "{error}");
+    let (_, json, _) = kubectl(&["status", "report", "-o", "json"]);
+    let status: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(status["status"]["holders"][0]["pod"], "b");
+
     space.annotate("report", "lockkeeper.io/handoff", "nobody").await;
     let note = space.wait_for_event("report", "HandoffRefused").await;
     assert_eq!(note, "nobody does not wait for the lock");
@@ -93,13 +117,9 @@ async fn containers_run(space: &Space, pod: &Pod) {
         "containerStatuses": [container("app")],
     }});
     let api = space.api::<Pod>();
-    api.patch_status(
-        &pod.name_any(),
-        &PatchParams::default(),
-        &Patch::Merge(patch),
-    )
-    .await
-    .unwrap();
+    api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,7 +137,9 @@ async fn a_rollout_moves_the_lock_to_the_new_revision_and_a_rollback_moves_it_ba
     containers_run(&space, &old).await;
     let old = old.name_any();
     space
-        .wait_for_lock("report", "the old pod holds", |lock| holders(lock) == [old.as_str()])
+        .wait_for_lock("report", "the old pod holds", |lock| {
+            holders(lock) == [old.as_str()]
+        })
         .await;
 
     // Paused: a new pod that waits changes nothing. (It was made before the pause.)
@@ -139,14 +161,18 @@ async fn a_rollout_moves_the_lock_to_the_new_revision_and_a_rollback_moves_it_ba
     containers_run(&space, &new).await;
     let new = new.name_any();
     let lock = space
-        .wait_for_lock("report", "the new pod waits", |lock| waiting(lock) == [new.as_str()])
+        .wait_for_lock("report", "the new pod waits", |lock| {
+            waiting(lock) == [new.as_str()]
+        })
         .await;
     assert_eq!(holders(&lock), [old.as_str()]);
 
     // Resumed: the operator looks again by itself.
     apply(json!({"spec": {"paused": false}})).await;
     space
-        .wait_for_lock("report", "the new pod holds", |lock| holders(lock) == [new.as_str()])
+        .wait_for_lock("report", "the new pod holds", |lock| {
+            holders(lock) == [new.as_str()]
+        })
         .await;
     let note = space.wait_for_event("report", "HandoffRequested").await;
     assert!(note.contains(&new), "{note}");
@@ -155,7 +181,9 @@ async fn a_rollout_moves_the_lock_to_the_new_revision_and_a_rollback_moves_it_ba
     // Rolled back: v1 is the current revision again.
     apply(image("v1")).await;
     space
-        .wait_for_lock("report", "a pod of v1 holds again", |lock| holders(lock) == [old.as_str()])
+        .wait_for_lock("report", "a pod of v1 holds again", |lock| {
+            holders(lock) == [old.as_str()]
+        })
         .await;
     for contender in contenders {
         contender.leave().await;

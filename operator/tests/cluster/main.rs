@@ -3,6 +3,7 @@
 
 mod contender;
 mod deleting;
+mod figures;
 mod following;
 mod handing_over;
 mod replicas;

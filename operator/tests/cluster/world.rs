@@ -90,7 +90,10 @@ impl World {
         let rbac = RBAC
             .replace(r#"{{ include "lockkeeper.fullname" . }}"#, "lockkeeper")
             .replace("{{ .Release.Namespace }}", SYSTEM);
-        assert!(!rbac.contains("{{"), "the template says more than this test knows");
+        assert!(
+            !rbac.contains("{{"),
+            "the template says more than this test knows"
+        );
         cluster
             .apply(&[CRD, &namespace, &account, &rbac].join("\n---\n"))
             .unwrap();
@@ -136,6 +139,11 @@ impl World {
         })
         .await;
         operator
+    }
+
+    /// Ends the shared replica: for what wants to start one itself.
+    pub fn stop_operator(&self) {
+        self.operators.lock().unwrap().clear();
     }
 
     /// What the shared replica has logged.
@@ -250,7 +258,10 @@ impl Space {
         mut pleases: impl FnMut(&DistributedLock) -> bool,
     ) -> DistributedLock {
         let api = self.api::<DistributedLock>();
-        eventually(what, async || api.get_opt(name).await.unwrap().filter(&mut pleases)).await
+        eventually(what, async || {
+            api.get_opt(name).await.unwrap().filter(&mut pleases)
+        })
+        .await
     }
 
     /// A pod that no scheduler looks at: its object is all that counts here.
@@ -307,10 +318,16 @@ impl Space {
         .await
     }
 
-    /// Begins to delete the namespace.
+    /// Deletes the namespace, and waits until the operator has let its locks go.
     pub async fn leave(self) {
         let api: Api<Namespace> = Api::all(self.client.clone());
         api.delete(&self.name, &DeleteParams::default()).await.unwrap();
+        let locks = self.api::<DistributedLock>();
+        eventually("the locks of the namespace are gone", async || {
+            let left = locks.list(&ListParams::default().limit(1)).await.unwrap();
+            left.items.is_empty().then_some(())
+        })
+        .await;
     }
 }
 

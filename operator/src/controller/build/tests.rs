@@ -101,11 +101,7 @@ fn the_pod_that_holds_is_active_and_all_others_are_standbys() {
     with_pod(&mut resolved, "a", "u-a", None);
     with_pod(&mut resolved, "b", "u-b", Some(Role::Active));
     with_pod(&mut resolved, "c", "u-c", None);
-    let expected = [
-        ("a", Role::Active),
-        ("b", Role::Standby),
-        ("c", Role::Standby),
-    ];
+    let expected = [("a", Role::Active), ("b", Role::Standby), ("c", Role::Standby)];
     assert_eq!(
         roles_of(&resolved),
         expected.map(|(pod, role)| (pod.to_owned(), role))
