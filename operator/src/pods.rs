@@ -363,8 +363,9 @@ mod tests {
         let mut index = Index::default();
         let facts = PodFacts::of(&pod(true, json!({"running": {}})));
         let [a, b] = ["a", "b"].map(|name| LockKey::new("shop", name));
-        assert_eq!(index.put(a.clone(), "p".into(), facts.clone()), [a.clone()]);
-        assert_eq!(index.put(a.clone(), "p".into(), facts.clone()), []);
+        let news = |index: &mut Index, key: &LockKey| index.put(key.clone(), "p".into(), facts.clone()).len();
+        assert_eq!(news(&mut index, &a), 1);
+        assert_eq!(news(&mut index, &a), 0, "it was known");
         assert_eq!(index.put(b.clone(), "p".into(), facts), [a, b.clone()]);
         assert_eq!(index.remove("shop", "p"), Some(b));
         assert!(index.by_lock.is_empty() && index.locks.is_empty());

@@ -6,6 +6,7 @@ use futures_util::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
+use lockkeeper_crds::lock::ConditionType;
 use lockkeeper_crds::{DistributedLock, keys};
 use lockkeeper_lock::zookeeper::Onlooker;
 use serde_json::json;
@@ -161,12 +162,7 @@ async fn ensure(
         .await
     {
         Ok(repairs) => {
-            let was_ready = resolved
-                .lock
-                .status
-                .as_ref()
-                .is_some_and(|status| status.observed_generation.is_some());
-            if was_ready && repairs.made + repairs.rights > 0 && memory.provisioned.is_some() {
+            if was_ready(resolved) && repairs.made + repairs.rights > 0 {
                 applied.notices.push(Notice::new(
                     Reason::NodesRepaired,
                     format!(
@@ -192,6 +188,14 @@ async fn ensure(
         Err(error) => return Err(error.into()),
     }
     Ok(())
+}
+
+/// Whether the nodes were in order when somebody looked last: what is missing now was taken away.
+fn was_ready(resolved: &Resolved) -> bool {
+    let status = resolved.lock.status.iter();
+    status
+        .flat_map(|status| &status.conditions)
+        .any(|one| one.type_ == ConditionType::Ready.as_str() && one.status == "True")
 }
 
 async fn step_down(

@@ -72,8 +72,14 @@ impl Contender {
     }
 
     /// Releases, as a pod that ends.
-    pub async fn leave(self) {
+    pub async fn leave(mut self) {
         self.leave.send_replace(true);
-        self.task.await.unwrap();
+        (&mut self.task).await.unwrap();
+    }
+}
+
+impl Drop for Contender {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }

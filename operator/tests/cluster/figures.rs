@@ -16,7 +16,7 @@ use lockkeeper_operator::tree::Tree;
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::contender::Contender;
-use crate::world::{ask, eventually, holders, operator_identity, world};
+use crate::world::{ask, eventually, holders, operator_identity, world, world_alone};
 
 /// Requests under way while the stage is set.
 const BREADTH: usize = 64;
@@ -47,10 +47,10 @@ async fn writes(port: u16) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a benchmark of minutes: LOCKS=10000 CONTENDERS=3"]
 async fn many_locks_and_an_operator_that_is_started_cold() {
-    let Some(world) = world().await else { return };
+    let Some(world) = world_alone().await else { return };
     let (locks, contenders) = (count("LOCKS", 10_000), count("CONTENDERS", 3));
     let space = world.namespace("figures").await;
-    world.stop_operator();
+    drop(world.take_operator());
     let connect = world.ensemble.connect_string().parse().unwrap();
     let connection: Onlooker = ZooKeeper::new(connect, Duration::from_secs(20))
         .with_credentials(Credentials::Digest(operator_identity().digest_auth()))
@@ -155,6 +155,8 @@ async fn many_locks_and_an_operator_that_is_started_cold() {
         assert!(BootInstant::now() < end, "{}", operator.log());
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
+    // For the tests that come after.
+    world.put_operator(operator);
 }
 
 #[tokio::test(flavor = "multi_thread")]

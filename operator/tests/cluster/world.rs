@@ -16,7 +16,7 @@ use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
 use lockkeeper_e2e::{Cluster, Ensemble, Process};
 use lockkeeper_operator::identity::Identity;
 use serde_json::json;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Generous: the machine may have other work to do.
 pub const BOUND: Duration = Duration::from_secs(60);
@@ -43,18 +43,49 @@ pub struct Operator {
     log: PathBuf,
 }
 
+/// A test's stay in the world, together with others or alone.
+pub struct Visit {
+    world: Arc<World>,
+    _stay: Stay,
+}
+
+enum Stay {
+    Together { _guard: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
+}
+
+static STAYS: RwLock<()> = RwLock::const_new(());
+
 /// The world of all tests that run at the same time, with one replica; the last one of them ends it.
 /// `None` where there can be no cluster.
-pub async fn world() -> Option<Arc<World>> {
+pub async fn world() -> Option<Visit> {
+    let _guard = STAYS.read().await;
+    visit(Stay::Together { _guard }).await
+}
+
+/// The world without other tests: for what breaks it for a while.
+pub async fn world_alone() -> Option<Visit> {
+    let _guard = STAYS.write().await;
+    visit(Stay::Alone { _guard }).await
+}
+
+async fn visit(stay: Stay) -> Option<Visit> {
     static SHARED: LazyLock<Mutex<Weak<World>>> = LazyLock::new(Mutex::default);
     let mut shared = SHARED.lock().await;
-    if let Some(running) = shared.upgrade() {
-        return Some(running);
-    }
-    let cluster = Cluster::shared()?;
-    let world = Arc::new(World::start(cluster).await);
+    let world = match shared.upgrade() {
+        Some(running) => running,
+        None => Arc::new(World::start(Cluster::shared()?).await),
+    };
     *shared = Arc::downgrade(&world);
-    Some(world)
+    Some(Visit { world, _stay: stay })
+}
+
+impl std::ops::Deref for Visit {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
 }
 
 /// Asks until there is an answer.
@@ -107,8 +138,7 @@ impl World {
             kubeconfig,
             auth,
         };
-        let operator = world.operator("operator-0").await;
-        world.operators.lock().unwrap().push(operator);
+        world.put_operator(world.operator("operator-0").await);
         world
     }
 
@@ -141,19 +171,14 @@ impl World {
         operator
     }
 
-    /// Ends the shared replica: for what wants to start one itself.
-    pub fn stop_operator(&self) {
-        self.operators.lock().unwrap().clear();
+    /// Takes the shared replica away.
+    pub fn take_operator(&self) -> Operator {
+        self.operators.lock().unwrap().pop().expect("there is one")
     }
 
-    /// What the shared replica has logged.
-    pub fn log(&self) -> String {
-        self.operators.lock().unwrap()[0].log()
-    }
-
-    /// Port of the shared replica's metrics.
-    pub fn admin(&self) -> u16 {
-        self.operators.lock().unwrap()[0].admin
+    /// Gives the world a replica, after it was without.
+    pub fn put_operator(&self, operator: Operator) {
+        self.operators.lock().unwrap().push(operator);
     }
 
     /// A client with all rights, for the runtime of the caller.
