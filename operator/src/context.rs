@@ -50,6 +50,8 @@ pub struct Context {
 /// What is remembered of one lock, and nowhere else.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
+    /// When it was seen first without the finalizer.
+    pub seen: Option<Instant>,
     /// When its status was written last.
     pub written: Option<Instant>,
     /// Since when it is between two holders.

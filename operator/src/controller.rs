@@ -23,8 +23,9 @@ pub mod validate;
 /// Until a failed reconciliation is tried again: up to twice this, so that many do not come at once.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Time between two looks at a workload in the middle of a rollout.
-const ROLLOUT_LOOK: Duration = Duration::from_secs(15);
+/// Time between two looks at what changes without a word: a workload in the middle of a rollout, a
+/// namespace that is being deleted.
+const LOOK: Duration = Duration::from_secs(15);
 
 /// Brings the cluster and the ensemble to what one `DistributedLock` asks for.
 ///
@@ -76,7 +77,7 @@ async fn steps(lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Erro
     let applied = apply::apply(ctx, &connection, &resolved, &valid, &plan).await?;
     let again = report::report(ctx, &resolved, &valid, applied).await?;
     // Nobody says when a user resumes a rollout, or moves its partition.
-    let held_back = resolved.rollout.is_some().then_some(ROLLOUT_LOOK);
+    let held_back = resolved.rollout.is_some().then_some(LOOK);
     let again = again.into_iter().chain(held_back).min();
     Ok(Action::requeue(again.unwrap_or_else(recheck)))
 }
@@ -90,6 +91,10 @@ fn recheck() -> Duration {
 pub fn on_error(lock: Arc<DistributedLock>, error: &Error, _: Arc<Context>) -> Action {
     if let Error::NotLeading(_) = error {
         return Action::await_change();
+    }
+    if error.is_terminating() {
+        // Its own deletion is the next that happens to it.
+        return Action::requeue(LOOK);
     }
     if !error.is_conflict() {
         let cause = std::error::Error::source(error).map(ToString::to_string);

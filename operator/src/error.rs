@@ -55,6 +55,21 @@ impl Error {
         }
     }
 
+    /// Whether the namespace is being deleted, so that nothing can be made in it: no failure, and over
+    /// soon (`NamespaceTerminatingCause` of the API server's admission).
+    pub fn is_terminating(&self) -> bool {
+        let Self::Write {
+            source: kube::Error::Api(status),
+            ..
+        } = self
+        else {
+            return false;
+        };
+        let details = status.details.iter();
+        let mut causes = details.flat_map(|details| &details.causes);
+        causes.any(|cause| cause.reason == "NamespaceTerminating")
+    }
+
     /// Whether somebody else changed the object in between: no failure, only to be done again.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Write { source: kube::Error::Api(status), .. } if status.is_conflict())

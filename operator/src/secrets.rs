@@ -151,6 +151,31 @@ impl Secrets {
         }
     }
 
+    /// Whether the API server would let a Secret be made, asked without making one: not in a namespace
+    /// that is being deleted. A rotation changes one that is there.
+    ///
+    /// # Errors
+    /// Those of the API server.
+    pub async fn would_be_written(
+        &self,
+        client: &Client,
+        namespace: &str,
+        wanted: &Identities,
+    ) -> Result<(), kube::Error> {
+        if self.of(namespace).is_some() {
+            return Ok(());
+        }
+        let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+        let asked = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        match api.create(&asked, &secret(wanted)).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+            answer => answer.map(drop),
+        }
+    }
+
     /// Writes what [`Secrets::wanted`] said. A Secret that another replica has made in between is left
     /// alone.
     ///

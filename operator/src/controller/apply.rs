@@ -29,6 +29,9 @@ pub const RECHECK: Duration = Duration::from_secs(600);
 /// one to begin, so that no lock goes through a workload in one rush.
 const YIELD_PAUSE: Duration = Duration::from_secs(10);
 
+/// How long the finalizer of an object waits whose nodes are there already.
+const FINALIZER_DELAY: Duration = Duration::from_secs(60);
+
 /// What was done.
 #[derive(Debug, Default)]
 pub struct Applied {
@@ -61,7 +64,10 @@ pub async fn apply(
     } = plan;
     let mut applied = Applied::default();
     if *finalizer == Finalizer::Add {
-        set_finalizer(ctx, resolved, true).await?;
+        match finalizer_rest(ctx, resolved) {
+            Duration::ZERO => set_finalizer(ctx, resolved, true).await?,
+            rest => applied.again = Some(rest),
+        }
     }
     match nodes {
         Nodes::Leave => {}
@@ -83,7 +89,7 @@ pub async fn apply(
             if rest.is_zero() {
                 step_down(ctx, connection, resolved, request, "rollout", &mut applied).await?;
             } else {
-                applied.again = Some(rest);
+                applied.again = applied.again.into_iter().chain([rest]).min();
             }
         }
         Handoff::Asked(request) => {
@@ -118,6 +124,11 @@ pub async fn ensure_identity(ctx: &Context, connection: &Onlooker, namespace: &s
     let Some(wanted) = ctx.secrets.wanted(namespace) else {
         return Ok(());
     };
+    let would = ctx
+        .secrets
+        .would_be_written(&ctx.client, namespace, &wanted)
+        .await;
+    would.map_err(Error::writing("the namespace's Secret"))?;
     ctx.leadership.check()?;
     for key in ctx.mirror.locks_of(namespace) {
         ctx.tree.ensure_lock(connection, &key, &wanted.all).await?;
@@ -126,6 +137,22 @@ pub async fn ensure_identity(ctx: &Context, connection: &Onlooker, namespace: &s
     ctx.metrics.wrote("secret");
     let written = ctx.secrets.write_secret(&ctx.client, namespace, &wanted).await;
     written.map_err(Error::writing("the namespace's Secret"))
+}
+
+/// How long the finalizer can wait. It comes before the nodes are made, so that none is left behind; but
+/// where they are there already, an operator that is new to ten thousand objects writes what people look
+/// at first.
+fn finalizer_rest(ctx: &Context, resolved: &Resolved) -> Duration {
+    if !resolved.queue.exists {
+        return Duration::ZERO;
+    }
+    let mut seen = None;
+    ctx.memories.edit(&resolved.key, |memory| {
+        seen = Some(*memory.seen.get_or_insert_with(Instant::now))
+    });
+    seen.map_or(Duration::ZERO, |seen| {
+        FINALIZER_DELAY.saturating_sub(seen.elapsed())
+    })
 }
 
 async fn ensure(
