@@ -70,7 +70,7 @@ pub use error::LockError;
 pub use handle::{Lock, LockView};
 pub use lease::{Lease, Renewal};
 pub use options::{LockOptions, Observer};
-pub use participant::Participant;
+pub use participant::{Participant, arrange};
 pub use path::LockPath;
 pub use queue::Mode;
 pub use record::{CleanRelease, ContenderData, Control, Identity, Pod, YieldRequest};

@@ -1,9 +1,10 @@
 //! Who is in the queue.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::ensemble::{Connection, EnsembleError, EnsembleResult};
-use crate::queue::{Ahead, Mode, sorted};
+use crate::queue::{Mode, sorted};
 use crate::record::ContenderData;
 use crate::token::FencingToken;
 
@@ -20,6 +21,39 @@ pub struct Participant {
     pub data: ContenderData,
 }
 
+/// The queue of a lock, in order, from what stands below its root: names, tokens and data. `mode` is
+/// that of the lock; whether a contender of a read/write lock reads or writes, its name tells.
+pub fn arrange(
+    nodes: impl IntoIterator<Item = (String, FencingToken, ContenderData)>,
+    mode: Mode,
+) -> Vec<Participant> {
+    let mut nodes: HashMap<_, _> = nodes
+        .into_iter()
+        .map(|(name, token, data)| (name, (token, data)))
+        .collect();
+    let names: Vec<_> = nodes.keys().cloned().collect();
+    let mut is_writer_before = false;
+    sorted(&names)
+        .into_iter()
+        .enumerate()
+        .filter_map(|(index, contender)| {
+            let (token, data) = nodes.remove(&contender.name)?;
+            let is_holder = match mode {
+                Mode::Semaphore(limit) => index < limit.get() as usize,
+                Mode::Read | Mode::Write if contender.is_reader => !is_writer_before,
+                Mode::Exclusive | Mode::Read | Mode::Write => index == 0,
+            };
+            is_writer_before |= !contender.is_reader;
+            Some(Participant {
+                name: contender.name,
+                token,
+                is_holder,
+                data,
+            })
+        })
+        .collect()
+}
+
 /// Lists the contenders below `root` in order.
 pub(crate) async fn list<C: Connection>(
     connection: Arc<C>,
@@ -31,25 +65,13 @@ pub(crate) async fn list<C: Connection>(
         Err(EnsembleError::NoNode) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let mut list = Vec::new();
+    let mut nodes = Vec::new();
     for contender in sorted(&children) {
-        let node = match connection.node(&format!("{root}/{}", contender.name)).await {
-            Ok(node) => node,
-            Err(EnsembleError::NoNode) => continue,
+        match connection.node(&format!("{root}/{}", contender.name)).await {
+            Ok(node) => nodes.push((contender.name, node.czxid, ContenderData::parse(&node.data))),
+            Err(EnsembleError::NoNode) => {}
             Err(error) => return Err(error),
-        };
-        let mode = match mode {
-            Mode::Read | Mode::Write if contender.is_reader => Mode::Read,
-            Mode::Read | Mode::Write => Mode::Write,
-            mode => mode,
-        };
-        let ahead = Ahead::from_children(&children, &contender.name, mode);
-        list.push(Participant {
-            is_holder: ahead.is_some_and(|ahead| ahead.place().position == 0),
-            name: contender.name,
-            token: node.czxid,
-            data: ContenderData::parse(&node.data),
-        });
+        }
     }
-    Ok(list)
+    Ok(arrange(nodes, mode))
 }

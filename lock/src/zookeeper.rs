@@ -7,6 +7,7 @@
 mod address;
 mod connection;
 mod executor;
+mod onlooker;
 mod rights;
 mod tick;
 #[cfg(feature = "tls")]
@@ -18,6 +19,7 @@ use zookeeper_client as zk;
 
 pub use address::{ConnectString, InvalidConnectString, ServerAddress};
 pub use connection::ZooKeeperConnection;
+pub use onlooker::Onlooker;
 pub use rights::{InvalidReader, Reader};
 #[cfg(feature = "tls")]
 pub use tls::InvalidTls;

@@ -1,0 +1,85 @@
+//! What a pod's keeper is to the operator: a contender with the pod's identity, which steps down when
+//! it is asked to.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use lockkeeper_lock::zookeeper::{Credentials, ZooKeeper};
+use lockkeeper_lock::{BootClock, Identity, Lock, LockOptions, Timing};
+use tokio::task::JoinHandle;
+
+use crate::world::{Space, World, operator_identity};
+
+/// A contender; it abandons its place when it is dropped.
+pub struct Contender {
+    task: JoinHandle<()>,
+    leave: tokio::sync::watch::Sender<bool>,
+}
+
+impl Contender {
+    /// Queues for a pod with the identity of its namespace.
+    pub async fn join(world: &World, space: &Space, lock: &str, pod: &Pod) -> Self {
+        let identity = space.identity().await;
+        let reader = format!("digest:{}", operator_identity().acl_id());
+        let timing = Timing {
+            tick_time: world.ensemble.config().tick,
+            stop_grace: Duration::from_millis(400),
+            ..Timing::new(Duration::from_secs(4))
+        };
+        let zookeeper = ZooKeeper::new(
+            world.ensemble.connect_string().parse().unwrap(),
+            timing.session_timeout,
+        )
+        .with_credentials(Credentials::Digest(identity.digest_auth()))
+        .with_readers(vec![reader.parse().unwrap()]);
+        let labels = pod.labels();
+        let revision = labels
+            .get("pod-template-hash")
+            .or_else(|| labels.get("controller-revision-hash"));
+        let options = LockOptions {
+            control: format!("/lockkeeper/control/{}/{lock}", space.name),
+            provisioned: true,
+            identity: Identity {
+                pod: Some(lockkeeper_lock::Pod {
+                    namespace: space.name.clone(),
+                    name: pod.name_any(),
+                    uid: pod.uid().unwrap(),
+                    node: "n1".to_owned(),
+                }),
+                revision: revision.cloned(),
+            },
+            ..LockOptions::new(format!("/lockkeeper/locks/{}/{lock}", space.name), timing)
+        };
+        let lock = Lock::new(zookeeper, BootClock, options);
+        let (leave, mut leaving) = tokio::sync::watch::channel(false);
+        let task = tokio::spawn(async move {
+            let mut view = lock.view();
+            lock.contend().await.unwrap();
+            loop {
+                tokio::select! {
+                    _ = leaving.changed() => break,
+                    status = view.changed() => {
+                        if status.unwrap().yield_requested {
+                            lock.step_down().await.unwrap();
+                        }
+                    }
+                }
+            }
+            lock.close().await.unwrap();
+        });
+        Self { task, leave }
+    }
+
+    /// Releases, as a pod that ends.
+    pub async fn leave(mut self) {
+        self.leave.send_replace(true);
+        (&mut self.task).await.unwrap();
+    }
+}
+
+impl Drop for Contender {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

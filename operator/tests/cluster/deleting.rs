@@ -1,0 +1,87 @@
+//! A lock goes when nobody needs it, and not before.
+
+use kube::Resource;
+use kube::api::DeleteParams;
+use lockkeeper_crds::lock::DeletionPolicy;
+use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
+use lockkeeper_lock::zookeeper::{Credentials, Onlooker, ZooKeeper};
+
+use crate::contender::Contender;
+use crate::world::{BOUND, World, condition, eventually, holders, operator_identity, world};
+
+async fn connection(world: &World) -> Onlooker {
+    let connect = world.ensemble.connect_string().parse().unwrap();
+    ZooKeeper::new(connect, std::time::Duration::from_secs(4))
+        .with_credentials(Credentials::Digest(operator_identity().digest_auth()))
+        .onlooker(0, BOUND)
+        .await
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_waits_while_somebody_holds_says_who_and_then_removes_the_nodes() {
+    let Some(world) = world().await else { return };
+    let space = world.namespace("deleted").await;
+    space.lock("report", DistributedLockSpec::default()).await;
+    let pod = space.pod("a", "report").await;
+    let a = Contender::join(&world, &space, "report", &pod).await;
+    space
+        .wait_for_lock("report", "a holds", |lock| holders(lock) == ["a"])
+        .await;
+    let api = space.api::<DistributedLock>();
+    api.delete("report", &DeleteParams::default()).await.unwrap();
+    let lock = space
+        .wait_for_lock("report", "it says that it waits", |lock| {
+            condition(lock, "Ready").1 == "Deleting"
+        })
+        .await;
+    let conditions = lock.status.unwrap().conditions;
+    let ready = conditions.iter().find(|one| one.type_ == "Ready").unwrap();
+    assert!(ready.message.ends_with("not held by a"), "{}", ready.message);
+    let note = space.wait_for_event("report", "DeletionWaits").await;
+    assert!(note.contains("not held by a"), "{note}");
+    // Pods that still name the lock would get another one with the defaults.
+    space
+        .api::<k8s_openapi::api::core::v1::Pod>()
+        .delete("a", &DeleteParams::default().grace_period(0))
+        .await
+        .unwrap();
+    a.leave().await;
+    eventually("the object is gone", async || {
+        api.get_opt("report").await.unwrap().is_none().then_some(())
+    })
+    .await;
+    let connection = connection(&world).await;
+    for kind in ["locks", "control"] {
+        let path = format!("/lockkeeper/{kind}/{}/report", space.name);
+        assert_eq!(connection.check_stat(&path).await.unwrap(), None, "{path}");
+    }
+    space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_policy_retain_the_nodes_stay() {
+    let Some(world) = world().await else { return };
+    let space = world.namespace("retained").await;
+    let spec = DistributedLockSpec {
+        deletion_policy: DeletionPolicy::Retain,
+        ..DistributedLockSpec::default()
+    };
+    space.lock("report", spec).await;
+    space
+        .wait_for_lock("report", "it is ready", |lock| {
+            condition(lock, "Ready").0 == "True"
+                && !lock.meta().finalizers.as_deref().unwrap_or_default().is_empty()
+        })
+        .await;
+    let api = space.api::<DistributedLock>();
+    api.delete("report", &DeleteParams::default()).await.unwrap();
+    eventually("the object is gone", async || {
+        api.get_opt("report").await.unwrap().is_none().then_some(())
+    })
+    .await;
+    let path = format!("/lockkeeper/locks/{}/report", space.name);
+    let kept = connection(&world).await.check_stat(&path).await.unwrap();
+    assert!(kept.is_some());
+    space.leave().await;
+}

@@ -1,0 +1,188 @@
+//! What users see follows what happens in the queue, and what somebody breaks is mended.
+
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use lockkeeper_crds::{ApiDuration, DistributedLock, DistributedLockSpec};
+use serde_json::json;
+
+use crate::contender::Contender;
+use crate::world::{condition, eventually, holders, operator_identity, waiting, world};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_and_role_labels_follow_the_queue() {
+    let Some(world) = world().await else { return };
+    let space = world.namespace("following").await;
+    space.lock("report", DistributedLockSpec::default()).await;
+    let lock = space
+        .wait_for_lock("report", "an idle lock", |lock| {
+            condition(lock, "Held") == ("False".into(), "NobodyWaits".into())
+        })
+        .await;
+    assert_eq!(condition(&lock, "Ready"), ("True".into(), "Provisioned".into()));
+    assert_eq!(condition(&lock, "EnsembleReachable").0, "True");
+    assert_eq!(lock.status.unwrap().observed_generation, lock.metadata.generation);
+
+    let pods = [space.pod("a", "report").await, space.pod("b", "report").await];
+    space.wait_for_role("a", "standby").await;
+    let a = Contender::join(&world, &space, "report", &pods[0]).await;
+    space
+        .wait_for_lock("report", "a holds", |lock| holders(lock) == ["a"])
+        .await;
+    space.wait_for_role("a", "active").await;
+    let b = Contender::join(&world, &space, "report", &pods[1]).await;
+    let lock = space
+        .wait_for_lock("report", "b waits", |lock| waiting(lock) == ["b"])
+        .await;
+    let token = lock.status.unwrap().holders[0].fencing_token;
+
+    a.leave().await;
+    let lock = space
+        .wait_for_lock("report", "b holds", |lock| holders(lock) == ["b"])
+        .await;
+    assert!(lock.status.unwrap().holders[0].fencing_token > token);
+    space.wait_for_role("b", "active").await;
+    space.wait_for_role("a", "standby").await;
+    let note = space.wait_for_event("report", "LockAcquired").await;
+    assert!(note.contains("holds the lock under token"), "{note}");
+    b.leave().await;
+    space
+        .wait_for_lock("report", "nobody holds", |lock| holders(lock).is_empty())
+        .await;
+    space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_root_or_a_secret_that_is_deleted_by_hand_comes_back() {
+    let Some(world) = world().await else { return };
+    let space = world.namespace("mended").await;
+    space.lock("report", DistributedLockSpec::default()).await;
+    let before = space.identity().await;
+    let is_ready = |lock: &DistributedLock| condition(lock, "Ready").0 == "True";
+    space.wait_for_lock("report", "it is ready", is_ready).await;
+
+    let root = format!("/lockkeeper/locks/{}/report", space.name);
+    let zookeeper = lockkeeper_lock::zookeeper::ZooKeeper::new(
+        world.ensemble.connect_string().parse().unwrap(),
+        std::time::Duration::from_secs(4),
+    );
+    let credentials = lockkeeper_lock::zookeeper::Credentials::Digest(operator_identity().digest_auth());
+    let connection = zookeeper
+        .with_credentials(credentials)
+        .onlooker(0, crate::world::BOUND)
+        .await
+        .unwrap();
+    let (_, stat) = connection.get_data(&root).await.unwrap();
+    connection.delete(&root, None).await.unwrap();
+    eventually("the lock root is back", async || {
+        let found = connection.check_stat(&root).await.unwrap()?;
+        (found.czxid > stat.czxid).then_some(())
+    })
+    .await;
+    let note = space.wait_for_event("report", "NodesRepaired").await;
+    assert!(note.contains("1 made anew"), "{note}");
+
+    let secrets = space.api::<Secret>();
+    secrets
+        .delete("lockkeeper-zookeeper", &DeleteParams::default())
+        .await
+        .unwrap();
+    let after = eventually("another Secret", async || {
+        Some(space.identity().await).filter(|identity| *identity != before)
+    })
+    .await;
+    // And the lock is open to the new identity.
+    let pod = space.pod("a", "report").await;
+    let a = Contender::join(&world, &space, "report", &pod).await;
+    space
+        .wait_for_lock("report", "a holds", |lock| holders(lock) == ["a"])
+        .await;
+
+    // Rotated on request: the pod that runs keeps its right to leave.
+    let patch = json!({"metadata": {"annotations": {"lockkeeper.io/rotate": "now"}}});
+    secrets
+        .patch(
+            "lockkeeper-zookeeper",
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        )
+        .await
+        .unwrap();
+    eventually("a rotated identity", async || {
+        Some(space.identity().await).filter(|identity| *identity != after)
+    })
+    .await;
+    a.leave().await;
+    let b = Contender::join(&world, &space, "report", &space.pod("b", "report").await).await;
+    space
+        .wait_for_lock("report", "b holds", |lock| holders(lock) == ["b"])
+        .await;
+    b.leave().await;
+    space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_names_a_lock_which_nobody_described_gets_one_with_the_defaults() {
+    let Some(world) = world().await else { return };
+    let space = world.namespace("adopted").await;
+    space.pod("a", "unheard-of").await;
+    let lock = space.wait_for_lock("unheard-of", "it is made", |_| true).await;
+    assert_eq!(lock.spec, DistributedLockSpec::default());
+    space.wait_for_role("a", "standby").await;
+    let api = space.api::<Pod>();
+    assert!(
+        api.get("a")
+            .await
+            .unwrap()
+            .labels()
+            .contains_key("lockkeeper.io/role")
+    );
+    space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_leave_no_time_are_refused_with_the_arithmetic_and_repaired_by_the_user() {
+    let Some(world) = world().await else { return };
+    let space = world.namespace("refused").await;
+    // Lets the schema pass, which does not know the tick of this ensemble's operator.
+    let spec = DistributedLockSpec {
+        session_timeout: ApiDuration::from_secs(2),
+        stop_grace: ApiDuration::from_millis(100),
+        renew_interval: Some(ApiDuration::from_millis(370)),
+        ..DistributedLockSpec::default()
+    };
+    let api = space.api::<DistributedLock>();
+    let lock = DistributedLock::new("report", spec);
+    let created = api.create(&kube::api::PostParams::default(), &lock).await;
+    if let Err(error) = created {
+        // The schema was stricter: then it has said the same.
+        assert!(error.to_string().contains("sessionTimeout"), "{error}");
+        return space.leave().await;
+    }
+    let lock = space
+        .wait_for_lock("report", "it is judged", |lock| {
+            !condition(lock, "Ready").0.is_empty()
+        })
+        .await;
+    assert_eq!(condition(&lock, "Ready"), ("False".into(), "InvalidSpec".into()));
+    space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_written_while_nothing_changes() {
+    let Some(world) = world().await else { return };
+    let space = world.namespace("silent").await;
+    space.lock("report", DistributedLockSpec::default()).await;
+    let pod = space.pod("a", "report").await;
+    let a = Contender::join(&world, &space, "report", &pod).await;
+    space.wait_for_role("a", "active").await;
+    let lock = space
+        .wait_for_lock("report", "a holds", |lock| holders(lock) == ["a"])
+        .await;
+    // Renewals, pings and watches go on for longer than a session lasts.
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    let later = space.api::<DistributedLock>().get("report").await.unwrap();
+    assert_eq!(later.resource_version(), lock.resource_version());
+    a.leave().await;
+    space.leave().await;
+}

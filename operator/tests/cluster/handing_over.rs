@@ -1,0 +1,192 @@
+//! The lock changes hands when a user asks, and during a rollout.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use lockkeeper_crds::DistributedLockSpec;
+use serde_json::json;
+
+use crate::contender::Contender;
+use crate::world::{Space, eventually, holders, waiting, world};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_hands_over_by_an_annotation_which_goes_when_it_was_heard() {
+    let Some(world) = world().await else { return };
+    let space = world.namespace("asked").await;
+    space.lock("report", DistributedLockSpec::default()).await;
+    let mut contenders = Vec::new();
+    for name in ["a", "b", "c"] {
+        let pod = space.pod(name, "report").await;
+        contenders.push(Contender::join(&world, &space, "report", &pod).await);
+        space
+            .wait_for_lock("report", "it is in the queue", |lock| {
+                holders(lock).iter().chain(&waiting(lock)).any(|pod| pod == name)
+            })
+            .await;
+    }
+    space.annotate("report", "lockkeeper.io/handoff", "c").await;
+    let lock = space
+        .wait_for_lock("report", "c holds", |lock| holders(lock) == ["c"])
+        .await;
+    assert!(!lock.annotations().contains_key("lockkeeper.io/handoff"));
+    space.wait_for_role("c", "active").await;
+
+    // The same by the plugin, with nothing but a kubeconfig.
+    let kubectl = |arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_kubectl-lockkeeper"))
+            .args(arguments)
+            .args(["--namespace", &space.name, "--kubeconfig"])
+            .arg(world.cluster.kubeconfig())
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    };
+    let (done, text, error) = kubectl(&["handoff", "report", "--to", "b"]);
+    assert!(done, "{error}");
+    assert!(text.contains("holds   b "), "{text}");
+    let (done, text, _) = kubectl(&["why", "b"]);
+    assert!(done && text.starts_with("b holds report under token"), "{text}");
+    let (_, text, _) = kubectl(&["list"]);
+    assert!(text.lines().any(|line| line.starts_with("report   b ")), "{text}");
+    let (done, _, error) = kubectl(&["handoff", "report", "--to", "b"]);
+    assert!(!done && error.contains("b holds report already"), "{error}");
+    let (_, json, _) = kubectl(&["status", "report", "-o", "json"]);
+    let status: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(status["status"]["holders"][0]["pod"], "b");
+
+    space.annotate("report", "lockkeeper.io/handoff", "nobody").await;
+    let note = space.wait_for_event("report", "HandoffRefused").await;
+    assert_eq!(note, "nobody does not wait for the lock");
+    for contender in contenders {
+        contender.leave().await;
+    }
+    space.leave().await;
+}
+
+fn deployment(replicas: i32, version: &str) -> Deployment {
+    serde_json::from_value(json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "report"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "report"}},
+            // As with standbys that are ready: a new pod comes before an old one goes.
+            "strategy": {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}},
+            "template": {
+                "metadata": {"labels": {"app": "report", "lockkeeper.io/lock": "report"}},
+                "spec": {
+                    "schedulerName": "none",
+                    "containers": [{"name": "app", "image": version, "command": ["/lockkeeper/lockkeeper"]}],
+                },
+            },
+        },
+    }))
+    .unwrap()
+}
+
+/// The pods of each revision, by name.
+async fn pods(space: &Space, count: usize) -> BTreeMap<String, Vec<Pod>> {
+    let api = space.api::<Pod>();
+    eventually("the pods of the Deployment", async || {
+        let pods = api.list(&ListParams::default()).await.unwrap().items;
+        let mut revisions = BTreeMap::<String, Vec<Pod>>::new();
+        let found = pods.len();
+        for pod in pods {
+            let image = pod.spec.as_ref()?.containers[0].image.clone()?;
+            revisions.entry(image).or_default().push(pod);
+        }
+        (found == count).then_some(revisions)
+    })
+    .await
+}
+
+/// Says of a pod what its kubelet would: that its containers run.
+async fn containers_run(space: &Space, pod: &Pod) {
+    let container = |name: &str| {
+        json!({"name": name, "image": "", "imageID": "", "ready": true, "restartCount": 0,
+            "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}})
+    };
+    let patch = json!({"status": {
+        "phase": "Running",
+        "initContainerStatuses": [container("lockkeeper")],
+        "containerStatuses": [container("app")],
+    }});
+    let api = space.api::<Pod>();
+    api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollout_moves_the_lock_to_the_new_revision_and_a_rollback_moves_it_back_once() {
+    let Some(world) = world().await else { return };
+    let space = world.namespace("rollout").await;
+    space.lock("report", DistributedLockSpec::default()).await;
+    let deployments = space.api::<Deployment>();
+    deployments
+        .create(&PostParams::default(), &deployment(1, "v1"))
+        .await
+        .unwrap();
+    let old = pods(&space, 1).await["v1"][0].clone();
+    let mut contenders = vec![Contender::join(&world, &space, "report", &old).await];
+    containers_run(&space, &old).await;
+    let old = old.name_any();
+    space
+        .wait_for_lock("report", "the old pod holds", |lock| {
+            holders(lock) == [old.as_str()]
+        })
+        .await;
+
+    // Paused: a new pod that waits changes nothing. (It was made before the pause.)
+    let apply = async |patch: serde_json::Value| {
+        deployments
+            .patch("report", &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .unwrap();
+    };
+    let image = |version: &str| {
+        json!({"spec": {"template": {"spec": {"containers": [
+            {"name": "app", "image": version, "command": ["/lockkeeper/lockkeeper"]},
+        ]}}}})
+    };
+    apply(image("v2")).await;
+    let new = pods(&space, 2).await["v2"][0].clone();
+    apply(json!({"spec": {"paused": true}})).await;
+    contenders.push(Contender::join(&world, &space, "report", &new).await);
+    containers_run(&space, &new).await;
+    let new = new.name_any();
+    let lock = space
+        .wait_for_lock("report", "the new pod waits", |lock| {
+            waiting(lock) == [new.as_str()]
+        })
+        .await;
+    assert_eq!(holders(&lock), [old.as_str()]);
+
+    // Resumed: the operator looks again by itself.
+    apply(json!({"spec": {"paused": false}})).await;
+    space
+        .wait_for_lock("report", "the new pod holds", |lock| {
+            holders(lock) == [new.as_str()]
+        })
+        .await;
+    let note = space.wait_for_event("report", "HandoffRequested").await;
+    assert!(note.contains(&new), "{note}");
+    space.wait_for_role(&new, "active").await;
+
+    // Rolled back: v1 is the current revision again.
+    apply(image("v1")).await;
+    space
+        .wait_for_lock("report", "a pod of v1 holds again", |lock| {
+            holders(lock) == [old.as_str()]
+        })
+        .await;
+    for contender in contenders {
+        contender.leave().await;
+    }
+    space.leave().await;
+}

@@ -1,0 +1,376 @@
+//! One operator for all tests of this process, in a cluster and beside an ensemble of its own.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, ResourceExt};
+use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
+use lockkeeper_e2e::{Cluster, Ensemble, Process};
+use lockkeeper_operator::identity::Identity;
+use serde_json::json;
+use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Generous: the machine may have other work to do.
+pub const BOUND: Duration = Duration::from_secs(60);
+
+/// Where the operator's ServiceAccount is.
+const SYSTEM: &str = "lockkeeper-system";
+
+const RBAC: &str = include_str!("../../../charts/lockkeeper/templates/rbac.yaml");
+const CRD: &str = include_str!("../../../crds/distributedlock.yaml");
+
+/// A cluster, an ensemble, and an operator.
+pub struct World {
+    pub cluster: &'static Cluster,
+    pub ensemble: Ensemble,
+    operators: std::sync::Mutex<Vec<Operator>>,
+    kubeconfig: PathBuf,
+    auth: PathBuf,
+}
+
+/// A replica.
+pub struct Operator {
+    pub process: Process,
+    pub admin: u16,
+    log: PathBuf,
+}
+
+/// A test's stay in the world, together with others or alone.
+pub struct Visit {
+    world: Arc<World>,
+    _stay: Stay,
+}
+
+enum Stay {
+    Together { _guard: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
+}
+
+static STAYS: RwLock<()> = RwLock::const_new(());
+
+/// The world of all tests that run at the same time, with one replica; the last one of them ends it.
+/// `None` where there can be no cluster.
+pub async fn world() -> Option<Visit> {
+    let _guard = STAYS.read().await;
+    visit(Stay::Together { _guard }).await
+}
+
+/// The world without other tests: for what breaks it for a while.
+pub async fn world_alone() -> Option<Visit> {
+    let _guard = STAYS.write().await;
+    visit(Stay::Alone { _guard }).await
+}
+
+async fn visit(stay: Stay) -> Option<Visit> {
+    static SHARED: LazyLock<Mutex<Weak<World>>> = LazyLock::new(Mutex::default);
+    let mut shared = SHARED.lock().await;
+    let world = match shared.upgrade() {
+        Some(running) => running,
+        None => Arc::new(World::start(Cluster::shared()?).await),
+    };
+    *shared = Arc::downgrade(&world);
+    Some(Visit { world, _stay: stay })
+}
+
+impl std::ops::Deref for Visit {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+/// Asks until there is an answer.
+pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    /// Shorter than anything that is waited for.
+    const POLL: Duration = Duration::from_millis(20);
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    tokio::time::timeout(BOUND, asking)
+        .await
+        .unwrap_or_else(|_| panic!("not in time: {what}"))
+}
+
+impl World {
+    async fn start(cluster: &'static Cluster) -> Self {
+        // As the operator's main does; several worlds may follow one another.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let ensemble = Ensemble::start(lockkeeper_e2e::Config {
+            loopback: true,
+            ..lockkeeper_e2e::Config::default()
+        })
+        .expect("the servers start");
+        let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {SYSTEM}}}\n");
+        let account = format!(
+            "apiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: lockkeeper, namespace: {SYSTEM}}}\n"
+        );
+        let rbac = RBAC
+            .replace(r#"{{ include "lockkeeper.fullname" . }}"#, "lockkeeper")
+            .replace("{{ .Release.Namespace }}", SYSTEM);
+        assert!(
+            !rbac.contains("{{"),
+            "the template says more than this test knows"
+        );
+        cluster
+            .apply(&[CRD, &namespace, &account, &rbac].join("\n---\n"))
+            .unwrap();
+        let kubeconfig = kubeconfig(cluster, ensemble.directory());
+        let auth = ensemble.directory().join("auth");
+        fs::write(&auth, operator_identity().to_line()).unwrap();
+        let world = Self {
+            cluster,
+            ensemble,
+            operators: std::sync::Mutex::default(),
+            kubeconfig,
+            auth,
+        };
+        world.put_operator(world.operator("operator-0").await);
+        world
+    }
+
+    /// Starts another replica, and waits until it is ready.
+    pub async fn operator(&self, name: &str) -> Operator {
+        let admin = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = admin.local_addr().unwrap().port();
+        drop(admin);
+        let log = self.ensemble.directory().join(format!("{name}.log"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper-operator"));
+        command
+            .args(["--connect", &self.ensemble.connect_string()])
+            .arg("--auth-file")
+            .arg(&self.auth)
+            .args(["--tick-time", "1s", "--session-timeout", "8s"])
+            .args(["--admin-listen", &format!("127.0.0.1:{port}")])
+            .env("KUBECONFIG", &self.kubeconfig)
+            .stderr(File::create(&log).unwrap());
+        let mut operator = Operator {
+            process: self.ensemble.observer().spawn(name, command).unwrap(),
+            admin: port,
+            log,
+        };
+        eventually("the operator is ready", async || {
+            assert!(operator.process.is_running(), "{}", operator.log());
+            let answer = operator.ask("/readyz").await?;
+            answer.starts_with("HTTP/1.1 200").then_some(())
+        })
+        .await;
+        operator
+    }
+
+    /// Takes the shared replica away.
+    pub fn take_operator(&self) -> Operator {
+        self.operators.lock().unwrap().pop().expect("there is one")
+    }
+
+    /// Gives the world a replica, after it was without.
+    pub fn put_operator(&self, operator: Operator) {
+        self.operators.lock().unwrap().push(operator);
+    }
+
+    /// A client with all rights, for the runtime of the caller.
+    pub async fn client(&self) -> Client {
+        let kubeconfig = Kubeconfig::read_from(self.cluster.kubeconfig()).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        Client::try_from(config.unwrap()).unwrap()
+    }
+
+    /// A namespace of a test's own, which goes with it.
+    pub async fn namespace(&self, name: &str) -> Space {
+        let client = self.client().await;
+        let name = format!("{name}-{:04x}", fastrand::u16(..));
+        let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        let api: Api<Namespace> = Api::all(client.clone());
+        api.create(&PostParams::default(), &namespace).await.unwrap();
+        Space { client, name }
+    }
+}
+
+/// As in the chart: the operator's identity in the ensemble.
+pub fn operator_identity() -> Identity {
+    Identity::parse("digest:operator:secret").unwrap()
+}
+
+/// The administrator's, with the token of the operator's ServiceAccount in place of his own.
+fn kubeconfig(cluster: &Cluster, directory: &Path) -> PathBuf {
+    let token = cluster
+        .kubectl(&[
+            "create",
+            "token",
+            "lockkeeper",
+            "--namespace",
+            SYSTEM,
+            "--duration",
+            "2h",
+        ])
+        .unwrap();
+    let mut kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
+    for user in &mut kubeconfig.auth_infos {
+        user.auth_info = Some(kube::config::AuthInfo {
+            token: Some(token.trim().to_owned().into()),
+            ..kube::config::AuthInfo::default()
+        });
+    }
+    let path = directory.join("kubeconfig");
+    fs::write(&path, serde_json::to_vec(&json!(kubeconfig)).unwrap()).unwrap();
+    path
+}
+
+impl Operator {
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub async fn ask(&self, path: &str) -> Option<String> {
+        ask(self.admin, path).await
+    }
+
+    pub async fn is_leading(&self) -> bool {
+        let metrics = self.ask("/metrics").await.unwrap_or_default();
+        metrics.contains("lockkeeper_operator_leading 1")
+    }
+}
+
+/// Asks an operator by HTTP.
+pub async fn ask(port: u16, path: &str) -> Option<String> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.ok()?;
+    Some(answer)
+}
+
+/// A namespace.
+pub struct Space {
+    pub client: Client,
+    pub name: String,
+}
+
+impl Space {
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    pub async fn lock(&self, name: &str, spec: DistributedLockSpec) -> DistributedLock {
+        let lock = DistributedLock::new(name, spec);
+        self.api().create(&PostParams::default(), &lock).await.unwrap()
+    }
+
+    /// Waits until a lock is as it should be.
+    pub async fn wait_for_lock(
+        &self,
+        name: &str,
+        what: &str,
+        mut pleases: impl FnMut(&DistributedLock) -> bool,
+    ) -> DistributedLock {
+        let api = self.api::<DistributedLock>();
+        eventually(what, async || {
+            api.get_opt(name).await.unwrap().filter(&mut pleases)
+        })
+        .await
+    }
+
+    /// A pod that no scheduler looks at: its object is all that counts here.
+    pub async fn pod(&self, name: &str, lock: &str) -> Pod {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {"lockkeeper.io/lock": lock}},
+            "spec": {"schedulerName": "none", "containers": [{"name": "app", "image": "none"}]},
+        }))
+        .unwrap();
+        self.api().create(&PostParams::default(), &pod).await.unwrap()
+    }
+
+    /// Waits until a pod has a role.
+    pub async fn wait_for_role(&self, pod: &str, role: &str) {
+        let api = self.api::<Pod>();
+        eventually(&format!("{pod} is {role}"), async || {
+            let pod = api.get(pod).await.unwrap();
+            let found = pod.labels().get("lockkeeper.io/role").map(String::as_str);
+            (found == Some(role)).then_some(())
+        })
+        .await;
+    }
+
+    /// The namespace's identity, as its pods read it.
+    pub async fn identity(&self) -> Identity {
+        let api = self.api::<Secret>();
+        eventually("the Secret of the namespace", async || {
+            let secret = api.get_opt("lockkeeper-zookeeper").await.unwrap()?;
+            let auth = secret.data?.remove("auth")?;
+            Identity::parse(std::str::from_utf8(&auth.0).unwrap()).ok()
+        })
+        .await
+    }
+
+    pub async fn annotate(&self, lock: &str, key: &str, value: &str) {
+        let patch = json!({"metadata": {"annotations": {key: value}}});
+        let api = self.api::<DistributedLock>();
+        api.patch(lock, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .unwrap();
+    }
+
+    /// Waits for an event about an object.
+    pub async fn wait_for_event(&self, about: &str, reason: &str) -> String {
+        let api = self.api::<Event>();
+        eventually(&format!("{reason} about {about}"), async || {
+            let events = api.list(&ListParams::default()).await.unwrap();
+            let found = events.items.into_iter().find(|event| {
+                let regarding = event.regarding.as_ref().and_then(|object| object.name.as_deref());
+                regarding == Some(about) && event.reason.as_deref() == Some(reason)
+            });
+            found.and_then(|event| event.note)
+        })
+        .await
+    }
+
+    /// Deletes the namespace, and waits until the operator has let its locks go.
+    pub async fn leave(self) {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        api.delete(&self.name, &DeleteParams::default()).await.unwrap();
+        let locks = self.api::<DistributedLock>();
+        eventually("the locks of the namespace are gone", async || {
+            let left = locks.list(&ListParams::default().limit(1)).await.unwrap();
+            left.items.is_empty().then_some(())
+        })
+        .await;
+    }
+}
+
+/// Pods that hold a lock by its status.
+pub fn holders(lock: &DistributedLock) -> Vec<String> {
+    let status = lock.status.clone().unwrap_or_default();
+    status.holders.into_iter().map(|holder| holder.pod).collect()
+}
+
+/// Pods that wait for a lock by its status.
+pub fn waiting(lock: &DistributedLock) -> Vec<String> {
+    let status = lock.status.clone().unwrap_or_default();
+    status.queue.into_iter().map(|one| one.pod).collect()
+}
+
+/// Status and reason of a condition.
+pub fn condition(lock: &DistributedLock, kind: &str) -> (String, String) {
+    let status = lock.status.clone().unwrap_or_default();
+    let found = status.conditions.into_iter().find(|one| one.type_ == kind);
+    found.map(|one| (one.status, one.reason)).unwrap_or_default()
+}
