@@ -4,6 +4,7 @@
 //! ([`mirror`]), and brings the cluster to what each `DistributedLock` asks for.
 
 pub mod identity;
+pub mod inject;
 pub mod layout;
 pub mod mirror;
 pub mod picture;

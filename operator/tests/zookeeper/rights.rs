@@ -77,7 +77,12 @@ fn a_namespace_can_use_its_own_locks_and_nothing_else_and_the_world_nothing_at_a
             }
         }
         // Nor look around above.
-        for path in ["/rights", "/rights/root", "/rights/root/locks", "/rights/root/locks/a"] {
+        for path in [
+            "/rights",
+            "/rights/root",
+            "/rights/root/locks",
+            "/rights/root/locks/a",
+        ] {
             let listed = connected(&ensemble, identity, async |connection| {
                 connection.list_children(path).await.map(drop)
             });
@@ -103,10 +108,7 @@ fn what_was_deleted_or_opened_by_hand_is_repaired_and_what_is_right_is_left_alon
         assert_eq!(ensure(&old).await, (2, 0));
         assert_eq!(ensure(&old).await, (0, 0), "nothing is written twice");
 
-        connection
-            .delete(&tree.layout().lock(&key), None)
-            .await
-            .unwrap();
+        connection.delete(&tree.layout().lock(&key), None).await.unwrap();
         assert_eq!(ensure(&old).await, (1, 0));
         let world = [Acl::new_const(Permission::ALL, "world", "anyone")];
         connection
