@@ -8,7 +8,7 @@ MAKEFLAGS += --no-builtin-rules --warn-undefined-variables
 CARGO ?= cargo
 # Features of the released binary.
 FEATURES ?= tls
-# Arguments for `make bench`, `make campaign` and `make demo`.
+# Arguments for `make bench`, `make campaign`, `make cluster-up` and `make demo`.
 ARGS ?=
 TARGET := $(shell uname -m)-unknown-linux-gnu
 STATIC := target/$(TARGET)/release/lockkeeper
@@ -25,7 +25,7 @@ CRATES := lockkeeper-lock lockkeeper-sidecar lockkeeper-e2e
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: ## Install what the other targets need and this machine lacks
@@ -109,6 +109,20 @@ demo: setup ## Show three workers under one lock, what goes wrong, and who ran w
 	$(CARGO) build --locked -p lockkeeper-sidecar --bin lockkeeper
 	$(CARGO) build --locked -p lockkeeper-e2e --bins
 	$(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-demo -- $(ARGS)
+
+CLUSTER := $(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-cluster --
+
+.PHONY: cluster-build
+cluster-build: setup ## Build Kubernetes for the test cluster: 8 to 10 minutes, once per machine
+	$(CLUSTER) build
+
+.PHONY: cluster-up
+cluster-up: setup ## Start a Kubernetes cluster on this machine, and tell how to use it (needs root)
+	$(CLUSTER) up $(ARGS)
+
+.PHONY: cluster-down
+cluster-down: ## End that cluster, and remove every trace of it
+	$(CLUSTER) down
 
 .PHONY: clean
 clean: ## Remove everything that was built

@@ -1,5 +1,9 @@
 //! Labels and annotations that users write, on a workload or on its pod template, and those that we write.
 
+mod request;
+
+pub use request::{Access, Guard, KeyError, LockRequest, Readiness};
+
 /// Group of the API, and prefix of every key.
 pub const GROUP: &str = "lockkeeper.io";
 
@@ -13,5 +17,15 @@ pub const GUARD: &str = "lockkeeper.io/guard";
 pub const READINESS: &str = "lockkeeper.io/readiness";
 /// `write` or `read`.
 pub const ACCESS: &str = "lockkeeper.io/access";
+
 /// Label of pods: `active` or `standby`. Written by the operator, for Services to select.
 pub const ROLE: &str = "lockkeeper.io/role";
+/// Annotation of pods: what the webhook injected, so that it knows its own work.
+pub const INJECTED: &str = "lockkeeper.io/injected";
+/// Annotation of pod templates: which keys were copied there from the workload, so that they go with them.
+pub const PROPAGATED: &str = "lockkeeper.io/propagated";
+
+/// What users write on workloads and pod templates.
+pub const OF_USERS: [&str; 5] = [LOCK, CONTAINER, GUARD, READINESS, ACCESS];
+/// What only we write on pods and pod templates.
+pub const OURS: [&str; 3] = [ROLE, INJECTED, PROPAGATED];

@@ -5,6 +5,7 @@ mod cel;
 pub mod duration;
 pub mod keys;
 pub mod lock;
+pub mod manifest;
 mod validation;
 
 pub use duration::ApiDuration;

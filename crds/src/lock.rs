@@ -40,6 +40,7 @@ pub use zookeeper::{MAX_TICK_TIME, MIN_TICK_TIME, SecretRef, ZooKeeperSpec};
     printcolumn(name = "Max-Holders", type_ = "integer", json_path = ".spec.maxHolders", priority = 1, description = "How many may hold the lock at once"),
     printcolumn(name = "Session-Timeout", type_ = "string", json_path = ".spec.sessionTimeout", priority = 1, description = "How long the lock of a crashed holder stays taken"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason", priority = 1, description = "Why the lock is ready or not"),
+    validation = cel::name(),
     validation = cel::mode_while_in_use(),
     validation = cel::max_holders_while_in_use(),
     validation = cel::ensemble_while_in_use(),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lockkeeper_lock::zookeeper::ConnectString;
+use lockkeeper_lock::zookeeper::{ConnectString, InvalidConnectString};
 use lockkeeper_lock::{Timing, UnsafeTiming};
 
 use crate::duration::ApiDuration;
@@ -19,7 +19,10 @@ pub const DEFAULT_TICK_TIME: ApiDuration = ApiDuration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSpec {
     /// A duration outside its limits.
-    #[error("{field} must be between {least} and {most}, not {value}")]
+    #[error(
+        "{field} must be a whole number and one unit of ms, s, m and h, between {least} and {most}, such as 5s or \
+         500ms; not {value}"
+    )]
     Duration {
         /// Name in the resource.
         field: &'static str,
@@ -42,6 +45,12 @@ pub enum InvalidSpec {
     /// No ensemble.
     #[error("zookeeper.connect: {0}")]
     Connect(String),
+    /// Authorities to trust and nobody to prove anything, or the other way round.
+    #[error(
+        "tlsSecret and servers that speak TLS belong together: write tcp+tls://HOST:PORT in connect and name the \
+         Secret with ca.crt in tlsSecret, or neither"
+    )]
+    Tls,
     /// Too little time to stop the application.
     #[error(transparent)]
     Timing(#[from] UnsafeTiming),
@@ -99,10 +108,13 @@ impl DistributedLockSpec {
             return Err(InvalidSpec::HoldersOfMode);
         }
         if let Some(zookeeper) = &self.zookeeper {
-            zookeeper
+            let connect: ConnectString = zookeeper
                 .connect
-                .parse::<ConnectString>()
-                .map_err(|error| InvalidSpec::Connect(error.to_string()))?;
+                .parse()
+                .map_err(|error: InvalidConnectString| InvalidSpec::Connect(error.to_string()))?;
+            if connect.servers().iter().any(|server| server.tls) != zookeeper.tls_secret.is_some() {
+                return Err(InvalidSpec::Tls);
+            }
         }
         let timing = self.timing(tick_time);
         timing.check()?;

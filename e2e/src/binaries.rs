@@ -12,13 +12,28 @@ pub fn lockkeeper() -> anyhow::Result<PathBuf> {
     match std::env::var_os("LOCKKEEPER_BINARY") {
         Some(path) => Ok(PathBuf::from(path)),
         // With everything that users get from `make release`.
-        None => built("lockkeeper-sidecar", "lockkeeper", &["--features", "tls"]),
+        None => built(
+            "lockkeeper-sidecar",
+            "lockkeeper",
+            &["--features", "tls"],
+            Linking::Shared,
+        ),
     }
 }
 
 /// The guarded program that writes down when it ran.
 pub fn recorder() -> anyhow::Result<PathBuf> {
-    built("lockkeeper-e2e", "lockkeeper-recorder", &[])
+    built("lockkeeper-e2e", "lockkeeper-recorder", &[], Linking::Shared)
+}
+
+/// A program of this package that needs no file, for images with nothing else in them.
+pub fn static_program(name: &str) -> anyhow::Result<PathBuf> {
+    built("lockkeeper-e2e", name, &[], Linking::Static)
+}
+
+/// The program that a test cluster belongs to.
+pub fn cluster() -> anyhow::Result<PathBuf> {
+    built("lockkeeper-e2e", "lockkeeper-cluster", &[], Linking::Shared)
 }
 
 /// Cargo's target directory, for files that a run leaves behind.
@@ -33,11 +48,28 @@ pub fn target_directory() -> anyhow::Result<PathBuf> {
     Ok(target.to_owned())
 }
 
+/// Whether a program has the C library in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Linking {
+    Shared,
+    Static,
+}
+
 /// Builds `binary` of `package` in the profile of the running program, once per process.
-fn built(package: &str, binary: &str, options: &[&str]) -> anyhow::Result<PathBuf> {
+fn built(package: &str, binary: &str, options: &[&str], linking: Linking) -> anyhow::Result<PathBuf> {
     static BUILT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
     let directory = profile_directory(&std::env::current_exe()?)?;
-    let path = directory.join(binary);
+    let target = directory
+        .parent()
+        .context("a build profile's directory has a parent")?;
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let path = match linking {
+        Linking::Shared => directory.join(binary),
+        Linking::Static => target
+            .join(&triple)
+            .join(directory.file_name().unwrap_or_default())
+            .join(binary),
+    };
     let mut built = BUILT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if built.contains(&path) {
         return Ok(path);
@@ -47,7 +79,8 @@ fn built(package: &str, binary: &str, options: &[&str]) -> anyhow::Result<PathBu
         Some(name) => name,
         None => bail!("{} has no name of a build profile", directory.display()),
     };
-    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
         .args([
             "build",
             "--quiet",
@@ -60,14 +93,15 @@ fn built(package: &str, binary: &str, options: &[&str]) -> anyhow::Result<PathBu
         ])
         .args(options)
         .arg("--target-dir")
-        .arg(
-            directory
-                .parent()
-                .context("a build profile's directory has a parent")?,
-        )
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .context("cannot run cargo")?;
+        .arg(target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    if linking == Linking::Static {
+        // The target is named so that the flags are not for what runs during the build.
+        command
+            .args(["--target", &triple])
+            .env("RUSTFLAGS", "-C target-feature=+crt-static");
+    }
+    let output = command.output().context("cannot run cargo")?;
     if !output.status.success() {
         bail!(
             "cargo cannot build {binary}:\n{}",

@@ -1,10 +1,8 @@
 //! The Java side: ZooKeeper's server and Curator, fetched and built by Maven once per version of the
 //! files under `e2e/java`, and kept in the user's cache directory.
 
-use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::hash::{Hash, Hasher};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -13,6 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use lockkeeper_lock::BootInstant;
 use rustix::time::ClockId;
+
+use crate::cache;
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java");
 
@@ -152,27 +152,17 @@ pub fn boot_offset() -> u64 {
 }
 
 fn built() -> anyhow::Result<PathBuf> {
-    let cache = cache_directory()?;
-    fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
-    let directory = cache.join(format!("{:016x}", fingerprint(Path::new(SOURCES))?));
-    let complete = directory.join("complete");
-    if complete.exists() {
-        return Ok(directory);
-    }
-    let lock = cache.join("lock");
-    let lock = File::create(&lock).with_context(|| format!("cannot make {}", lock.display()))?;
-    lock.lock().context("cannot lock the cache of Java programs")?;
-    if !complete.exists() {
+    let key = cache::fingerprint(Path::new(SOURCES), &["src"], &["pom.xml"], &[])?;
+    cache::entry(&cache::directory("java")?, &key, |directory| {
         eprintln!(
             "Fetching ZooKeeper and Curator with Maven into {} (once)",
             directory.display()
         );
         let began = BootInstant::now();
-        build(&directory)?;
-        File::create(&complete)?;
+        build(directory)?;
         eprintln!("Maven took {:.1} s", (BootInstant::now() - began).as_secs_f64());
-    }
-    Ok(directory)
+        Ok(())
+    })
 }
 
 fn build(directory: &Path) -> anyhow::Result<()> {
@@ -201,55 +191,4 @@ fn build(directory: &Path) -> anyhow::Result<()> {
         directory.display()
     );
     Ok(())
-}
-
-fn cache_directory() -> anyhow::Result<PathBuf> {
-    let base = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
-        .context("neither XDG_CACHE_HOME nor HOME is set: there is no place to keep the Java programs")?;
-    Ok(base.join("lockkeeper").join("java"))
-}
-
-/// Names and contents of the sources. Not made by a stable algorithm: a new compiler may give
-/// another one, which costs one more build.
-fn fingerprint(sources: &Path) -> anyhow::Result<u64> {
-    let mut files = vec![sources.join("pom.xml")];
-    let mut directories = vec![sources.join("src")];
-    while let Some(directory) = directories.pop() {
-        for entry in
-            fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))?
-        {
-            let path = entry?.path();
-            if path.is_dir() {
-                directories.push(path)
-            } else {
-                files.push(path)
-            }
-        }
-    }
-    files.sort();
-    let mut hasher = DefaultHasher::new();
-    for file in files {
-        file.strip_prefix(sources)?.hash(&mut hasher);
-        fs::read(&file)?.hash(&mut hasher);
-    }
-    Ok(hasher.finish())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_changed_java_file_is_built_anew() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::create_dir(directory.path().join("src")).unwrap();
-        fs::write(directory.path().join("pom.xml"), "<project/>").unwrap();
-        fs::write(directory.path().join("src/A.java"), "class A {}").unwrap();
-        let before = fingerprint(directory.path()).unwrap();
-        assert_eq!(before, fingerprint(directory.path()).unwrap());
-        fs::write(directory.path().join("src/A.java"), "class A { }").unwrap();
-        assert_ne!(before, fingerprint(directory.path()).unwrap());
-    }
 }

@@ -5,11 +5,15 @@
 //! writes down when it ran; the [`checker`] proves from those files that no two holders ran at one
 //! moment, and [`timeline`] draws them.
 //!
+//! A [`Cluster`] is a real Kubernetes on this machine, for what runs in pods.
+//!
 //! Nothing here depends on the code under test: it is started as a program, and judged by what its
 //! children wrote and by what the ensemble's leader saw.
 
 pub mod binaries;
+pub mod cache;
 pub mod checker;
+pub mod cluster;
 pub mod demo;
 pub mod ensemble;
 pub mod faults;
@@ -23,6 +27,7 @@ pub mod timeline;
 pub mod trials;
 pub mod worker;
 
+pub use cluster::Cluster;
 pub use ensemble::{Config, Ensemble};
 pub use network::{Host, Network, Unsupported};
 pub use process::Process;

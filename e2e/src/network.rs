@@ -18,6 +18,7 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,6 +35,12 @@ const REEXECUTED: &str = "LOCKKEEPER_E2E_IN_USER_NAMESPACE";
 /// What this machine does not let us do, and why: a test that needs it says so and is skipped.
 #[derive(Clone, Debug)]
 pub struct Unsupported(String);
+
+impl Unsupported {
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
 
 impl std::fmt::Display for Unsupported {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -183,6 +190,26 @@ impl Network {
 }
 
 impl Host {
+    /// A host that somebody else has made: a named network namespace.
+    pub(crate) fn in_namespace(name: &str, address: Ipv4Addr, owner: &Owner) -> io::Result<Self> {
+        let namespace = File::open(Path::new("/run/netns").join(name))?;
+        Ok(Self {
+            name: name.to_owned(),
+            address,
+            namespace: Some(Arc::new(namespace)),
+            mark: owner.mark(),
+        })
+    }
+
+    /// Runs lines of `ip -batch` on this host.
+    pub(crate) fn ip(&self, lines: &str) -> io::Result<()> {
+        let namespace = self.namespace.as_ref();
+        ip(
+            namespace.ok_or_else(|| io::Error::other("a loopback host has no network of its own"))?,
+            lines,
+        )
+    }
+
     /// What the harness calls it.
     pub fn name(&self) -> &str {
         &self.name

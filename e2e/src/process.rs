@@ -1,8 +1,8 @@
 //! Child processes that never outlive the harness.
 
 use std::fs::File;
-use std::io;
-use std::process::{Child, Command, ExitStatus};
+use std::io::{self, Read};
+use std::process::{Child, Command, ExitStatus, Output};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -86,6 +86,25 @@ impl Process {
         }
     }
 
+    /// Everything that it writes into pipes that its command asked for, and its end.
+    pub fn output(mut self) -> io::Result<Output> {
+        let (stdout, stderr) = (self.child.stdout.take(), self.child.stderr.take());
+        let (stdout, stderr) = std::thread::scope(|scope| {
+            let errors = scope.spawn(|| read_all(stderr));
+            let stdout = read_all(stdout);
+            let errors = errors.join();
+            (
+                stdout,
+                errors.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            )
+        });
+        Ok(Output {
+            status: self.child.wait()?,
+            stdout: stdout?,
+            stderr: stderr?,
+        })
+    }
+
     /// Kills it and waits for its end.
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);
@@ -98,6 +117,14 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+fn read_all(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        pipe.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
 }
 
 /// Waits until `condition` gives something, at most for `bound`.

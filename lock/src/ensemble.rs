@@ -8,6 +8,8 @@
 use std::future::Future;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+
 use crate::token::FencingToken;
 
 /// Why a call failed. A closed set: what ZooKeeper may answer to the calls of this module.
@@ -119,7 +121,7 @@ pub struct Node {
 /// What a one-time data watch saw first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeEvent {
-    /// The data were changed.
+    /// The data were changed, or the node was created.
     Changed,
     /// The node was deleted.
     Deleted,
@@ -209,6 +211,13 @@ pub trait Connection: Send + Sync + 'static {
     ) -> impl Future<Output = EnsembleResult<(Node, impl Future<Output = NodeEvent> + Send + Unpin + 'static)>>
     + Send
     + 'static;
+
+    /// A watch for the creation of a node that does not exist ([`NodeEvent::Changed`]); nothing for one
+    /// that does. Needs no right to the node.
+    fn watch_creation(
+        &self,
+        path: &str,
+    ) -> impl Future<Output = EnsembleResult<Option<BoxFuture<'static, NodeEvent>>>> + Send + 'static;
 
     /// Sets a node's data.
     fn set_data(

@@ -23,6 +23,14 @@ pub enum LockError {
         /// The arithmetic.
         unsafe_timing: UnsafeTiming,
     },
+    /// A node that is somebody else's to make is not there yet, or gives us no right yet. Waited for.
+    #[error("{path} is not provided: {error}")]
+    NotProvided {
+        /// The lock root or the control node.
+        path: String,
+        /// The answer: `NoNode` or `NoAuth`.
+        error: EnsembleError,
+    },
     /// The lock was lost before this could be done.
     #[error("the lock was lost: {}", .0.name())]
     Lost(crate::state::LossReason),

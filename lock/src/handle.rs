@@ -124,7 +124,7 @@ impl<C: Clock> Lock<C> {
             match (status.state, status.token, status.loss) {
                 (LockState::Held, Some(token), _) => return Ok(token),
                 (LockState::Lost, _, Some(reason)) => return Err(LockError::Lost(reason)),
-                (LockState::Released, ..) => return Err(LockError::NotQueued),
+                (LockState::Released, ..) => return Err(status.refusal.unwrap_or(LockError::NotQueued)),
                 _ => drop(view.changed().await?),
             }
         }
@@ -162,7 +162,7 @@ impl<C: Clock> Lock<C> {
                     self.release().await?;
                     return Ok(None);
                 }
-                (LockState::Released, ..) => return Err(LockError::NotQueued),
+                (LockState::Released, ..) => return Err(status.refusal.unwrap_or(LockError::NotQueued)),
                 _ => drop(view.changed().await?),
             }
         }

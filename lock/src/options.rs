@@ -23,6 +23,10 @@ pub struct LockOptions {
     pub root: String,
     /// The control node: yield requests and the last clean releases. Made if it is missing.
     pub control: String,
+    /// Both nodes are somebody else's to make. While they are missing, or give us no right, the lock
+    /// stays in [`crate::LockState::Connecting`] and says why ([`crate::LockStatus::refusal`]); it goes
+    /// on as soon as they are there. A control node that goes later is done without.
+    pub provisioned: bool,
     /// What the lock lets happen at the same time. All contenders of a lock have to agree.
     pub mode: Mode,
     /// The times; [`Timing::check`] is asked again with the session timeout as negotiated.
@@ -43,6 +47,7 @@ impl LockOptions {
         Self {
             control: format!("{root}-control"),
             root,
+            provisioned: false,
             mode: Mode::Exclusive,
             timing,
             identity: Identity::default(),

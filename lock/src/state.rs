@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock::BootInstant;
+use crate::error::LockError;
 use crate::token::FencingToken;
 
 /// State of one's own place in the queue. `Held`, `Suspended` and `Lost` mean what Curator says of
@@ -108,6 +109,9 @@ pub struct LockStatus {
     pub yield_requested: bool,
     /// In `Lost`: why.
     pub loss: Option<LossReason>,
+    /// Why the lock cannot be had: for good in `Released` and `Lost`, until somebody provides what is
+    /// missing in `Connecting` ([`crate::LockOptions::provisioned`]).
+    pub refusal: Option<LockError>,
 }
 
 impl LockStatus {
@@ -124,6 +128,7 @@ impl LockStatus {
             predecessor_unclean: false,
             yield_requested: false,
             loss: None,
+            refusal: None,
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod hold;
 mod link;
+mod provision;
 mod publish;
 mod release;
 mod turn;
@@ -56,6 +57,9 @@ enum Answer<Connection> {
         result: EnsembleResult<Created>,
     },
     Found(EnsembleResult<Option<Created>>),
+    /// No contender was created, for want of a node or of a right.
+    Barred(provision::Bar),
+    Unbarred(NodeEvent),
     Renewed {
         sent: BootInstant,
         result: Result<(), MultiError>,
@@ -179,6 +183,11 @@ pub(crate) struct Task<E: Ensemble, C: Clock> {
     is_listing_participants: bool,
     releasing: Option<Releasing>,
     lost: Option<LossReason>,
+    /// Why the lock cannot be had.
+    refusal: Option<LockError>,
+    /// Waiting for somebody else's nodes, and how long to wait before asking for a right again.
+    is_barred: bool,
+    bar_pause: Duration,
     /// The control node as last seen, with its version.
     control: Option<(Control, i32)>,
     is_control_watched: bool,
@@ -219,6 +228,9 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             is_listing_participants: false,
             releasing: None,
             lost: None,
+            refusal: None,
+            is_barred: false,
+            bar_pause: Duration::ZERO,
             control: None,
             is_control_watched: false,
             control_reading: 0,
@@ -268,6 +280,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Answer::Closed(closed) => self.closed(closed),
             Answer::Entered { sent, result } => self.entered(sent, result),
             Answer::Found(result) => self.found(result),
+            Answer::Barred(bar) => self.barred(bar),
+            Answer::Unbarred(event) => self.unbarred(event),
             Answer::Renewed { sent, result } => self.renewed(sent, result),
             Answer::Listed(result) => self.listed(result),
             Answer::Predecessor { name, result } => self.predecessor(name, result),
@@ -297,7 +311,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         match &self.place {
             Place::Out => {
-                if self.is_contending {
+                if self.is_contending && !self.is_barred {
                     self.place = Place::Entering {
                         prefix: self.new_prefix(),
                         is_asked: false,
@@ -325,6 +339,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     fn leave(&mut self) {
         self.place = Place::Out;
         self.answers.clear();
+        self.is_barred = false;
         self.writes = [None; 4];
         self.control = None;
         self.is_control_watched = false;

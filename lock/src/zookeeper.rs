@@ -8,6 +8,7 @@ mod address;
 mod connection;
 mod executor;
 mod onlooker;
+mod rights;
 mod tick;
 #[cfg(feature = "tls")]
 mod tls;
@@ -19,11 +20,13 @@ use zookeeper_client as zk;
 pub use address::{ConnectString, InvalidConnectString, ServerAddress};
 pub use connection::ZooKeeperConnection;
 pub use onlooker::Onlooker;
+pub use rights::{InvalidReader, Reader};
 #[cfg(feature = "tls")]
 pub use tls::InvalidTls;
 
 use crate::ensemble::{Connection, Ensemble, EnsembleError, EnsembleResult};
 use executor::Executor;
+use rights::Rights;
 
 /// How long a server may take to say what it has against us: a Java server on a busy machine needs
 /// about a second for its first handshake.
@@ -54,6 +57,7 @@ pub struct ZooKeeper {
     connect: ConnectString,
     session_timeout: Duration,
     credentials: Credentials,
+    readers: Vec<Reader>,
     #[cfg(feature = "tls")]
     tls: Option<tls::Tls>,
 }
@@ -65,6 +69,7 @@ impl ZooKeeper {
             connect,
             session_timeout,
             credentials: Credentials::Anonymous,
+            readers: Vec::new(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -73,6 +78,11 @@ impl ZooKeeper {
     /// The same with credentials.
     pub fn with_credentials(self, credentials: Credentials) -> Self {
         Self { credentials, ..self }
+    }
+
+    /// The same with others who may read the contenders, whoever made them.
+    pub fn with_readers(self, readers: Vec<Reader>) -> Self {
+        Self { readers, ..self }
     }
 
     /// The same with TLS for servers named `tcp+tls://…`. All is PEM: the authorities that sign the
@@ -132,14 +142,6 @@ impl ZooKeeper {
             Credentials::Digest(identity) => connector.with_auth("digest", identity.as_bytes()),
         }
     }
-
-    fn acls(&self) -> zk::Acls<'static> {
-        match self.credentials {
-            Credentials::Anonymous => zk::Acls::anyone_all(),
-            // "auth": whoever made the node, by all its identities. World has no right at all.
-            Credentials::Digest(_) => zk::Acls::creator_all(),
-        }
-    }
 }
 
 impl Ensemble for ZooKeeper {
@@ -188,7 +190,8 @@ impl Ensemble for ZooKeeper {
         };
         // Taken before the client's task runs for the first time: no change of state is missed.
         let chroot = self.connect.chroot().to_owned();
-        let connection = ZooKeeperConnection::new(client, executor, connector, target, chroot, self.acls());
+        let rights = Rights::new(&self.credentials, &self.readers);
+        let connection = ZooKeeperConnection::new(client, executor, connector, target, chroot, rights);
         if resume.is_some_and(|resume| resume.session().id != connection.session().id) {
             // The old session is gone, whatever this server calls the new one.
             return Err(EnsembleError::SessionExpired);

@@ -16,6 +16,8 @@ mod looking;
 mod participants;
 #[path = "promises/predecessor.rs"]
 mod predecessor;
+#[path = "promises/provisioned.rs"]
+mod provisioned;
 #[path = "promises/recovering.rs"]
 mod recovering;
 #[path = "promises/refusing.rs"]

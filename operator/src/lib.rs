@@ -3,10 +3,25 @@
 //! It looks after the locks' nodes and rights in ZooKeeper ([`tree`]), keeps a picture of all queues
 //! ([`mirror`]), and brings the cluster to what each `DistributedLock` asks for.
 
+pub mod admin;
+pub mod adopt;
+pub mod args;
+pub mod changes;
+pub mod context;
+pub mod controller;
+pub mod error;
+pub mod events;
 pub mod identity;
 pub mod inject;
 pub mod layout;
+pub mod leader;
+pub mod metrics;
 pub mod mirror;
 pub mod picture;
+pub mod pods;
+pub mod reach;
 pub mod rollout;
+pub mod run;
+pub mod secrets;
+pub mod status;
 pub mod tree;

@@ -4,13 +4,13 @@
 //! between two connections is told to nobody. Each connection is a client of its own, so nothing of an
 //! old one can be taken for something of a new one.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use lockkeeper_lock::zookeeper::{Onlooker, ZooKeeper};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
+use crate::changes::Changes;
 use crate::layout::{Layout, LockKey};
 use crate::picture::{Picture, Queue};
 use crate::tree::Tree;
@@ -56,8 +56,7 @@ pub struct MirrorTask {
 #[derive(Debug, Default)]
 struct Shared {
     picture: RwLock<Picture>,
-    changed: Mutex<HashSet<LockKey>>,
-    notify: Notify,
+    changes: Changes,
 }
 
 // === impl Link ===
@@ -112,15 +111,7 @@ impl Mirror {
     /// Waits for changes, and takes them: each lock once, however often it changed. There is one
     /// taker.
     pub async fn changes(&self) -> Vec<LockKey> {
-        loop {
-            // Made before looking: a change behind the look wakes it.
-            let notified = self.shared.notify.notified();
-            let changed = std::mem::take(&mut *self.shared.changed());
-            if !changed.is_empty() {
-                return changed.into_iter().collect();
-            }
-            notified.await;
-        }
+        self.shared.changes.take().await
     }
 }
 
@@ -131,28 +122,19 @@ impl Shared {
         self.picture.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn changed(&self) -> std::sync::MutexGuard<'_, HashSet<LockKey>> {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn announce(&self, keys: impl IntoIterator<Item = LockKey>) {
-        self.changed().extend(keys);
-        self.notify.notify_one();
-    }
-
     /// Puts everything that was read anew in the place of what was known.
     fn replace(&self, new: Picture) {
         let mut picture = self.picture.write().unwrap_or_else(PoisonError::into_inner);
         let differences = new.differences(&picture);
         *picture = new;
         drop(picture);
-        self.announce(differences);
+        self.changes.announce(differences);
     }
 
     fn edit(&self, key: &LockKey, edit: impl FnOnce(&mut Picture) -> bool) {
         let is_news = edit(&mut self.picture.write().unwrap_or_else(PoisonError::into_inner));
         if is_news {
-            self.announce([key.clone()]);
+            self.changes.announce([key.clone()]);
         }
     }
 }

@@ -15,7 +15,12 @@ pub struct Contender {
     pub token: FencingToken,
     /// What it says of itself.
     pub data: ContenderData,
+    /// What it says of itself where that is no document of ours: Curator writes an IP address.
+    pub foreign: Option<String>,
 }
+
+/// Longest foreign word that is shown, in bytes: an address, not somebody's picture.
+const LONGEST_WORD: usize = 64;
 
 /// One lock as it stands in ZooKeeper.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +34,31 @@ pub struct Queue {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Picture {
     queues: HashMap<LockKey, Queue>,
+}
+
+// === impl Contender ===
+
+impl Contender {
+    /// A contender as it was read.
+    pub fn read(name: String, token: FencingToken, data: &[u8]) -> Self {
+        let parsed = ContenderData::parse(data);
+        let word = || std::str::from_utf8(data).ok().map(str::trim);
+        let is_word = |word: &&str| {
+            !word.is_empty()
+                && word.len() <= LONGEST_WORD
+                && word.chars().all(|c| c.is_alphanumeric() || ".:-_".contains(c))
+        };
+        Self {
+            name,
+            token,
+            foreign: if parsed.state.is_empty() {
+                word().filter(is_word).map(str::to_owned)
+            } else {
+                None
+            },
+            data: parsed,
+        }
+    }
 }
 
 // === impl Queue ===
@@ -156,6 +186,7 @@ mod tests {
                 state: state.into(),
                 ..ContenderData::default()
             },
+            foreign: None,
         }
     }
 
@@ -174,6 +205,16 @@ mod tests {
             .map(|participant| (participant.token.0, participant.is_holder))
             .collect();
         assert_eq!(order, [(3, true), (5, false), (7, false)]);
+    }
+
+    #[test]
+    fn a_client_of_another_kind_is_shown_as_what_it_says_and_nothing_long_or_odd_is() {
+        let foreign = |data: &[u8]| Contender::read("c".into(), FencingToken(1), data).foreign;
+        assert_eq!(foreign(b"10.0.0.7").as_deref(), Some("10.0.0.7"));
+        assert_eq!(foreign(br#"{"v":1,"state":"held"}"#), None);
+        for data in [&b""[..], b"<b>", &[b'a'; 65], b"\xff"] {
+            assert_eq!(foreign(data), None);
+        }
     }
 
     #[test]

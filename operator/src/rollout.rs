@@ -7,8 +7,8 @@
 /// What a pod is controlled by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// A ReplicaSet, by name; most likely one of a Deployment.
-    ReplicaSet(String),
+    /// A Deployment, by name.
+    Deployment(String),
     /// A StatefulSet, by name.
     StatefulSet(String),
     /// A DaemonSet, by name.

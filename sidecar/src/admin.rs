@@ -14,9 +14,11 @@ use tokio::net::TcpListener;
 use crate::exit::Failure;
 use crate::http::{self, Answer, Listener, Routes, Stopping};
 use crate::metrics::LockMetrics;
+use crate::probes::Kind;
+use crate::probes::health::Health;
 use crate::view::LockView;
 
-const KNOWN: &str = "/startupz, /readyz, /queuedz, /livez and /metrics";
+const KNOWN: &str = "/startupz, /readyz, /queuedz, /livez, /metrics and /app/KIND";
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
@@ -32,6 +34,7 @@ pub struct AdminServer {
 #[derive(Clone)]
 struct Admin {
     view: LockView,
+    health: Health,
     metrics: LockMetrics,
     registry: Arc<Registry>,
 }
@@ -75,12 +78,14 @@ impl AdminServer {
     pub async fn serve(
         self,
         view: LockView,
+        health: Health,
         metrics: LockMetrics,
         registry: Registry,
         stop: impl Future<Output = ()>,
     ) {
         let admin = Admin {
             view,
+            health,
             metrics,
             registry: Arc::new(registry),
         };
@@ -129,6 +134,30 @@ impl Admin {
         })
     }
 
+    /// A probe or hook of the application.
+    async fn app(&self, request: &Request<Incoming>) -> Answer {
+        let name = request.uri().path().trim_start_matches("/app/");
+        let Some(kind) = Kind::of_name(name) else {
+            return http::not_found(
+                request,
+                "/app/liveness, /app/readiness, /app/startup, /app/postStart and /app/preStop",
+            );
+        };
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return http::wrong_method(request, "GET");
+        }
+        if !self.health.answers(kind) {
+            return http::sentence(
+                StatusCode::NOT_FOUND,
+                format!("--app-probes has no {name}: nothing can be said about it"),
+            );
+        }
+        match self.health.answer(kind).await {
+            Ok(reason) => http::text(StatusCode::OK, PLAIN, format!("{reason}\n")),
+            Err(problem) => http::text(StatusCode::SERVICE_UNAVAILABLE, PLAIN, format!("{problem}\n")),
+        }
+    }
+
     fn scrape(&self) -> Answer {
         let mut text = String::new();
         match encode(&mut text, &self.registry) {
@@ -146,6 +175,7 @@ impl Routes for Admin {
             "/queuedz" => Self::queued,
             "/livez" => Self::live,
             "/metrics" => Self::scrape,
+            path if path.starts_with("/app/") => return self.app(&request).await,
             _ => return http::not_found(&request, KNOWN),
         };
         match *request.method() {

@@ -6,20 +6,23 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use lockkeeper_lock::LockPath;
-use lockkeeper_lock::zookeeper::ConnectString;
+use clap::{Args, Parser, Subcommand};
 
 use crate::client::{OutputFormat, WaitFor};
 use crate::duration;
 use crate::guard::DEFAULT_TERMINATION_LOG;
 use crate::log::{LogFilter, LogFormat};
+use crate::probes::Kind;
 use crate::socket::check_path;
 
+mod lock;
+mod pod;
 mod secrets;
 mod settings;
 mod usage;
 
+pub use lock::{LockArgs, OnExit, OnLoss, OnSuspect, ReadWrite, Restart};
+pub use pod::{PodArgs, PodSettings};
 pub use secrets::Credentials;
 #[cfg(feature = "tls")]
 pub use secrets::{ClientIdentity, Tls};
@@ -63,6 +66,10 @@ pub enum Command {
     Wait(WaitArgs),
     /// Stop the application, release the lock, and queue again at the end
     Release(ReleaseArgs),
+    /// Tell the keeper that its pod is ending (preStop hook of the sidecar)
+    Terminating(TerminatingArgs),
+    /// Execute a probe or hook of the application, if that runs under the lock
+    Probe(ProbeArgs),
 }
 
 /// Arguments of `lockkeeper run`.
@@ -140,6 +147,10 @@ pub struct SidecarArgs {
         default_value = "/run/lockkeeper/lease.env"
     )]
     pub lease_file: PathBuf,
+
+    /// The pod.
+    #[command(flatten)]
+    pub pod: PodArgs,
 
     /// The log.
     #[command(flatten)]
@@ -219,101 +230,40 @@ pub struct ReleaseArgs {
     pub keeper: KeeperArgs,
 }
 
+/// Arguments of `lockkeeper terminating`.
+#[derive(Debug, Args)]
+pub struct TerminatingArgs {
+    /// The keeper.
+    #[command(flatten)]
+    pub keeper: KeeperArgs,
+}
+
+/// Arguments of `lockkeeper probe`.
+#[derive(Debug, Args)]
+pub struct ProbeArgs {
+    /// The keeper.
+    #[command(flatten)]
+    pub keeper: KeeperArgs,
+
+    /// What the command is for
+    #[arg(long, env = "LOCKKEEPER_PROBE_KIND", value_name = "KIND", ignore_case = true)]
+    pub kind: Kind,
+
+    /// Unix socket on which the keeper waits for guards: the hook after the start is left beside it
+    #[arg(long, env = "LOCKKEEPER_GUARD_SOCKET", value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
+    pub guard_socket: PathBuf,
+
+    /// The command to run, and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
 /// Where a client finds the keeper.
 #[derive(Debug, Args)]
 pub struct KeeperArgs {
     /// Unix socket of the keeper
     #[arg(long, env = "LOCKKEEPER_SOCKET", value_name = "PATH", default_value = DEFAULT_SOCKET, value_parser = socket_path())]
     pub socket: PathBuf,
-}
-
-/// The lock, and what happens to the application with it: shared by `run` and `sidecar`.
-#[derive(Debug, Args)]
-pub struct LockArgs {
-    /// The ensemble: HOST:PORT,… with an optional /chroot at the end; tcp+tls://HOST:PORT for TLS
-    #[arg(long, env = "LOCKKEEPER_CONNECT", value_name = "HOSTS")]
-    pub connect: ConnectString,
-
-    /// Path of the lock's node; made when it is missing
-    #[arg(long, env = "LOCKKEEPER_LOCK", value_name = "PATH")]
-    pub lock: LockPath,
-
-    /// How long the ensemble keeps the lock of a holder that is silent
-    #[arg(long, env = "LOCKKEEPER_SESSION_TIMEOUT", value_name = "DURATION", default_value = "15s", value_parser = session_timeout)]
-    pub session_timeout: Duration,
-
-    /// Time that the application gets between SIGTERM and SIGKILL
-    #[arg(long, env = "LOCKKEEPER_STOP_GRACE", value_name = "DURATION", default_value = "3s", value_parser = duration::parse)]
-    pub stop_grace: Duration,
-
-    /// Time between two renewals of the lease. Default: an eighth of the session timeout
-    #[arg(long, env = "LOCKKEEPER_RENEW_INTERVAL", value_name = "DURATION", value_parser = duration::parse)]
-    pub renew_interval: Option<Duration>,
-
-    /// The ensemble's tickTime
-    #[arg(long, env = "LOCKKEEPER_TICK_TIME", value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
-    pub tick_time: Duration,
-
-    /// How many may hold the lock at once
-    #[arg(long, env = "LOCKKEEPER_MAX_HOLDERS", value_name = "N", default_value = "1", value_parser = max_holders)]
-    pub max_holders: u32,
-
-    /// Take part in a read/write lock. Default: an exclusive lock
-    #[arg(long, env = "LOCKKEEPER_ACCESS", value_name = "ACCESS", ignore_case = true)]
-    pub access: Option<ReadWrite>,
-
-    /// At the deadline: kill the application, or stop it with SIGSTOP until the lock is held again
-    #[arg(
-        long,
-        env = "LOCKKEEPER_ON_LOSS",
-        value_name = "ACTION",
-        default_value = "kill",
-        ignore_case = true
-    )]
-    pub on_loss: OnLoss,
-
-    /// While the connection is in doubt: leave the application running, or stop it with SIGSTOP meanwhile
-    #[arg(
-        long,
-        env = "LOCKKEEPER_ON_SUSPECT",
-        value_name = "ACTION",
-        default_value = "continue",
-        ignore_case = true
-    )]
-    pub on_suspect: OnSuspect,
-
-    /// When the application exits by itself: release the lock, or hold it while it is started again
-    #[arg(
-        long,
-        env = "LOCKKEEPER_ON_EXIT",
-        value_name = "ACTION",
-        default_value = "release",
-        ignore_case = true
-    )]
-    pub on_exit: OnExit,
-
-    /// Wait this long before starting after a holder that did not release cleanly
-    #[arg(long, env = "LOCKKEEPER_LOCK_DELAY", value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
-    pub lock_delay: Duration,
-
-    /// File with the credentials: USER:PASSWORD or digest:USER:PASSWORD
-    #[arg(long, env = "LOCKKEEPER_AUTH_FILE", value_name = "FILE")]
-    pub auth_file: Option<PathBuf>,
-
-    /// Certificates (PEM) of the authorities that the ensemble's certificates must come from
-    #[cfg(feature = "tls")]
-    #[arg(long, env = "LOCKKEEPER_TLS_CA", value_name = "FILE")]
-    pub tls_ca: Option<PathBuf>,
-
-    /// Own certificate (PEM) to show to the ensemble
-    #[cfg(feature = "tls")]
-    #[arg(long, env = "LOCKKEEPER_TLS_CERT", value_name = "FILE")]
-    pub tls_cert: Option<PathBuf>,
-
-    /// Key (PEM) of the own certificate
-    #[cfg(feature = "tls")]
-    #[arg(long, env = "LOCKKEEPER_TLS_KEY", value_name = "FILE")]
-    pub tls_key: Option<PathBuf>,
 }
 
 /// What is logged, and how.
@@ -340,77 +290,8 @@ pub struct LogArgs {
     pub log: LogFilter,
 }
 
-/// Side of a read/write lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ReadWrite {
-    /// Alone.
-    Write,
-    /// With other readers.
-    Read,
-}
-
-/// What happens to the application at the deadline.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OnLoss {
-    /// SIGKILL.
-    #[default]
-    Kill,
-    /// SIGSTOP, and SIGCONT when the lock is held again, under a new token.
-    Pause,
-}
-
-/// What happens to the application while the connection is in doubt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OnSuspect {
-    /// It goes on until the deadline.
-    #[default]
-    Continue,
-    /// SIGSTOP, and SIGCONT once the same session is confirmed.
-    Pause,
-}
-
-/// What happens to the lock when the application exits by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OnExit {
-    /// The next one gets it at once.
-    #[default]
-    Release,
-    /// It is held while the application is started again.
-    Hold,
-}
-
-/// Whether the application is started again after it has exited by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Restart {
-    /// `run` ends with it.
-    #[default]
-    Never,
-    /// Whenever the lock is held.
-    Always,
-}
-
 fn socket_path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| check_path(&path).map(|()| path))
-}
-
-/// A session timeout travels to the ensemble as a 32 bit signed number of milliseconds
-/// (`ConnectRequest` in ZooKeeper's `zookeeper.jute`).
-fn session_timeout(text: &str) -> Result<Duration, String> {
-    let timeout = duration::parse(text)?;
-    match i32::try_from(timeout.as_millis()) {
-        Ok(_) => Ok(timeout),
-        Err(_) => Err("the longest session timeout of ZooKeeper's protocol is 2147483647ms".to_owned()),
-    }
-}
-
-fn max_holders(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(number) if number > 0 => Ok(number),
-        _ => Err(format!(
-            "the number of holders is a whole number from 1 to {}",
-            u32::MAX
-        )),
-    }
 }
 
 fn listen_address(text: &str) -> Result<SocketAddr, String> {

@@ -1,4 +1,4 @@
-//! `lockkeeper status`, `wait` and `release`: clients of the socket.
+//! `lockkeeper status`, `wait`, `release`, `terminating` and `probe`: clients of the socket.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use lockkeeper_lock::{BootInstant, LockState};
+use serde::de::DeserializeOwned;
 
 use crate::duration;
 use crate::exit::Failure;
+use crate::probes::Kind;
+use crate::probes::health::Order;
 use crate::view::Snapshot;
 
 mod request;
@@ -51,7 +54,7 @@ pub fn status(socket: &Path, output: OutputFormat) -> Result<String, Failure> {
     let body = answer(socket, Call::Status, Some(ANSWER_TIMEOUT))?;
     match output {
         OutputFormat::Json => Ok(body),
-        OutputFormat::Text => parse(&body).map(|snapshot| describe(&snapshot)),
+        OutputFormat::Text => parse(&body).map(|snapshot: Snapshot| describe(&snapshot)),
     }
 }
 
@@ -72,6 +75,35 @@ pub fn release(socket: &Path) -> Result<String, Failure> {
     // The keeper bounds the time: it knows how long the application may take to stop.
     answer(socket, Call::Release, None)?;
     Ok("the application was stopped and the lock released; its keeper queues again at the end".to_owned())
+}
+
+/// Tells the keeper at `socket` that its pod is ending.
+///
+/// # Errors
+/// When no keeper answers.
+pub fn terminating(socket: &Path) -> Result<String, Failure> {
+    answer(socket, Call::Terminating, Some(ANSWER_TIMEOUT))?;
+    Ok(
+        "nothing is started any more; the application is stopped before the pod's grace period is over"
+            .to_owned(),
+    )
+}
+
+/// What the keeper at `socket` says about a probe or hook of its application.
+///
+/// # Errors
+/// When no keeper answers.
+pub fn probe(socket: &Path, kind: Kind) -> Result<Order, Failure> {
+    // It may have to ask the application; a kubelet ends us when that takes too long.
+    parse(&answer(socket, Call::Probe(kind), None)?)
+}
+
+/// Tells the keeper at `socket` that the application of a start has started.
+///
+/// # Errors
+/// When no keeper answers.
+pub fn tell_started(socket: &Path, start: u64) -> Result<(), Failure> {
+    answer(socket, Call::Started(start), Some(ANSWER_TIMEOUT)).map(drop)
 }
 
 /// Waits until the lock of the keeper at `socket` is in a state, at most for `timeout`. A keeper that
@@ -149,7 +181,7 @@ fn follow(
             Ok(_) => {}
         }
         if let Some(event) = line.strip_prefix("data: ") {
-            let snapshot = parse(event).map_err(|failure| failure.sentence)?;
+            let snapshot: Snapshot = parse(event).map_err(|failure| failure.sentence)?;
             if wait_for.is_reached(&snapshot) {
                 return Ok(true);
             }
@@ -167,7 +199,7 @@ fn answer(socket: &Path, call: Call, timeout: Option<Duration>) -> Result<String
     reply.body(socket).map_err(Failure::unavailable)
 }
 
-fn parse(json: &str) -> Result<Snapshot, Failure> {
+fn parse<T: DeserializeOwned>(json: &str) -> Result<T, Failure> {
     serde_json::from_str(json).map_err(|error| {
         Failure::unavailable(format!(
             "the answer is not one of a keeper of this version: {error}"

@@ -15,6 +15,7 @@ mod container;
 mod keeper;
 pub mod link;
 mod options;
+pub(crate) mod post_start;
 mod processes;
 pub mod protocol;
 pub(crate) mod schedule;
@@ -34,6 +35,7 @@ use self::container::Container;
 pub use self::container::DEFAULT_TERMINATION_LOG;
 use self::keeper::{Keeper, Received};
 pub use self::options::{GuardOptions, KeeperSocket, TargetKind};
+use self::post_start::PostStart;
 use self::protocol::FromGuard;
 use self::schedule::{Action, Event, Schedule};
 pub use self::schedule::{EXIT_LOST, EXIT_SOFTWARE, exit_code_of_errno};
@@ -66,6 +68,12 @@ pub fn run(options: GuardOptions) -> u8 {
 
 fn guard(options: GuardOptions) -> io::Result<u8> {
     let program = options.program()?;
+    let post_start = match (&options.keeper, &options.target) {
+        (KeeperSocket::Path(path), TargetKind::Pid1) => {
+            Some(PostStart::new(path, options.whole_environment()))
+        }
+        _ => None,
+    };
     let keeper = match options.keeper {
         KeeperSocket::Inherited(socket) => Keeper::inherited(socket)?,
         KeeperSocket::Path(path) => Keeper::at(rustix::net::SocketAddrUnix::new(&path).map_err(|error| {
@@ -76,7 +84,7 @@ fn guard(options: GuardOptions) -> io::Result<u8> {
         })?),
     };
     match (options.target, program) {
-        (TargetKind::Pid1, Some(program)) => EventLoop::new(Pid1::new(program)?, keeper)?.run(),
+        (TargetKind::Pid1, Some(program)) => EventLoop::new(Pid1::new(program, post_start)?, keeper)?.run(),
         (TargetKind::Subreaper, Some(program)) => {
             EventLoop::new(Subreaper::new(program, options.keeper_pid)?, keeper)?.run()
         }

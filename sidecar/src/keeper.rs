@@ -9,6 +9,8 @@ mod guards;
 mod leftovers;
 mod observer;
 mod policy;
+mod running;
+mod terminations;
 
 use std::future::Future;
 use std::os::unix::net::UnixStream;
@@ -17,18 +19,20 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use lockkeeper_lock::{BootClock, BootInstant, Clock, Lock, LockError, LockView};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::decider::{Act, Ask, Decider, Ending};
 use self::guards::{Guards, Heard};
 use self::policy::{Kind, Policy};
+use self::terminations::Terminations;
 use crate::admin::AdminServer;
 use crate::args::{RunSettings, Settings, SidecarSettings};
 use crate::exit::{self, Exit, Failure};
 use crate::guard::protocol::ToGuard;
 use crate::lease_env::LeaseEnv;
 use crate::metrics::{self, LockMetrics};
+use crate::probes::AppProbes;
+use crate::probes::health::{Health, Running};
 use crate::socket::{Command, SocketServer};
 use crate::view;
 
@@ -39,6 +43,9 @@ const PATIENCE_FOR_TICK: Duration = Duration::from_millis(500);
 const PATIENCE_FOR_CLOSE: Duration = Duration::from_secs(1);
 
 type Asking = Pin<Box<dyn Future<Output = Result<(), LockError>>>>;
+
+/// The hook after a start, under way.
+type Hook = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
 /// One keeper with everything it serves.
 struct Keeper<'a> {
@@ -55,6 +62,12 @@ struct Keeper<'a> {
     metrics: observer::Observer,
     step_downs: Vec<oneshot::Sender<Result<(), String>>>,
     refusal: Option<String>,
+    /// What probes of the application look at.
+    app: watch::Sender<Option<Running>>,
+    health: Health,
+    hook: Option<Hook>,
+    /// The last start that a hook was sent for.
+    last_start: u64,
 }
 
 /// Keeps the lock for `lockkeeper run`, whose guard is at the other end of `guard`, and tells that
@@ -71,7 +84,12 @@ pub async fn run(settings: RunSettings, guard: UnixStream, socket: &Path) -> Res
             None => SocketServer::bind_private(socket)?,
         };
         let admin = settings.admin_listen.map(AdminServer::bind).transpose()?;
-        keep(settings.lock, policy, &mut guards, socket, admin, None).await
+        let doors = Doors {
+            socket,
+            admin,
+            lease: None,
+        };
+        keep(settings.lock, policy, AppProbes::default(), &mut guards, doors).await
     };
     let kept = kept.await;
     Ok(finish(guards, kept).await)
@@ -87,20 +105,17 @@ pub async fn sidecar(settings: SidecarSettings, guard: Option<UnixStream>) -> Re
         Some(guard) => (Kind::Signal, Guards::parent(guard)?),
         None => (Kind::Wrap, Guards::listen(&settings.guard_socket)?),
     };
-    let policy = Policy::of_sidecar(&settings.lock, kind);
+    let policy = Policy::of_sidecar(&settings, kind);
     let kept = async {
         let lease = LeaseEnv::new(settings.lease_file)?;
         let socket = SocketServer::bind(&settings.socket)?;
         let admin = AdminServer::bind(settings.admin_listen)?;
-        keep(
-            settings.lock,
-            policy,
-            &mut guards,
+        let doors = Doors {
             socket,
-            Some(admin),
-            Some(lease),
-        )
-        .await
+            admin: Some(admin),
+            lease: Some(lease),
+        };
+        keep(settings.lock, policy, settings.pod.app_probes, &mut guards, doors).await
     };
     let kept = kept.await;
     Ok(finish(guards, kept).await)
@@ -119,14 +134,21 @@ async fn finish(mut guards: Guards, kept: Result<u8, Failure>) -> u8 {
     code
 }
 
-async fn keep(
-    settings: Settings,
-    policy: Policy,
-    guards: &mut Guards,
+/// Where others look at the lock.
+struct Doors {
     socket: SocketServer,
     admin: Option<AdminServer>,
     lease: Option<LeaseEnv>,
+}
+
+async fn keep(
+    settings: Settings,
+    policy: Policy,
+    probes: AppProbes,
+    guards: &mut Guards,
+    doors: Doors,
 ) -> Result<u8, Failure> {
+    let Doors { socket, admin, lease } = doors;
     let began = BootInstant::now();
     let terminations = Terminations::new(policy.kind)?;
     ensemble::check(&settings).await?;
@@ -136,6 +158,8 @@ async fn keep(
     let (published, status) = watch::channel(lockkeeper_lock::LockStatus::new());
     let view = view::LockView::new(status, &settings);
     metrics::register_view(view.clone(), &mut registry);
+    let (app, app_now) = watch::channel(None);
+    let health = Health::new(app_now, probes);
 
     let (commands, command_receiver) = mpsc::channel(4);
     let (stopping, stopped) = watch::channel(());
@@ -147,9 +171,9 @@ async fn keep(
     let path = socket.path().to_owned();
     let release_timeout = settings.timing.session_timeout + settings.timing.stop_grace;
     let mut servers = tokio::task::JoinSet::new();
-    servers.spawn(socket.serve(view.clone(), commands, release_timeout, stop()));
+    servers.spawn(socket.serve(view.clone(), health.clone(), commands, release_timeout, stop()));
     if let Some(admin) = admin {
-        servers.spawn(admin.serve(view, lock_metrics, registry, stop()));
+        servers.spawn(admin.serve(view, health.clone(), lock_metrics, registry, stop()));
     }
 
     let lock = new_lock(&settings, &policy, &observer)?;
@@ -166,6 +190,10 @@ async fn keep(
         metrics: observer,
         step_downs: Vec::new(),
         refusal: None,
+        app,
+        health,
+        hook: None,
+        last_start: 0,
     };
     let code = keeper.keep(command_receiver, terminations, &path).await;
     drop(stopping);
@@ -197,6 +225,7 @@ impl Keeper<'_> {
                 }
                 self.act(act).await?;
             }
+            self.publish_the_application();
             let wake = self
                 .decider
                 .wake_at(now)
@@ -222,15 +251,29 @@ impl Keeper<'_> {
                     Err(error) => return Err(Failure::software(format!("cannot accept a guard: {error}"))),
                 },
                 answer = ask(&mut self.asking) => self.answered(answer),
+                sent = ask(&mut self.hook) => self.hook_sent(sent),
                 () = terminations.next() => self.decider.end_wanted(0),
-                Some(Command::StepDown(reply)) = commands.recv() => {
-                    if self.decider.step_down_wanted() {
-                        self.step_downs.push(reply);
-                    } else {
-                        let _ = reply.send(Err("the lock is not in the queue".to_owned()));
-                    }
-                }
+                Some(command) = commands.recv() => self.obey(command),
                 () = async { match wake { Some(wake) => wake.await, None => std::future::pending().await } } => {}
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::StepDown(reply) => {
+                if self.decider.step_down_wanted() {
+                    self.step_downs.push(reply);
+                } else {
+                    let _ = reply.send(Err("the lock is not in the queue".to_owned()));
+                }
+            }
+            Command::Terminating(reply) => {
+                let noted = self.decider.pod_ends(BootInstant::now());
+                if noted.is_ok() {
+                    tracing::info!("The pod is ending; nothing is started any more");
+                }
+                let _ = reply.send(noted);
             }
         }
     }
@@ -238,6 +281,12 @@ impl Keeper<'_> {
     fn lock_changed(&mut self, status: lockkeeper_lock::LockStatus) {
         self.metrics.lock_changed(&status);
         self.published.send_replace(status.clone());
+        // While we are connecting it may pass.
+        if status.state != lockkeeper_lock::LockState::Connecting
+            && let Some(refusal) = &status.refusal
+        {
+            self.refusal = Some(refusal.to_string());
+        }
         self.decider.lock_changed(status, BootInstant::now());
     }
 
@@ -351,45 +400,8 @@ impl Keeper<'_> {
     }
 }
 
-/// Signals that ask this process to end. Where the guard is our parent it gets them, too, or says
-/// what they mean: a service manager sends SIGTERM to all at once, and the lock has to be released
-/// after the application has ended.
-struct Terminations {
-    signals: [Signal; 4],
-    end_us: bool,
-}
-
-impl Terminations {
-    fn new(kind: Kind) -> Result<Self, Failure> {
-        let listen = |kind| {
-            signal(kind).map_err(|error| Failure::software(format!("cannot listen for signals: {error}")))
-        };
-        Ok(Self {
-            signals: [
-                listen(SignalKind::terminate())?,
-                listen(SignalKind::interrupt())?,
-                listen(SignalKind::quit())?,
-                listen(SignalKind::hangup())?,
-            ],
-            end_us: kind == Kind::Wrap,
-        })
-    }
-
-    async fn next(&mut self) {
-        if !self.end_us {
-            return std::future::pending().await;
-        }
-        let [term, int, quit, hangup] = &mut self.signals;
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
-            _ = quit.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    }
-}
-
-async fn ask(asking: &mut Option<Asking>) -> Result<(), LockError> {
+/// What a future comes to, if there is one.
+async fn ask<T>(asking: &mut Option<Pin<Box<dyn Future<Output = T>>>>) -> T {
     match asking {
         Some(asking) => asking.await,
         None => std::future::pending().await,

@@ -12,6 +12,7 @@ pub mod keeper;
 pub mod lease_env;
 pub mod log;
 pub mod metrics;
+pub mod probes;
 pub mod run;
 pub mod sidecar;
 pub mod socket;

@@ -5,7 +5,7 @@ use std::process::{ExitCode, Termination};
 
 use lockkeeper_sidecar::args::{self, Command, Parsed};
 use lockkeeper_sidecar::exit::{self, Exit, Failure};
-use lockkeeper_sidecar::{client, install, run, sidecar};
+use lockkeeper_sidecar::{client, install, probes, run, sidecar};
 
 fn main() -> ExitCode {
     let code = match args::parse(std::env::args_os()) {
@@ -35,6 +35,13 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Release(args) => {
             let outcome = client::release(&args.keeper.socket)?;
             print(&format!("{outcome}\n"))
+        }
+        Command::Terminating(args) => {
+            let outcome = client::terminating(&args.keeper.socket)?;
+            print(&format!("{outcome}\n"))
+        }
+        Command::Probe(args) => {
+            probes::exec::probe(args.kind, &args.keeper.socket, &args.guard_socket, &args.command)
         }
     }
 }

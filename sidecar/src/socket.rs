@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::exit::Failure;
 use crate::http::{self, Listener};
+use crate::probes::health::Health;
 use crate::view::LockView;
 
 mod api;
@@ -27,6 +28,8 @@ pub enum Command {
     /// Stop the application, release the lock, queue again at the end. The answer comes when the
     /// release is confirmed, or says in a sentence why it could not be.
     StepDown(oneshot::Sender<Result<(), String>>),
+    /// The pod is ending: start nothing any more, and have everything stopped before its grace is over.
+    Terminating(oneshot::Sender<Result<(), String>>),
 }
 
 /// A bound socket. Its file is removed when it is dropped.
@@ -116,6 +119,7 @@ impl SocketServer {
     pub async fn serve(
         self,
         view: LockView,
+        health: Health,
         commands: mpsc::Sender<Command>,
         release_timeout: Duration,
         stop: impl Future<Output = ()>,
@@ -123,7 +127,7 @@ impl SocketServer {
         let Self { listener, file } = self;
         http::serve(
             Listener::Unix(listener),
-            api::LockApi::new(view, commands, release_timeout),
+            api::LockApi::new(view, health, commands, release_timeout),
             stop,
         )
         .await;

@@ -46,6 +46,9 @@ pub struct Snapshot {
     /// Time that the application gets between SIGTERM and SIGKILL, which is at the end of
     /// `remainingMillis`. In milliseconds.
     pub stop_budget_millis: u64,
+    /// Why the lock cannot be had, in words; only then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The session as ZooKeeper's tools write it, while there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
@@ -118,6 +121,7 @@ impl About {
             position: status.position.filter(|_| queued),
             remaining_millis: remaining.map(millis),
             stop_budget_millis: millis(self.timing.stop_grace),
+            reason: status.refusal.as_ref().map(ToString::to_string),
             session: status.session.filter(|_| alive).map(|id| format!("{id:#x}")),
         }
     }
@@ -138,7 +142,18 @@ impl Snapshot {
 
     /// The state in words.
     pub fn explain(&self) -> String {
+        let state = self.explain_state();
+        match &self.reason {
+            Some(reason) => format!("{state} ({reason})"),
+            None => state,
+        }
+    }
+
+    fn explain_state(&self) -> String {
         match (self.state, self.position) {
+            (LockState::Connecting, _) if self.reason.is_some() => {
+                "waiting to be let into the queue".to_owned()
+            }
             (LockState::Connecting, _) => "connecting to the ensemble".to_owned(),
             (LockState::Waiting, None) => "waiting in the queue".to_owned(),
             (LockState::Waiting, Some(before)) => format!("waiting in the queue, {before} before us"),

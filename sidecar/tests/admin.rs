@@ -200,7 +200,7 @@ fn wrong_questions_are_refused_and_head_is_answered_without_a_body() {
     let answer = served.probe("/healthz");
     assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
     assert!(
-        answer.contains("there is /startupz, /readyz, /queuedz, /livez and /metrics"),
+        answer.contains("there is /startupz, /readyz, /queuedz, /livez, /metrics and /app/KIND"),
         "{answer}"
     );
     let answer = served.probe_raw("POST /readyz HTTP/1.1\r\nhost: lock\r\n\r\n");

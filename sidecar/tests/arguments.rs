@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use lockkeeper_lock::Timing;
+use lockkeeper_lock::{Identity, Timing};
 use lockkeeper_sidecar::args::{self, Access, Command, OnExit, OnLoss, OnSuspect, Parsed, Restart};
+use lockkeeper_sidecar::probes::{AppProbes, Handler};
 
 fn parse(words: &[&str]) -> Command {
     match args::parse(words.iter().map(OsString::from)) {
@@ -27,6 +28,15 @@ fn run(options: &[&str]) -> args::RunSettings {
     words.extend(["--", "sh", "-c", "true", "--", "--lock"]);
     match parse(&words) {
         Command::Run(args) => args.check().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn sidecar(options: &[&str]) -> args::SidecarSettings {
+    let mut words = vec!["lockkeeper", "sidecar", "--connect", "zk", "--lock", "/l"];
+    words.extend(options);
+    match parse(&words) {
+        Command::Sidecar(args) => args.check().unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -134,15 +144,70 @@ fn both_sides_of_a_read_write_lock_can_be_asked_for() {
 
 #[test]
 fn the_sidecar_listens_where_the_pod_expects_it() {
-    match parse(&["lockkeeper", "sidecar", "--connect", "zk", "--lock", "/l"]) {
-        Command::Sidecar(args) => {
-            let settings = args.check().unwrap();
-            assert_eq!(settings.socket, Path::new("/run/lockkeeper/lock.sock"));
-            assert_eq!(settings.admin_listen, "[::]:9808".parse().unwrap());
-            assert_eq!(settings.lease_file, Path::new("/run/lockkeeper/lease.env"));
+    let settings = sidecar(&[]);
+    assert_eq!(settings.socket, Path::new("/run/lockkeeper/lock.sock"));
+    assert_eq!(settings.admin_listen, "[::]:9808".parse().unwrap());
+    assert_eq!(settings.lease_file, Path::new("/run/lockkeeper/lease.env"));
+}
+
+#[test]
+fn a_pod_that_says_nothing_of_itself_has_no_identity_and_the_grace_of_kubernetes() {
+    let settings = sidecar(&["--revision", ""]);
+    assert_eq!(settings.lock.identity, Identity::default());
+    assert_eq!(settings.lock.control, "/l-control");
+    assert!(!settings.lock.provisioned && settings.lock.readers.is_empty());
+    assert_eq!(settings.pod.app_probes, AppProbes::default());
+    assert_eq!(settings.pod.termination_grace, Duration::from_secs(30));
+}
+
+#[test]
+fn what_a_pod_says_of_itself_arrives() {
+    let reader = "digest:operator:xQJmxLMiHGwaqBvst5y6rkB6HQs=";
+    let readers = format!("{reader},digest:other:xQJmxLMiHGwaqBvst5y6rkB6HQs=");
+    let settings = sidecar(&[
+        "--control",
+        "/c/l",
+        "--provisioned",
+        "--reader",
+        &readers,
+        "--pod-namespace",
+        "shop",
+        "--pod-name",
+        "report-1",
+        "--pod-uid",
+        "u",
+        "--pod-node",
+        "n1",
+        "--revision",
+        "6c9d",
+        "--pod-ip",
+        "fd00::7",
+        "--app-probes",
+        r#"{"liveness":{"tcpSocket":{"port":80}}}"#,
+        "--termination-grace",
+        "120",
+    ]);
+    let lock = settings.lock;
+    assert_eq!((&*lock.control, lock.provisioned), ("/c/l", true));
+    assert_eq!(lock.readers.len(), 2);
+    assert_eq!(lock.readers[0], reader.parse().unwrap());
+    let pod = lock.identity.pod.unwrap();
+    assert_eq!(
+        [&*pod.namespace, &*pod.name, &*pod.uid, &*pod.node],
+        ["shop", "report-1", "u", "n1"]
+    );
+    assert_eq!(lock.identity.revision.as_deref(), Some("6c9d"));
+    let liveness = settings.pod.app_probes.liveness.unwrap();
+    assert_eq!(
+        liveness.handler,
+        Handler::Tcp {
+            host: "fd00::7".to_owned(),
+            port: 80
         }
-        other => panic!("{other:?}"),
-    }
+    );
+    assert_eq!(settings.pod.termination_grace, Duration::from_secs(120));
+    let minutes = sidecar(&["--termination-grace", "2m"]).pod.termination_grace;
+    assert_eq!(minutes, Duration::from_secs(120));
 }
 
 #[test]

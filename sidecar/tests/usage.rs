@@ -78,36 +78,6 @@ fn a_value_that_is_wrong_is_refused_with_what_would_be_right() {
             &["--session-timeout", "2147483647ms"],
         ),
         (
-            with_run!("--on-loss", "explode"),
-            &[],
-            &["--on-loss", "[possible values: kill, pause]"],
-        ),
-        (
-            with_run!("--on-suspect", "x"),
-            &[],
-            &["[possible values: continue, pause]"],
-        ),
-        (
-            with_run!("--on-exit", "x"),
-            &[],
-            &["[possible values: release, hold]"],
-        ),
-        (
-            with_run!("--restart", "x"),
-            &[],
-            &["[possible values: never, always]"],
-        ),
-        (
-            with_run!("--access", "x"),
-            &[],
-            &["[possible values: write, read]"],
-        ),
-        (
-            with_run!("--log-format", "x"),
-            &[],
-            &["[possible values: text, json]"],
-        ),
-        (
             with_run!("--log", "loud"),
             &[],
             &["`loud` is not a level; write off, error, warn"],
@@ -137,7 +107,7 @@ fn a_value_that_is_wrong_is_refused_with_what_would_be_right() {
             &["at most 107 bytes and this one has 110"],
         ),
         (
-            &["run", "--connect", "zk:port", "--lock", "/l", "--", "true"],
+            with_run!("zk:port";),
             &[],
             &[
                 "--connect",
@@ -145,19 +115,9 @@ fn a_value_that_is_wrong_is_refused_with_what_would_be_right() {
             ],
         ),
         (
-            &["run", "--connect", "zk", "--lock", "/l/", "--", "true"],
+            with_run!("zk", "/l/";),
             &[],
             &["'/l/' for '--lock <PATH>': the path of a lock must not end with a slash"],
-        ),
-        (
-            &["status", "-o", "yaml"],
-            &[],
-            &["--output", "[possible values: text, json]"],
-        ),
-        (
-            &["wait", "--for", "ever"],
-            &[],
-            &["--for", "[possible values: held, released, queued]"],
         ),
         (
             &["wait", "--timeout", "soon"],
@@ -170,6 +130,31 @@ fn a_value_that_is_wrong_is_refused_with_what_would_be_right() {
             &["cannot install into /proc/version: it is not a directory"],
         ),
     ]);
+}
+
+#[test]
+fn a_value_that_is_none_of_a_few_is_refused_with_all_of_them() {
+    for (words, flag, values) in [
+        (&with_run!("--on-loss", "x")[..], "--on-loss", "kill, pause"),
+        (with_run!("--on-suspect", "x"), "--on-suspect", "continue, pause"),
+        (with_run!("--on-exit", "x"), "--on-exit", "release, hold"),
+        (with_run!("--restart", "x"), "--restart", "never, always"),
+        (with_run!("--access", "x"), "--access", "write, read"),
+        (with_run!("--log-format", "x"), "--log-format", "text, json"),
+        (&["status", "-o", "x"], "--output", "text, json"),
+        (&["wait", "--for", "x"], "--for", "held, released, queued"),
+        (
+            &["probe", "--kind", "x", "--", "true"],
+            "--kind",
+            "liveness, readiness, startup, post-start, pre-stop",
+        ),
+    ] {
+        refused(&[(
+            words,
+            &[],
+            &["'x'", flag, &format!("[possible values: {values}]")],
+        )]);
+    }
 }
 
 #[test]
@@ -200,12 +185,12 @@ fn values_that_do_not_fit_together_are_refused_with_the_reason() {
             &["must all be longer than zero"],
         ),
         (
-            &["run", "--connect", "zk", "--lock", "/zookeeper/l", "--", "true"],
+            with_run!("zk", "/zookeeper/l";),
             &[],
             &["--lock /zookeeper/l is ZooKeeper's own"],
         ),
         (
-            &["run", "--connect", "zk/zookeeper", "--lock", "/l", "--", "true"],
+            with_run!("zk/zookeeper", "/l";),
             &[],
             &["--lock /zookeeper/l is ZooKeeper's own"],
         ),
@@ -217,20 +202,15 @@ fn values_that_do_not_fit_together_are_refused_with_the_reason() {
     ]);
 }
 
+/// One server of two wants TLS.
+const TO_A_TLS_SERVER: &[&str] = with_run!("zk,tcp+tls://zk:2281";);
+
 #[cfg(not(feature = "tls"))]
 #[test]
 fn tls_is_refused_by_a_binary_without_it() {
     refused(&[
         (
-            &[
-                "run",
-                "--connect",
-                "zk,tcp+tls://zk:2281",
-                "--lock",
-                "/l",
-                "--",
-                "true",
-            ],
+            TO_A_TLS_SERVER,
             &[],
             &["--connect tcp+tls://zk:2281 wants TLS", "--features tls"],
         ),
@@ -262,15 +242,7 @@ fn tls_files_that_do_not_fit_are_refused() {
             &["/proc/version is not PEM"],
         ),
         (
-            &[
-                "run",
-                "--connect",
-                "zk,tcp+tls://zk:2281",
-                "--lock",
-                "/l",
-                "--",
-                "true",
-            ],
+            TO_A_TLS_SERVER,
             &[],
             &["--connect tcp+tls://zk:2281 wants TLS", "add --tls-ca"],
         ),

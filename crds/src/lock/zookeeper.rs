@@ -14,11 +14,13 @@ pub const MAX_TICK_TIME: ApiDuration = ApiDuration::from_secs(60);
 /// An ensemble and how to speak with it.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = cel::tls())]
 pub struct ZooKeeperSpec {
     /// Servers of the ensemble, separated by commas, and the path that all others are below, if any:
-    /// `zk-0:2181,zk-1:2181/team`; `tcp+tls://zk-0:2281` for TLS. From 1 to 1024 characters, without spaces. While pods hold or await the
-    /// lock, one of its servers must stay and the path too.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = r"^[^\s,/]"))]
+    /// `zk-0:2181,zk-1:2181/team`; `tcp+tls://zk-0:2281` for TLS. From 1 to 1024 characters. While pods hold or await
+    /// the lock, one of the (first fifteen) servers must stay, and the path too.
+    #[schemars(length(min = 1, max = 1024))]
+    #[x_kube(validation = cel::connect())]
     pub connect: String,
 
     /// The ensemble's `tickTime`, on which the safety of the lock rests: never shorter than the true one. A
@@ -33,7 +35,8 @@ pub struct ZooKeeperSpec {
     pub credentials_secret: Option<SecretRef>,
 
     /// Secret in the lock's namespace with certificates: key `ca.crt` for the authorities that sign those of the
-    /// ensemble; keys `tls.crt` and `tls.key` for the pods' own, where the ensemble wants one. Default: none.
+    /// ensemble; keys `tls.crt` and `tls.key` for the pods' own, where the ensemble wants one. Needed
+    /// when `connect` names servers with `tcp+tls://`, and only then. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_secret: Option<SecretRef>,
 }

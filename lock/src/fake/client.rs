@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
@@ -321,6 +322,23 @@ impl Connection for FakeConnection {
         let answer = self.call(Request::Watch(path), Some(sender));
         answer.map(|answer| match answer.map_err(|failed| failed.error)? {
             Outcome::Node(node) => Ok((node, event.map(|event| event.unwrap_or(NodeEvent::Disconnected)))),
+            other => unexpected(other),
+        })
+    }
+
+    fn watch_creation(
+        &self,
+        path: &str,
+    ) -> impl Future<Output = EnsembleResult<Option<BoxFuture<'static, NodeEvent>>>> + Send + 'static {
+        let (sender, event) = oneshot::channel();
+        let answer = self.call(Request::WatchCreation(path.to_owned()), Some(sender));
+        answer.map(|answer| match answer.map_err(|failed| failed.error)? {
+            Outcome::Missing => Ok(Some(
+                event
+                    .map(|event| event.unwrap_or(NodeEvent::Disconnected))
+                    .boxed(),
+            )),
+            Outcome::Done => Ok(None),
             other => unexpected(other),
         })
     }

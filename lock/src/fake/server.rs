@@ -193,10 +193,13 @@ impl State {
         read: Request,
     ) -> EnsembleResult<Outcome> {
         let path = match &read {
-            Request::Children(path) | Request::Node(path) | Request::Watch(path) => path,
+            Request::Children(path)
+            | Request::Node(path)
+            | Request::Watch(path)
+            | Request::WatchCreation(path) => path,
             Request::Write(_) | Request::CloseSession => unreachable!("not a read"),
         };
-        if self.is_forbidden(path) {
+        if self.is_forbidden(path) && !matches!(read, Request::WatchCreation(_)) {
             return Err(EnsembleError::NoAuth);
         }
         let tree = &self.servers[server].tree;
@@ -207,6 +210,13 @@ impl State {
                 self.servers[server].watches.push((path, connection, number));
                 Ok(Outcome::Node(node))
             }
+            Request::WatchCreation(path) => match tree.node(&path) {
+                Ok(_) => Ok(Outcome::Done),
+                Err(_) => {
+                    self.servers[server].watches.push((path, connection, number));
+                    Ok(Outcome::Missing)
+                }
+            },
             _ => tree.node(path).map(Outcome::Node),
         }
     }
@@ -287,8 +297,7 @@ impl State {
     /// One-time watches; the event goes out before any answer that shows the change.
     fn fire(&mut self, server: usize, change: &Change) {
         let event = match change {
-            Change::Create { .. } => return,
-            Change::SetData { .. } => NodeEvent::Changed,
+            Change::Create { .. } | Change::SetData { .. } => NodeEvent::Changed,
             Change::Delete { .. } => NodeEvent::Deleted,
         };
         let watches = &mut self.servers[server].watches;

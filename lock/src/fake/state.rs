@@ -23,6 +23,8 @@ pub(super) enum Request {
     Node(String),
     /// A node, and an event later, under the number of the request.
     Watch(String),
+    /// Whether a node is there, and an event later if not.
+    WatchCreation(String),
     CloseSession,
 }
 
@@ -33,6 +35,7 @@ pub(super) enum Outcome {
     Created(Created),
     Names(Vec<String>),
     Node(Node),
+    Missing,
 }
 
 pub(super) type Answer = Result<Outcome, MultiError>;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::provision::watch_missing_control;
 use super::turn::{Watched, watch};
 use super::{Answer, Link, Place, Task, Write};
 use crate::clock::{BootInstant, Clock};
@@ -15,9 +16,10 @@ use crate::state::LossReason;
 /// The version that every node has, for ZooKeeper's checks.
 const ANY_VERSION: i32 = -1;
 
-/// Reads and watches the control node, which is made if it is missing.
-async fn watch_control<C: Connection>(connection: Arc<C>, path: String) -> Watched {
+/// Reads and watches the control node, which is made if it is missing and ours to make.
+async fn watch_control<C: Connection>(connection: Arc<C>, path: String, is_provisioned: bool) -> Watched {
     match watch(Arc::clone(&connection), path.clone()).await {
+        Err(EnsembleError::NoNode) if is_provisioned => watch_missing_control(connection, path).await,
         Err(EnsembleError::NoNode) => {
             connection.make_path(&path, Vec::new()).await?;
             watch(connection, path).await
@@ -66,7 +68,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             return self.prove_by_attaching();
         }
         if !std::mem::replace(&mut self.is_control_watched, true) {
-            let watched = watch_control(Arc::clone(connection), self.options.control.clone());
+            let watched = watch_control(
+                Arc::clone(connection),
+                self.options.control.clone(),
+                self.options.provisioned,
+            );
             self.control_reading += 1;
             let reading = self.control_reading;
             self.ask(async move {

@@ -199,6 +199,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.writes = [None; 4];
         self.link = Link::Down;
         self.is_control_watched = false;
+        self.is_barred = false;
         self.is_listing_participants = false;
         if let Some(releasing) = &mut self.releasing {
             releasing.is_asked = false;
@@ -281,6 +282,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         // A contender that may exist ends with its session: nothing keeps that alive now.
         self.session = None;
         self.leave();
+        self.refusal = Some(error.clone());
         for reply in self.contend_replies.drain(..) {
             let _ = reply.send(Err(error.clone()));
         }

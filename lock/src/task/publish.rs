@@ -51,6 +51,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                     .is_some_and(|(control, _)| control.asks(&entry.name))
             }),
             loss: self.lost,
+            refusal: self.refusal.clone(),
         };
         self.status.send_if_modified(|old| {
             if *old == new {

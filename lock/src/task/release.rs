@@ -13,6 +13,7 @@ async fn delete<C: Connection>(
     connection: Arc<C>,
     contender: String,
     control_path: String,
+    is_provisioned: bool,
     mut clean: Option<(CleanRelease, Option<(Control, i32)>)>,
 ) -> EnsembleResult<()> {
     let delete = Op::Delete { path: contender };
@@ -27,6 +28,11 @@ async fn delete<C: Connection>(
             Some(known) => known,
             None => match connection.node(&control_path).await {
                 Ok(node) => (Control::parse(&node.data), node.version),
+                // Not ours to make.
+                Err(EnsembleError::NoNode) if is_provisioned => {
+                    clean = None;
+                    continue;
+                }
                 Err(EnsembleError::NoNode) => {
                     match connection.make_path(&control_path, Vec::new()).await {
                         Err(EnsembleError::NoAuth) => clean = None,
@@ -118,6 +124,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                     Arc::clone(connection),
                     entry.path.clone(),
                     self.options.control.clone(),
+                    self.options.provisioned,
                     clean,
                 );
                 let sent = self.writing(Write::Delete);
@@ -155,6 +162,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         };
         self.leave();
         self.lost = None;
+        self.refusal = None;
         self.is_contending = releasing.queue_again;
         for reply in releasing.replies {
             let _ = reply.send(Ok(()));

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -84,6 +85,9 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             return self.contend_replies.push(reply);
         }
         self.is_contending = true;
+        if !self.is_barred {
+            self.refusal = None;
+        }
         if matches!(self.place, Place::In(_)) {
             let _ = reply.send(Ok(()));
         } else {
@@ -118,6 +122,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         let sent = self.writing(Write::Enter);
         if is_uncertain {
             self.ask(async move { Answer::Found(find(connection, root, prefix).await) });
+        } else if self.options.provisioned {
+            self.ask_for_a_place(connection, prefix, sent);
         } else {
             let data = contender_data(&self.options.identity, false, self.options.timing.stop_grace);
             self.ask(async move {
@@ -169,6 +175,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             // The server handed out another session without a word: none of ours is left.
             return self.session_expired();
         }
+        self.refusal = None;
+        self.bar_pause = Duration::ZERO;
         let name = created.path.rsplit('/').next().unwrap_or_default().to_owned();
         self.place = Place::In(Entry {
             name,

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use zookeeper_client as zk;
 
 use super::executor::Executor;
+use super::rights::Rights;
 use crate::ensemble::{
     Closed, Connection, Created, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent, Op, Session,
 };
@@ -31,7 +33,7 @@ struct Inner {
     target: String,
     /// Stands before every path. Not the client's: below that nobody could make the chroot itself.
     chroot: String,
-    acls: zk::Acls<'static>,
+    acls: Rights,
     executor: Executor,
 }
 
@@ -42,7 +44,7 @@ impl ZooKeeperConnection {
         ending: zk::Connector,
         target: String,
         chroot: String,
-        acls: zk::Acls<'static>,
+        acls: Rights,
     ) -> Self {
         let state = client.state_watcher();
         executor.start();
@@ -142,7 +144,7 @@ impl Connection for ZooKeeperConnection {
     ) -> impl Future<Output = EnsembleResult<Created>> + Send + 'static {
         let prefix = prefix.to_owned();
         self.call(move |inner| async move {
-            let options = zk::CreateMode::EphemeralSequential.with_acls(inner.acls);
+            let options = zk::CreateMode::EphemeralSequential.with_acls(inner.acls.of_contenders());
             let whole = inner.whole(&prefix);
             let (stat, sequence) = inner.client.create(&whole, &data, &options).await?;
             Ok(Created {
@@ -161,7 +163,7 @@ impl Connection for ZooKeeperConnection {
         let path = path.to_owned();
         self.call(move |inner| async move {
             let path = inner.whole(&path);
-            let options = zk::CreateMode::Persistent.with_acls(inner.acls);
+            let options = zk::CreateMode::Persistent.with_acls(inner.acls.of_others());
             if let Some((parent, _)) = path.rsplit_once('/')
                 && !parent.is_empty()
                 && inner.client.check_stat(parent).await?.is_none()
@@ -208,6 +210,31 @@ impl Connection for ZooKeeperConnection {
                 }
             };
             Ok((node((data, stat)), event.boxed()))
+        }
+    }
+
+    fn watch_creation(
+        &self,
+        path: &str,
+    ) -> impl Future<Output = EnsembleResult<Option<BoxFuture<'static, NodeEvent>>>> + Send + 'static {
+        let path = path.to_owned();
+        let inner = Arc::clone(&self.inner);
+        let watched = self
+            .call(move |inner| async move { inner.client.check_and_watch_stat(&inner.whole(&path)).await });
+        async move {
+            let (stat, watcher) = watched.await?;
+            if stat.is_some() {
+                return Ok(None);
+            }
+            let event = async move {
+                let event = watcher.changed().await;
+                drop(inner);
+                match event.event_type {
+                    zk::EventType::Session => NodeEvent::Disconnected,
+                    _ => NodeEvent::Changed,
+                }
+            };
+            Ok(Some(event.boxed()))
         }
     }
 

@@ -42,6 +42,27 @@ async fn without_the_right_to_the_control_node_the_lock_is_held_and_released_all
     second.release().await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_the_lock_hears_why_it_is_refused_after_all() {
+    let world = world();
+    let (holder, waiter) = (lock(&world, "a"), lock(&world, "b"));
+    holder.acquire().await.unwrap();
+    super::queued_at(&waiter, 1).await;
+    let refused = async {
+        // The waiter lists the children again when the one before it goes.
+        world.forbid(ROOT);
+        world.delete(&super::contender(&holder));
+    };
+    let (answer, ()) = tokio::join!(waiter.acquire(), refused);
+    assert_refused(answer.unwrap_err(), ROOT);
+    let status = waiter.status();
+    assert_eq!(status.state, LockState::Released);
+    assert_refused(status.refusal.unwrap(), ROOT);
+    world.allow(ROOT);
+    waiter.acquire().await.unwrap();
+    assert_eq!(waiter.status().refusal, None);
+}
+
 fn generous() -> Arc<World> {
     Arc::new(World::new(Options {
         tick: Duration::from_secs(1),

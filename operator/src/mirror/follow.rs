@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockkeeper_lock::zookeeper::Onlooker;
-use lockkeeper_lock::{ContenderData, FencingToken};
+use lockkeeper_lock::FencingToken;
 use zookeeper_client as zk;
 
 use super::Shared;
@@ -128,20 +128,12 @@ impl Follow {
                 }
             }
             (Place::Contender(key, name), Answer::Node(data, czxid)) => {
-                let contender = Contender {
-                    name,
-                    token: FencingToken(czxid),
-                    data: ContenderData::parse(&data),
-                };
+                let contender = Contender::read(name, FencingToken(czxid), &data);
                 self.edit(&key, shared, |picture| picture.put(&key, contender));
             }
             (Place::Contender(key, name), Answer::Forbidden) => {
                 tracing::warn!(lock = %key, contender = name, "No right to read a contender");
-                let contender = Contender {
-                    name,
-                    token: FencingToken(0),
-                    data: ContenderData::default(),
-                };
+                let contender = Contender::read(name, FencingToken(0), &[]);
                 self.edit(&key, shared, |picture| picture.put(&key, contender));
             }
             (place, Answer::Gone) => self.gone(&place, shared),

@@ -5,12 +5,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lockkeeper_lock::zookeeper::ConnectString;
-use lockkeeper_lock::{Timing, path};
+use lockkeeper_lock::zookeeper::{ConnectString, InvalidReader, Reader};
+use lockkeeper_lock::{Identity, Timing, path};
 
-use super::{Credentials, LockArgs, OnExit, OnLoss, OnSuspect, ReadWrite, Restart, RunArgs, SidecarArgs};
+use super::{
+    Credentials, LockArgs, OnExit, OnLoss, OnSuspect, PodSettings, ReadWrite, Restart, RunArgs, SidecarArgs,
+};
 use crate::exit::Failure;
 use crate::guard::TargetKind;
+use crate::probes::AppProbes;
 
 /// A lock and what happens to the application with it: everything fits together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +22,14 @@ pub struct Settings {
     pub connect: ConnectString,
     /// Path of the lock root, below the chroot.
     pub lock: String,
+    /// Path of its control node, below the chroot.
+    pub control: String,
+    /// Both nodes are somebody else's to make.
+    pub provisioned: bool,
+    /// Who may read our contenders beside us.
+    pub readers: Vec<Reader>,
+    /// Who we are in the queue.
+    pub identity: Identity,
     /// Who may hold beside us.
     pub access: Access,
     /// All times of the lease; they passed [`Timing::check`].
@@ -83,6 +94,8 @@ pub struct SidecarSettings {
     pub admin_listen: SocketAddr,
     /// The file with the token.
     pub lease_file: PathBuf,
+    /// The pod.
+    pub pod: PodSettings,
 }
 
 // === impl Settings ===
@@ -97,6 +110,9 @@ impl LockArgs {
         let Self {
             connect,
             lock,
+            control,
+            provisioned,
+            readers,
             session_timeout,
             stop_grace,
             renew_interval,
@@ -127,12 +143,31 @@ impl LockArgs {
                 )));
             }
         };
-        let whole_path = format!("{}{lock}", connect.chroot());
-        if path::is_reserved(&whole_path) {
+        let lock = lock.to_string();
+        let control = control.map_or_else(|| format!("{lock}-control"), |control| control.to_string());
+        for (flag, path) in [("--lock", &lock), ("--control", &control)] {
+            let whole_path = format!("{}{path}", connect.chroot());
+            if path::is_reserved(&whole_path) {
+                return Err(Failure::usage(format!(
+                    "{flag} {whole_path} is ZooKeeper's own: take a path that is not below /zookeeper"
+                )));
+            }
+        }
+        if control == lock
+            || control
+                .strip_prefix(&lock)
+                .is_some_and(|rest| rest.starts_with('/'))
+        {
             return Err(Failure::usage(format!(
-                "--lock {whole_path} is ZooKeeper's own: take a path that is not below /zookeeper"
+                "--control {control} is the lock itself or below it, where only contenders may be: take a path \
+                 beside it, such as {lock}-control"
             )));
         }
+        let readers = readers
+            .iter()
+            .map(|reader| reader.parse())
+            .collect::<Result<_, InvalidReader>>()
+            .map_err(|error| Failure::usage(format!("--reader {error}")))?;
         let timing = Timing {
             session_timeout,
             tick_time,
@@ -163,7 +198,11 @@ impl LockArgs {
         }
         Ok(Settings {
             connect,
-            lock: lock.to_string(),
+            lock,
+            control,
+            provisioned,
+            readers,
+            identity: Identity::default(),
             access,
             timing,
             on_loss,
@@ -246,6 +285,7 @@ impl SidecarArgs {
             termination_log,
             admin_listen,
             lease_file,
+            pod,
             log: _,
         } = self;
         let container = match container {
@@ -260,13 +300,24 @@ impl SidecarArgs {
             }),
             None => None,
         };
+        let (identity, pod) = pod.check()?;
+        if container.is_some() && pod.app_probes != AppProbes::default() {
+            return Err(Failure::usage(
+                "--app-probes are for a container that runs `lockkeeper guard`; one that is guarded from here \
+                 (--container) starts with the lock and keeps its own probes: leave one of them out",
+            ));
+        }
         Ok(SidecarSettings {
-            lock: lock.check()?,
+            lock: Settings {
+                identity,
+                ..lock.check()?
+            },
             socket,
             guard_socket,
             container,
             admin_listen,
             lease_file,
+            pod,
         })
     }
 }

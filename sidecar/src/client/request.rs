@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::exit::{Exit, Failure};
 use crate::http::Sentence;
+use crate::probes::Kind;
 
 /// An answer may be this long, in bytes: whatever is longer does not come from a keeper.
 const ANSWER_BYTES: u64 = 64 * 1024;
@@ -20,6 +21,9 @@ pub(super) enum Call {
     Status,
     Events,
     Release,
+    Terminating,
+    Probe(Kind),
+    Started(u64),
 }
 
 /// An answer whose body is still to be read.
@@ -71,12 +75,16 @@ pub(super) fn send(socket: &Path, call: Call, timeout: Option<Duration>) -> Resu
 // === impl Call ===
 
 impl Call {
-    fn head(self) -> &'static str {
-        match self {
-            Self::Status => "GET /v1/lock HTTP/1.0\r\n\r\n",
-            Self::Events => "GET /v1/lock/events HTTP/1.0\r\n\r\n",
-            Self::Release => "POST /v1/lock/release HTTP/1.0\r\n\r\n",
-        }
+    fn head(self) -> String {
+        let line = match self {
+            Self::Status => "GET /v1/lock".to_owned(),
+            Self::Events => "GET /v1/lock/events".to_owned(),
+            Self::Release => "POST /v1/lock/release".to_owned(),
+            Self::Terminating => "POST /v1/terminating".to_owned(),
+            Self::Probe(kind) => format!("GET /v1/app/{}", kind.name()),
+            Self::Started(start) => format!("POST /v1/app/started/{start}"),
+        };
+        format!("{line} HTTP/1.0\r\n\r\n")
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod application;
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -10,6 +11,7 @@ use rustix::process::{Pid, WaitOptions};
 
 use self::application::Application;
 use super::anchor::{self, Pipes, Report, exit_code};
+use super::post_start::PostStart;
 use super::processes::Processes;
 use super::schedule::{Event, Mode, Sight, Sweep};
 use super::target::{Target, sweep_marked};
@@ -24,6 +26,9 @@ pub(super) struct Pid1 {
     program: Program,
     processes: Processes,
     application: Application,
+    /// The hook after each start, and its process while that runs.
+    post_start: Option<PostStart>,
+    hook: Option<Pid>,
     /// The last `wait` said that there are no children. For PID 1 that proves that nothing is left:
     /// an orphan of its namespace is its child.
     childless: bool,
@@ -56,7 +61,7 @@ struct Anchor {
 }
 
 impl Pid1 {
-    pub fn new(program: Program) -> io::Result<Self> {
+    pub fn new(program: Program, post_start: Option<PostStart>) -> io::Result<Self> {
         if rustix::process::getpid() != Pid::INIT {
             return Err(io::Error::other(
                 "not PID 1: the guard must be the first process of the application's container",
@@ -67,8 +72,25 @@ impl Pid1 {
             program,
             processes,
             application: Application::default(),
+            post_start,
+            hook: None,
             childless: true,
         })
+    }
+
+    /// Starts the hook beside the application that was just forked, as a kubelet does.
+    fn start_hook(&mut self, token: FencingToken) -> io::Result<()> {
+        let Some(mut program) = self.post_start.as_ref().map_or(Ok(None), PostStart::program)? else {
+            return Ok(());
+        };
+        program.set_token(token.0);
+        // Why it cannot be executed would be told here: its exit code says enough.
+        let nobody = File::options().write(true).open("/dev/null")?.into();
+        self.hook = match sys::fork()? {
+            None => anchor::become_application(Pid::INIT, &program, &nobody),
+            hook => hook,
+        };
+        Ok(())
     }
 }
 
@@ -89,7 +111,7 @@ impl Target for Pid1 {
                 self.childless = false;
                 self.application = Application::forked(exec_read);
                 self.application.is(pid);
-                Ok(())
+                self.start_hook(token)
             }
         }
     }
@@ -127,7 +149,18 @@ impl Target for Pid1 {
     fn reap(&mut self) {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) => self.application.reaped(pid, exit_code(status)),
+                Ok(Some((pid, status))) => {
+                    let code = exit_code(status);
+                    self.application.reaped(pid, code);
+                    let is_hook = self.hook.take_if(|hook| *hook == pid).is_some();
+                    // A kubelet ends a container whose hook fails.
+                    if is_hook && code != 0 && self.application.is_running() {
+                        super::say(format_args!(
+                            "the postStart hook ended with {code}; ending the application"
+                        ));
+                        self.application.ended(code);
+                    }
+                }
                 Ok(None) => return,
                 Err(_) => {
                     self.childless = true;

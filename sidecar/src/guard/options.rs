@@ -64,17 +64,21 @@ impl GuardOptions {
         // Whoever wants to refuse such a command has done so before. Here it may be late: it may
         // have gone since, and may be back at the next start. `exec` will say.
         let path = resolve_command(name).map_or_else(|_| name.clone(), PathBuf::into_os_string);
+        Program::new(path, self.command.clone(), self.whole_environment()).map(Some)
+    }
+
+    /// What the application finds but for the token, as `NAME=value`.
+    pub(super) fn whole_environment(&self) -> Vec<OsString> {
         let is_set_here =
             |name: &OsString| name == TOKEN || self.environment.iter().any(|(set, _)| set == name);
         let inherited = std::env::vars_os().filter(|(name, _)| !is_set_here(name));
-        let environment = inherited
+        inherited
             .chain(self.environment.iter().cloned())
             .map(|(mut name, value)| {
                 name.push("=");
                 name.push(value);
                 name
             })
-            .collect();
-        Program::new(path, self.command.clone(), environment).map(Some)
+            .collect()
     }
 }

@@ -22,6 +22,7 @@ use lockkeeper_lock::{BootInstant, FencingToken, LockStatus};
 
 use super::policy::{Kind, Policy};
 use crate::guard::protocol::{Grant, ToGuard};
+use crate::probes::health::Running;
 
 /// The shortest pause before an application that exits is started again, doubled at each exit...
 const SHORTEST_BACK_OFF: Duration = Duration::from_millis(100);
@@ -36,6 +37,11 @@ const PATIENCE_FOR_RELEASE: Duration = Duration::from_secs(5);
 /// the fixed part of the margin ([`lockkeeper_lock::KILL_ALLOWANCE`]), so that the other half is left
 /// for what comes then.
 const PATIENCE_FOR_GUARD: Duration = Duration::from_millis(100);
+
+/// What is left of a pod's grace period when the application has to be gone: for the guard's word, and for
+/// the release, which is one write of the ensemble. A kubelet kills the guard and asks us to end at the
+/// same moment, the last one of that period, and then nobody can say that nothing is left.
+const RESERVE_OF_GRACE: Duration = Duration::from_secs(2);
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +157,11 @@ pub(super) struct Decider {
     /// Whether the guard was told to suspect; unknown after it came back.
     told_suspect: Option<bool>,
     lease_file: Option<FencingToken>,
+    /// When everything has to be stopped, since the pod is ending.
+    gone_by: Option<BootInstant>,
+    /// Starts of the application, and the process of the last one.
+    starts: u64,
+    process: Option<u32>,
     has_ended: bool,
 }
 
@@ -187,6 +198,9 @@ impl Decider {
             kill_guard_at: None,
             told_suspect: Some(false),
             lease_file: None,
+            gone_by: None,
+            starts: 0,
+            process: None,
             has_ended: false,
         }
     }
@@ -217,9 +231,13 @@ impl Decider {
     /// When to look again though nothing has happened.
     pub(super) fn wake_at(&self, now: BootInstant) -> Option<BootInstant> {
         let of_the_application = match self.app {
-            App::Granted { .. } => [self.status.deadline(), self.last_grant.map(lease_file_until)],
-            App::OutOfSight { deadline } => [deadline, None],
-            _ => [None, None],
+            App::Granted { .. } => [
+                self.status.deadline(),
+                self.last_grant.map(lease_file_until),
+                self.stop_at(),
+            ],
+            App::OutOfSight { deadline } => [deadline, None, None],
+            _ => [None; 3],
         };
         let of_the_guard = match self.app {
             App::Granted { .. } | App::Stopping { .. } if self.policy.kind == Kind::Run => {
@@ -241,6 +259,21 @@ impl Decider {
             .flatten()
             .filter(|moment| *moment > now)
             .min()
+    }
+
+    /// The application, if it runs and is left to.
+    pub(super) fn running(&self) -> Option<Running> {
+        let is_left = matches!(self.app, App::Granted { .. }) && self.told_suspect != Some(true);
+        let since = self.started_at.filter(|_| is_left && self.is_started)?;
+        Some(Running {
+            start: self.starts,
+            since,
+        })
+    }
+
+    /// When to stop an application that does not end with its pod by itself.
+    fn stop_at(&self) -> Option<BootInstant> {
+        Some(self.gone_by?.saturating_sub(self.policy.stop_grace))
     }
 
     /// A guard that is stopped, or starved, stops nobody. In `run` it is a process like any other,

@@ -50,7 +50,8 @@ pub(super) async fn check(settings: &Settings) -> Result<(), Failure> {
 }
 
 pub(super) fn zookeeper(settings: &Settings) -> Result<ZooKeeper, Failure> {
-    let zookeeper = ZooKeeper::new(settings.connect.clone(), settings.timing.session_timeout);
+    let zookeeper = ZooKeeper::new(settings.connect.clone(), settings.timing.session_timeout)
+        .with_readers(settings.readers.clone());
     let zookeeper = match &settings.credentials {
         None => zookeeper,
         Some(credentials) => {
@@ -94,6 +95,9 @@ pub(super) fn lock_options(
             Access::Write => Mode::Write,
             Access::Read => Mode::Read,
         },
+        control: settings.control.clone(),
+        provisioned: settings.provisioned,
+        identity: settings.identity.clone(),
         ask_for_predecessor,
         observer: Some(Arc::new(observer.clone())),
         ..LockOptions::new(&*settings.lock, settings.timing)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::args::{OnExit, OnLoss, OnSuspect, Restart, RunSettings, Settings};
+use crate::args::{OnExit, OnLoss, OnSuspect, Restart, RunSettings, Settings, SidecarSettings};
 use crate::exit::Exit;
 
 /// Where the guard is, and so how the application comes and goes.
@@ -28,11 +28,13 @@ pub(super) struct Policy {
     pub(super) lock_delay: Duration,
     pub(super) wait_timeout: Option<Duration>,
     pub(super) session_timeout: Duration,
+    /// From the first sign that the pod is ending to its end; nothing outside of pods.
+    pub(super) termination_grace: Option<Duration>,
 }
 
 impl Policy {
     pub(super) fn of_run(settings: &RunSettings) -> Self {
-        let policy = Self::of_sidecar(&settings.lock, Kind::Run);
+        let policy = Self::of_lock(&settings.lock, Kind::Run);
         Self {
             restart: settings.restart,
             wait_timeout: settings.wait_timeout,
@@ -40,7 +42,14 @@ impl Policy {
         }
     }
 
-    pub(super) fn of_sidecar(settings: &Settings, kind: Kind) -> Self {
+    pub(super) fn of_sidecar(settings: &SidecarSettings, kind: Kind) -> Self {
+        Self {
+            termination_grace: Some(settings.pod.termination_grace),
+            ..Self::of_lock(&settings.lock, kind)
+        }
+    }
+
+    fn of_lock(settings: &Settings, kind: Kind) -> Self {
         Self {
             kind,
             on_loss: settings.on_loss,
@@ -51,6 +60,7 @@ impl Policy {
             lock_delay: settings.lock_delay,
             wait_timeout: None,
             session_timeout: settings.timing.session_timeout,
+            termination_grace: None,
         }
     }
 

@@ -12,17 +12,21 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use super::{Command, events};
 use crate::duration;
 use crate::http::{self, Answer, Routes, Stopping};
+use crate::probes::Kind;
+use crate::probes::health::Health;
 use crate::view::LockView;
 
 /// Event streams at once. They last, so they may not take the slots of those who only ask.
 const EVENT_STREAMS: usize = http::CONNECTIONS / 2;
 
-const KNOWN: &str = "GET /v1/lock, GET /v1/lock/events and POST /v1/lock/release";
+const KNOWN: &str = "GET /v1/lock, GET /v1/lock/events, POST /v1/lock/release, POST /v1/terminating, \
+                     GET /v1/app/KIND and POST /v1/app/started/NUMBER";
 
 /// Answers the calls about one lock.
 #[derive(Clone)]
 pub(super) struct LockApi {
     view: LockView,
+    health: Health,
     commands: mpsc::Sender<Command>,
     release_timeout: Duration,
     event_streams: Arc<Semaphore>,
@@ -36,9 +40,15 @@ struct Released {
 }
 
 impl LockApi {
-    pub(super) fn new(view: LockView, commands: mpsc::Sender<Command>, release_timeout: Duration) -> Self {
+    pub(super) fn new(
+        view: LockView,
+        health: Health,
+        commands: mpsc::Sender<Command>,
+        release_timeout: Duration,
+    ) -> Self {
         Self {
             view,
+            health,
             commands,
             release_timeout,
             event_streams: Arc::new(Semaphore::new(EVENT_STREAMS)),
@@ -97,14 +107,55 @@ impl LockApi {
     }
 }
 
+/// Answer to what there is nothing to say about.
+#[derive(serde::Serialize)]
+struct Noted {
+    noted: bool,
+}
+
+impl LockApi {
+    async fn terminating(self) -> Answer {
+        let (answer, noted) = oneshot::channel();
+        let noted = match self.commands.send(Command::Terminating(answer)).await {
+            Ok(()) => noted.await.ok(),
+            Err(_) => None,
+        };
+        match noted {
+            Some(Ok(())) => http::json(StatusCode::OK, &Noted { noted: true }),
+            Some(Err(reason)) => http::sentence(StatusCode::CONFLICT, reason),
+            None => http::sentence(StatusCode::SERVICE_UNAVAILABLE, "the keeper is ending already"),
+        }
+    }
+
+    /// What is below `/v1/app/`.
+    async fn app(self, request: Request<Incoming>, rest: &str) -> Answer {
+        let start = rest.strip_prefix("started/").map(str::parse);
+        match (Kind::of_name(rest), start, request.method()) {
+            (Some(kind), _, &Method::GET) => http::json(StatusCode::OK, &self.health.order(kind).await),
+            (Some(_), ..) => http::wrong_method(&request, "GET"),
+            (None, Some(Ok(start)), &Method::POST) => {
+                self.health.has_started(start);
+                http::json(StatusCode::OK, &Noted { noted: true })
+            }
+            (None, Some(Ok(_)), _) => http::wrong_method(&request, "POST"),
+            _ => http::not_found(&request, KNOWN),
+        }
+    }
+}
+
 impl Routes for LockApi {
     async fn answer(self, request: Request<Incoming>, stopping: Stopping) -> Answer {
         match (request.uri().path(), request.method()) {
             ("/v1/lock", &Method::GET) => http::json(StatusCode::OK, &self.view.now()),
             ("/v1/lock/events", &Method::GET) => self.events(stopping),
             ("/v1/lock/release", &Method::POST) => self.release().await,
+            ("/v1/terminating", &Method::POST) => self.terminating().await,
             ("/v1/lock" | "/v1/lock/events", _) => http::wrong_method(&request, "GET"),
-            ("/v1/lock/release", _) => http::wrong_method(&request, "POST"),
+            ("/v1/lock/release" | "/v1/terminating", _) => http::wrong_method(&request, "POST"),
+            (path, _) if path.starts_with("/v1/app/") => {
+                let rest = path["/v1/app/".len()..].to_owned();
+                self.app(request, &rest).await
+            }
             _ => http::not_found(&request, KNOWN),
         }
     }

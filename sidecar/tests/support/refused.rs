@@ -1,6 +1,11 @@
 //! Runs the binary and looks at how it refuses bad input.
 
-#![allow(dead_code, unused_macros, reason = "each test uses its part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "each test uses its part of it"
+)]
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -48,10 +53,14 @@ pub fn refused(cases: &[Case<'_>]) {
     }
 }
 
-/// `run` with good arguments, these, and a command.
+/// `run` with good arguments, these, and a command; before a semicolon another ensemble and lock.
 macro_rules! with_run {
+    ($connect:literal; $($word:literal),*) => { with_run!($connect, "/locks/report"; $($word),*) };
+    ($connect:literal, $lock:literal; $($word:literal),*) => {
+        &["run", "--connect", $connect, "--lock", $lock, $($word,)* "--", "true"]
+    };
     ($($word:literal),*) => {
-        &["run", "--connect", "zk:2181", "--lock", "/locks/report", $($word,)* "--", "true"]
+        with_run!("zk:2181"; $($word),*)
     };
 }
 

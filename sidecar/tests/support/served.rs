@@ -13,6 +13,8 @@ use lockkeeper_lock::{BootInstant, FencingToken, LockState, LockStatus};
 use lockkeeper_sidecar::admin::AdminServer;
 use lockkeeper_sidecar::args::{self, Parsed, RunSettings};
 use lockkeeper_sidecar::metrics::{self, LockMetrics};
+use lockkeeper_sidecar::probes::AppProbes;
+use lockkeeper_sidecar::probes::health::{Health, Running};
 use lockkeeper_sidecar::socket::{Command, SocketServer};
 use lockkeeper_sidecar::view::LockView;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -23,6 +25,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Served {
     pub status: Option<watch::Sender<LockStatus>>,
     pub commands: Option<mpsc::Receiver<Command>>,
+    pub app: watch::Sender<Option<Running>>,
     pub metrics: LockMetrics,
     pub socket: PathBuf,
     pub admin: SocketAddr,
@@ -53,6 +56,13 @@ impl Served {
     }
 
     pub fn start_with(directory: &Path, release_timeout: Duration) -> Self {
+        Self::start_probing(directory, release_timeout, AppProbes::default())
+    }
+
+    /// With probes of an application, which does not run yet.
+    pub fn start_probing(directory: &Path, release_timeout: Duration, probes: AppProbes) -> Self {
+        let (app, app_now) = watch::channel(None);
+        let health = Health::new(app_now, probes);
         let socket = directory.join("lock.sock");
         let (status, watch_status) = watch::channel(waiting(2));
         let (send_command, commands) = mpsc::channel(1);
@@ -79,11 +89,12 @@ impl Served {
                 tokio::join!(
                     server.serve(
                         view.clone(),
+                        health.clone(),
                         send_command,
                         release_timeout,
                         until_stop(watch_stop.clone())
                     ),
-                    admin.serve(view, counted, registry, until_stop(watch_stop)),
+                    admin.serve(view, health, counted, registry, until_stop(watch_stop)),
                     async {
                         let _ = stopped.await;
                         stop_both.send_replace(true);
@@ -94,6 +105,7 @@ impl Served {
         Self {
             status: Some(status),
             commands: Some(commands),
+            app,
             metrics,
             socket,
             admin: address.recv_timeout(PATIENCE).unwrap(),
@@ -107,8 +119,10 @@ impl Served {
     }
 
     pub fn next_command(&mut self) -> oneshot::Sender<Result<(), String>> {
-        let Command::StepDown(answer) = self.commands.as_mut().unwrap().blocking_recv().unwrap();
-        answer
+        match self.commands.as_mut().unwrap().blocking_recv().unwrap() {
+            Command::StepDown(answer) => answer,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Sends bytes and reads the answer to its end.

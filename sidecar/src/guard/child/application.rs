@@ -61,6 +61,11 @@ impl Application {
         }
     }
 
+    /// It was started, and has not ended.
+    pub fn is_running(&self) -> bool {
+        self.pidfd.is_some()
+    }
+
     pub fn signal(&self, signo: u8) {
         if let Some(pidfd) = &self.pidfd {
             // It may have ended a moment ago, or become another user: then it is left to SIGKILL.

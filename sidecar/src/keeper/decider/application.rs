@@ -17,15 +17,21 @@ impl Decider {
             || self.wants_step_down
             || self.status.yield_requested
             // In `run` the application got the signal itself, and may do with it what it likes.
-            || (self.ending.is_some() && self.policy.kind != Kind::Run);
+            || (self.ending.is_some() && self.policy.kind != Kind::Run)
+            || self.stop_at().is_some_and(|moment| moment <= now);
         if is_wished {
             self.remove_lease(acts);
             self.next.get_or_insert(match (self.ending, self.policy.kind) {
                 (Some(code), Kind::Wrap | Kind::Signal) => Next::End(Ending::Code(code)),
-                (None, Kind::Signal) => Next::End(Ending::Code(Exit::GateAnew.code())),
+                (None, Kind::Signal) if self.gone_by.is_none() => {
+                    Next::End(Ending::Code(Exit::GateAnew.code()))
+                }
                 _ => Next::QueueAgain,
             });
-            let kill_at = deadline.min(now + self.policy.stop_grace);
+            let latest = self
+                .gone_by
+                .map_or(deadline, |gone_by| gone_by.max(now).min(deadline));
+            let kill_at = latest.min(now + self.policy.stop_grace);
             acts.push(Act::Tell(ToGuard::Stop { token, kill_at }));
             self.guard_deadline = Some(kill_at);
             self.app = App::Stopping {
@@ -73,6 +79,7 @@ impl Decider {
             && !self.wants_step_down
             && !self.status.yield_requested
             && self.ending.is_none()
+            && self.gone_by.is_none()
             && self.start_at.is_none()
             && !self.is_suspect()
             && self.delayed_until().is_none_or(|moment| moment <= now);

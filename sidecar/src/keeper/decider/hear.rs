@@ -2,10 +2,13 @@
 
 use lockkeeper_lock::{BootInstant, LockState, LockStatus, LossReason};
 
-use super::{App, Ask, Cause, Decider, Ending, LONGEST_BACK_OFF, Next, SHORTEST_BACK_OFF};
+use super::{App, Ask, Cause, Decider, Ending, LONGEST_BACK_OFF, Next, RESERVE_OF_GRACE, SHORTEST_BACK_OFF};
 use crate::args::{OnExit, Restart};
 use crate::guard::protocol::FromGuard;
 use crate::keeper::policy::Kind;
+
+/// Exit code of a container whose hook after the start has failed: that of nothing in particular.
+const HOOK_FAILED: u8 = 1;
 
 /// Number of SIGHUP, on all Linux.
 const SIGHUP: u8 = 1;
@@ -56,6 +59,7 @@ impl Decider {
                 self.guard_deadline = None;
                 self.told_suspect = None;
                 self.is_started = true;
+                self.started_at.get_or_insert(now);
                 self.app = if paused {
                     // It goes on under a new token only.
                     if self.held_since.is_some_and(|(held, _)| held == token) {
@@ -87,7 +91,9 @@ impl Decider {
 
     fn application_said(&mut self, frame: FromGuard, now: BootInstant) {
         match (frame, self.app) {
-            (FromGuard::Started { .. }, _) => {
+            (FromGuard::Started { pid, .. }, _) => {
+                // One that goes on after a pause is the same process.
+                self.starts += u64::from(self.process.replace(pid) != Some(pid));
                 self.started_at = Some(now);
                 self.is_started = true;
             }
@@ -142,6 +148,26 @@ impl Decider {
         }
         self.wants_step_down = true;
         true
+    }
+
+    /// The pod is ending, and everything in it ends with its grace period at the latest.
+    ///
+    /// # Errors
+    /// When there is no pod.
+    pub(in crate::keeper) fn pod_ends(&mut self, now: BootInstant) -> Result<(), String> {
+        let Some(grace) = self.policy.termination_grace else {
+            return Err("this keeper is none of a pod: end it by a signal".to_owned());
+        };
+        let reserve = RESERVE_OF_GRACE.min(grace / 4);
+        self.gone_by.get_or_insert(now + (grace - reserve));
+        Ok(())
+    }
+
+    /// A hook after the start has failed. The container is ended for it, as by a kubelet.
+    pub(in crate::keeper) fn post_start_failed(&mut self) {
+        if matches!(self.app, App::Granted { .. }) {
+            self.next.get_or_insert(Next::End(Ending::Code(HOOK_FAILED)));
+        }
     }
 
     /// The process is asked to end.

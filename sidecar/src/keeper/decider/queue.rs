@@ -67,6 +67,7 @@ impl Decider {
         let is_held = self.status.is_held(now);
         let wants_to_go = self.status.state == LockState::Lost
             || self.wants_step_down
+            || self.gone_by.is_some()
             || (is_held && self.status.yield_requested)
             || (is_held && self.app == App::Absent && !self.holds_over_the_end(now));
         if wants_to_go {
@@ -77,6 +78,9 @@ impl Decider {
     /// Something was asked and is not answered. Whoever wants to end cannot wait for ever.
     fn decide_waiting(&mut self, asked: Ask, now: BootInstant, acts: &mut Vec<Act>) {
         let Some(Next::End(ending)) = self.next else {
+            if asked == Ask::Contend && self.gone_by.is_some() {
+                self.ask_for_release(now, acts);
+            }
             return;
         };
         if asked == Ask::Contend {
@@ -104,7 +108,8 @@ impl Decider {
     }
 
     fn holds_over_the_end(&self, now: BootInstant) -> bool {
-        let is_wanted_elsewhere = self.wants_step_down || self.status.yield_requested;
+        let is_wanted_elsewhere =
+            self.wants_step_down || self.status.yield_requested || self.gone_by.is_some();
         self.policy.on_exit == OnExit::Hold && self.status.is_held(now) && !is_wanted_elsewhere
     }
 
@@ -125,7 +130,7 @@ impl Decider {
             Some(Next::End(ending)) => self.end(ending, acts),
             Some(Next::QueueAgain) | None => {
                 self.next = None;
-                if self.app != App::Absent && self.contend_at.is_none() {
+                if self.app != App::Absent && self.contend_at.is_none() && self.gone_by.is_none() {
                     self.asked = Some(Ask::Contend);
                     acts.push(Act::Ask(Ask::Contend));
                 }

@@ -2,6 +2,7 @@
 
 mod endings;
 mod losses;
+mod pod;
 mod running;
 mod together;
 
@@ -34,6 +35,7 @@ fn policy(kind: Kind) -> Policy {
         lock_delay: Duration::ZERO,
         wait_timeout: None,
         session_timeout: T,
+        termination_grace: (kind != Kind::Run).then_some(Duration::from_secs(30)),
     }
 }
 

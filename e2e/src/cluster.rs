@@ -1,0 +1,358 @@
+//! A real Kubernetes cluster on this machine: API server, kubelets, containerd, without a container
+//! engine and without images of anybody else.
+//!
+//! [`Cluster::start`] makes network namespaces for a control plane and two nodes, and starts in them what
+//! [`build`] has built from Go modules. Everything belongs to a [`supervisor`] process; it ends with the
+//! [`Cluster`], however that ends. There is one cluster per machine, and others wait for it.
+//!
+//! Tests call [`Cluster::shared`]. `LOCKKEEPER_E2E_KUBECONFIG` names a cluster of the user's own, which
+//! is then used instead; what needs a hold on its nodes is [`Unsupported`].
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use lockkeeper_lock::BootInstant;
+use tempfile::NamedTempFile;
+
+use crate::owner::Owner;
+use crate::{Host, Unsupported};
+
+pub mod build;
+mod cgroups;
+mod cleanup;
+mod control;
+mod control_plane;
+mod faults;
+mod forward;
+mod images;
+mod kubectl;
+mod launch;
+mod layout;
+mod network;
+mod node;
+mod part;
+mod pki;
+pub mod supervisor;
+
+use build::Programs;
+pub use cleanup::{sweep, traces};
+pub use faults::Node;
+pub use images::REGISTRY;
+use images::Registry;
+use kubectl::Kubectl;
+use launch::{Supervisor, can_start};
+use layout::LOCK;
+pub use layout::{CONTROL_PLANE, DIRECTORY, KUBECONFIG, NodeLayout, REGISTRY_PORT_OUTSIDE};
+
+/// Names the kubeconfig of a cluster of the user's own, for the tests.
+pub const FOREIGN: &str = "LOCKKEEPER_E2E_KUBECONFIG";
+
+/// What a cluster is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How many nodes, from 1 to [`NodeLayout::MOST`].
+    pub nodes: u8,
+    /// After this time without a sign of life a node is NotReady, in whole seconds, at least 4 s. (The
+    /// controller manager's `--node-monitor-grace-period`. The signs come four times in it, as they do in
+    /// Kubernetes' own 40 s of a node's lease.)
+    pub node_grace: Duration,
+}
+
+impl Config {
+    /// What [`Cluster::shared`] starts: a dead node is noticed after 12 s.
+    pub fn for_tests() -> Self {
+        Self {
+            node_grace: Duration::from_secs(12),
+            ..Self::default()
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            nodes: 2,
+            node_grace: Duration::from_secs(40),
+        }
+    }
+}
+
+/// A cluster of this machine, or of the user's own.
+#[derive(Debug)]
+pub struct Cluster {
+    kubectl: Kubectl,
+    own: Option<Own>,
+}
+
+/// What is known of a cluster on this machine.
+#[derive(Debug)]
+struct Own {
+    programs: Programs,
+    control_plane: Host,
+    nodes: Vec<Host>,
+    /// None when somebody else has started it.
+    supervisor: Option<Supervisor>,
+}
+
+impl Cluster {
+    /// The cluster of all tests of this process: the user's own, or one that `lockkeeper-cluster up` has
+    /// left running, or a new one, which ends with this process. `None` where there can be none: then it
+    /// has said so, and the test is skipped.
+    ///
+    /// # Panics
+    /// When there should be one, and it does not start.
+    pub fn shared() -> Option<&'static Self> {
+        static SHARED: OnceLock<Result<Cluster, Unsupported>> = OnceLock::new();
+        let shared = SHARED.get_or_init(|| {
+            let cluster = if let Some(kubeconfig) = std::env::var_os(FOREIGN) {
+                Self::foreign(PathBuf::from(kubeconfig))
+            } else {
+                can_start()?;
+                Self::running().or_else(|_| Self::start(&Config::for_tests()))
+            };
+            Ok(cluster.expect("the cluster starts"))
+        });
+        match shared {
+            Ok(cluster) => Some(cluster),
+            Err(reason) => {
+                println!("SKIPPED: {reason}");
+                None
+            }
+        }
+    }
+
+    /// Starts a cluster that ends with this value, or with this process.
+    ///
+    /// # Errors
+    /// When something does not start, with the end of its log; [`Unsupported`] where there can be none.
+    pub fn start(config: &Config) -> anyhow::Result<Self> {
+        can_start()?;
+        if Self::running().is_ok() {
+            return Err(Unsupported::new(
+                "a cluster has been left running on this machine; `make cluster-down` ends it",
+            )
+            .into());
+        }
+        let supervisor = Supervisor::start(config, false)?;
+        Self::attach(config.nodes, Some(supervisor))
+    }
+
+    /// Starts a cluster that runs until [`Cluster::stop_running`].
+    ///
+    /// # Errors
+    /// When something does not start, or one is running already.
+    pub fn leave_running(config: &Config) -> anyhow::Result<Self> {
+        can_start()?;
+        let supervisor = Supervisor::start(config, true)?;
+        Self::attach(config.nodes, Some(supervisor))
+    }
+
+    /// The cluster that has been left running.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn running() -> anyhow::Result<Self> {
+        let holder = fs::read_to_string(LOCK).unwrap_or_default();
+        ensure!(
+            holder.contains(supervisor::DETACHED),
+            "no cluster has been left running"
+        );
+        let parts = control::ask("parts")?;
+        let nodes = parts.split(' ').filter(|part| part.ends_with("/machine")).count();
+        Self::attach(u8::try_from(nodes)?, None)
+    }
+
+    /// Ends a cluster that has been left running, and removes what any cluster without a supervisor has
+    /// left.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    pub fn stop_running() -> anyhow::Result<()> {
+        let lock = fs::File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(LOCK)
+            .with_context(|| format!("cannot open {LOCK}"))?;
+        if lock.try_lock().is_err() {
+            // It answers by its end, or has just ended for another reason.
+            let _ = control::ask("stop");
+            lock.lock()?;
+        }
+        sweep()
+    }
+
+    fn foreign(kubeconfig: PathBuf) -> anyhow::Result<Self> {
+        ensure!(
+            kubeconfig.exists(),
+            "{FOREIGN} is {}, and there is no such file",
+            kubeconfig.display()
+        );
+        let kubectl = Kubectl {
+            program: PathBuf::from("kubectl"),
+            kubeconfig,
+            host: None,
+        };
+        Ok(Self { kubectl, own: None })
+    }
+
+    fn attach(nodes: u8, supervisor: Option<Supervisor>) -> anyhow::Result<Self> {
+        let programs = Programs::found()?;
+        let (control_plane, nodes) = network::existing(nodes, &Owner::new())?;
+        Ok(Self {
+            kubectl: Kubectl::own(&programs, &control_plane),
+            own: Some(Own {
+                programs,
+                control_plane,
+                nodes,
+                supervisor,
+            }),
+        })
+    }
+
+    /// The administrator's kubeconfig, good on this machine and in the control plane's namespace.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubectl.kubeconfig
+    }
+
+    /// Runs `kubectl`; tells what it has printed.
+    ///
+    /// # Errors
+    /// When it fails; with its own words.
+    pub fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        self.kubectl.run(arguments)
+    }
+
+    /// Creates or changes what a manifest describes.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub fn apply(&self, manifest: &str) -> anyhow::Result<()> {
+        let file = NamedTempFile::new()?;
+        fs::write(file.path(), manifest)?;
+        let path = file.path().to_str().context("the path is not UTF-8")?;
+        self.kubectl(&["apply", "--filename", path])?;
+        Ok(())
+    }
+
+    /// Asks `kubectl` until what it prints pleases, at most for `bound`; tells what that was.
+    ///
+    /// # Errors
+    /// When it does not in time; with what was printed last.
+    pub fn wait_for(
+        &self,
+        bound: Duration,
+        arguments: &[&str],
+        pleases: impl Fn(&str) -> bool,
+    ) -> anyhow::Result<String> {
+        /// A question takes a tenth of a second of a processor.
+        const POLL: Duration = Duration::from_millis(300);
+        let end = BootInstant::now() + bound;
+        loop {
+            let answer = self.kubectl(arguments);
+            match answer {
+                Ok(text) if pleases(&text) => return Ok(text),
+                other if BootInstant::now() >= end => {
+                    let last = other.unwrap_or_else(|error| format!("{error:#}"));
+                    bail!(
+                        "after {bound:?} kubectl {} still says: {last}",
+                        arguments.join(" ")
+                    )
+                }
+                _ => std::thread::sleep(POLL),
+            }
+        }
+    }
+
+    /// Builds the Dockerfile in `folder` (it may use what is in there, but nothing of the network) and
+    /// pushes it; tells how pods name the image. `name` has a tag that has not been used: nodes do not
+    /// look for a newer one.
+    ///
+    /// # Errors
+    /// When it cannot be built, or there is no registry: [`Unsupported`].
+    pub fn push_image(&self, name: &str, folder: &Path) -> anyhow::Result<String> {
+        self.registry()?.push(name, folder)
+    }
+
+    /// The same for an image with nothing in it but one static program, which it runs.
+    ///
+    /// # Errors
+    /// As [`Self::push_image`].
+    pub fn push_program(&self, name: &str, program: &Path) -> anyhow::Result<String> {
+        self.registry()?.push_program(name, program)
+    }
+
+    /// The host of the control plane, for programs beside the cluster that pods can reach.
+    pub fn control_plane(&self) -> Result<&Host, Unsupported> {
+        Ok(&self.own()?.control_plane)
+    }
+
+    /// A node, counted from 1.
+    ///
+    /// # Errors
+    /// When it is of a cluster of the user's own.
+    ///
+    /// # Panics
+    /// When there is none such.
+    pub fn node(&self, number: u8) -> Result<Node<'_>, Unsupported> {
+        let cluster = self.own()?;
+        assert!(
+            (1..=cluster.nodes.len()).contains(&usize::from(number)),
+            "no node {number}"
+        );
+        let layout = NodeLayout { number };
+        Ok(Node { cluster, layout })
+    }
+
+    /// Kills a program of the control plane, such as `kube-apiserver`.
+    ///
+    /// # Errors
+    /// When there is none such, or it is of a cluster of the user's own.
+    pub fn kill(&self, part: &str) -> anyhow::Result<()> {
+        self.own()?;
+        control::ask(&format!("kill {part}"))?;
+        Ok(())
+    }
+
+    /// Starts a program of the control plane again, and waits until it serves.
+    ///
+    /// # Errors
+    /// As [`Self::kill`], and when it does not start.
+    pub fn start_again(&self, part: &str) -> anyhow::Result<()> {
+        self.own()?;
+        control::ask(&format!("start {part}"))?;
+        Ok(())
+    }
+
+    /// The program of the cluster with this name, such as `helm`: see [`build`].
+    ///
+    /// # Errors
+    /// When it is a cluster of the user's own, who has such programs.
+    pub fn program(&self, name: &str) -> Result<PathBuf, Unsupported> {
+        Ok(self.own()?.programs.path(name))
+    }
+
+    /// The process that everything of this cluster belongs to; `None` unless this value has started it.
+    pub fn supervisor(&self) -> Option<u32> {
+        self.own.as_ref()?.supervisor.as_ref().map(Supervisor::pid)
+    }
+
+    fn registry(&self) -> Result<Registry, Unsupported> {
+        match &self.own {
+            Some(own) => Registry::own(&own.control_plane),
+            None => Registry::foreign(),
+        }
+    }
+
+    fn own(&self) -> Result<&Own, Unsupported> {
+        let missing = || {
+            Unsupported::new(format!(
+                "{FOREIGN} names a cluster whose nodes are not ours to break"
+            ))
+        };
+        self.own.as_ref().ok_or_else(missing)
+    }
+}

@@ -1,0 +1,57 @@
+//! Makes a port of the control plane reachable from this machine, on 127.0.0.1, without touching the
+//! machine's network: bytes are copied between two connections.
+
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use crate::Host;
+
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Forwards connections from `port` of 127.0.0.1 to an address as `host` sees it, for as long as this
+/// process lives.
+///
+/// # Errors
+/// When somebody else has the port.
+pub fn forward(port: u16, host: &Host, to: SocketAddrV4) -> anyhow::Result<()> {
+    let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
+            "port {port} of 127.0.0.1 is in use; the cluster needs it to be reached from this machine: see `ss -ltnp`"
+        ),
+        other => other.with_context(|| format!("cannot listen on 127.0.0.1:{port}"))?,
+    };
+    let host = host.clone();
+    thread::Builder::new()
+        .name(format!("forward {port}"))
+        .spawn(move || {
+            for outside in listener.incoming().flatten() {
+                let host = host.clone();
+                // A connection that cannot be made is closed, as by the server itself.
+                thread::spawn(move || {
+                    let inside = host.connect(to, CONNECT)?;
+                    join(outside, inside)
+                });
+            }
+        })?;
+    Ok(())
+}
+
+/// Copies in both directions until both are at their end.
+fn join(outside: TcpStream, inside: TcpStream) -> io::Result<()> {
+    let (from, to) = (inside.try_clone()?, outside.try_clone()?);
+    let back = thread::spawn(move || copy(from, to));
+    copy(outside, inside);
+    // It has no result, and does not panic.
+    let _ = back.join();
+    Ok(())
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream) {
+    // Both ends learn of an end or an error of one side by the end of their stream.
+    let _ = io::copy(&mut from, &mut to);
+    let _ = to.shutdown(Shutdown::Write);
+}

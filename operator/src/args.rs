@@ -1,0 +1,197 @@
+//! The command line. Every flag has an environment variable.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+use lockkeeper_lock::zookeeper::{ConnectString, Credentials, InvalidTls, ZooKeeper};
+use lockkeeper_lock::{LockPath, Timing};
+use lockkeeper_sidecar::args::{LogArgs, Tls};
+use lockkeeper_sidecar::duration;
+use lockkeeper_sidecar::exit::Failure;
+
+use crate::identity::Identity;
+
+/// The operator of Lockkeeper: looks after locks, shows their queues, hands them over during rollouts
+#[derive(Debug, Parser)]
+#[command(name = "lockkeeper-operator", version)]
+pub struct OperatorArgs {
+    /// The ensemble: HOST:PORT,… with an optional /chroot at the end; tcp+tls://HOST:PORT for TLS
+    #[arg(long, env = "LOCKKEEPER_CONNECT", value_name = "HOSTS")]
+    pub connect: ConnectString,
+
+    /// The node below which everything of this cluster is
+    #[arg(long, env = "LOCKKEEPER_ROOT", value_name = "PATH", default_value = "/lockkeeper")]
+    pub root: LockPath,
+
+    /// File with the operator's own identity: digest:USER:PASSWORD or USER:PASSWORD
+    #[arg(long, env = "LOCKKEEPER_AUTH_FILE", value_name = "FILE")]
+    pub auth_file: PathBuf,
+
+    /// Certificates (PEM) of the authorities that the ensemble's certificates must come from
+    #[arg(long, env = "LOCKKEEPER_TLS_CA", value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
+
+    /// Own certificate (PEM) to show to the ensemble
+    #[arg(long, env = "LOCKKEEPER_TLS_CERT", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Key (PEM) of the own certificate
+    #[arg(long, env = "LOCKKEEPER_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+
+    /// How long the ensemble keeps the leadership of a replica that is silent
+    #[arg(long, env = "LOCKKEEPER_SESSION_TIMEOUT", value_name = "DURATION", default_value = "15s", value_parser = duration::parse)]
+    pub session_timeout: Duration,
+
+    /// The ensemble's tickTime
+    #[arg(long, env = "LOCKKEEPER_TICK_TIME", value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
+    pub tick_time: Duration,
+
+    /// Address of /livez, /readyz and /metrics
+    #[arg(
+        long,
+        env = "LOCKKEEPER_ADMIN_LISTEN",
+        value_name = "ADDRESS",
+        default_value = "[::]:9809"
+    )]
+    pub admin_listen: SocketAddr,
+
+    /// What is logged, and how
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// The arguments, checked against each other and against the files that they name.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How to reach the ensemble.
+    pub zookeeper: ZooKeeper,
+    /// Who the operator is there.
+    pub identity: Identity,
+    /// The node below which everything is, without the chroot.
+    pub root: String,
+    /// Times of the leaders' lock.
+    pub timing: Timing,
+    /// Where to answer probes.
+    pub admin_listen: SocketAddr,
+}
+
+// === impl OperatorArgs ===
+
+impl OperatorArgs {
+    /// Reads the files, and checks what can be checked without the ensemble.
+    ///
+    /// # Errors
+    /// What is wrong, and which flag or file it is.
+    pub fn settings(self) -> Result<Settings, Failure> {
+        let Self {
+            connect,
+            root,
+            auth_file,
+            tls_ca,
+            tls_cert,
+            tls_key,
+            session_timeout,
+            tick_time,
+            admin_listen,
+            log: _,
+        } = self;
+        let timing = Timing {
+            tick_time,
+            ..Timing::new(session_timeout)
+        };
+        timing
+            .check()
+            .map_err(|error| Failure::usage(format!("--session-timeout: {error}")))?;
+        let file = auth_file.display();
+        let content = std::fs::read_to_string(&auth_file)
+            .map_err(|error| Failure::usage(format!("cannot read --auth-file {file}: {error}")))?;
+        let identity = Identity::parse(&content)
+            .map_err(|error| Failure::usage(format!("--auth-file {file} {error}")))?;
+        let tls = Tls::read(tls_ca.as_deref(), tls_cert.as_deref(), tls_key.as_deref())?;
+        let wants_tls = connect.servers().iter().any(|server| server.tls);
+        let zookeeper = ZooKeeper::new(connect, session_timeout)
+            .with_credentials(Credentials::Digest(identity.digest_auth()));
+        let zookeeper = match (&tls.ca, wants_tls) {
+            (None, true) => {
+                return Err(Failure::usage(
+                    "--connect names a server with tcp+tls://: say with --tls-ca whose certificates to trust",
+                ));
+            }
+            (None, false) => zookeeper,
+            (Some(ca), _) => {
+                let own = tls.identity.as_ref();
+                let own = own.map(|own| (own.certificate.as_str(), own.key.as_str()));
+                zookeeper.with_tls(ca, own).map_err(invalid_tls)?
+            }
+        };
+        Ok(Settings {
+            zookeeper,
+            identity,
+            root: root.to_string(),
+            timing,
+            admin_listen,
+        })
+    }
+}
+
+fn invalid_tls(error: InvalidTls) -> Failure {
+    let flag = match error {
+        InvalidTls::Authorities(_) => "--tls-ca",
+        InvalidTls::Certificate(_) => "--tls-cert",
+        InvalidTls::Key(_) => "--tls-key",
+        InvalidTls::Server(_) => "--connect",
+    };
+    Failure::usage(format!("{flag}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(arguments: &[&str], auth: &str) -> Result<Settings, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("auth");
+        std::fs::write(&file, auth).unwrap();
+        let base = ["lockkeeper-operator", "--auth-file", file.to_str().unwrap()];
+        let all = base.iter().chain(arguments);
+        let args = OperatorArgs::try_parse_from(all).map_err(|error| error.to_string())?;
+        args.settings().map_err(|failure| failure.sentence)
+    }
+
+    #[test]
+    fn servers_and_an_identity_are_all_that_is_needed() {
+        let settings = settings(&["--connect", "zk:2181"], "digest:operator:secret\n").unwrap();
+        assert_eq!(settings.root, "/lockkeeper");
+        assert_eq!(settings.identity.digest_auth(), "operator:secret");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_the_flag_and_without_the_secret() {
+        for (arguments, auth, expected) in [
+            (vec!["--connect", "zk:2181"], "secret", "--auth-file"),
+            (vec!["--connect", "zk:2181"], "u:secret\nv:w", "must hold one line"),
+            (
+                vec!["--connect", "tcp+tls://zk:2281"],
+                "u:secret",
+                "say with --tls-ca",
+            ),
+            (
+                vec!["--connect", "zk:2181", "--session-timeout", "4s"],
+                "u:secret",
+                "--session-timeout:",
+            ),
+            (
+                vec!["--connect", "zk:2181", "--root", "locks"],
+                "u:secret",
+                "must begin with a slash",
+            ),
+        ] {
+            let sentence = settings(&arguments, auth).unwrap_err();
+            assert!(sentence.contains(expected), "{arguments:?}: {sentence}");
+            assert!(!sentence.contains("secret"), "{sentence}");
+        }
+    }
+}

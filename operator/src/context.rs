@@ -1,0 +1,106 @@
+//! What a reconciliation needs besides its object.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::Client;
+use kube::runtime::events::Recorder;
+use lockkeeper_lock::zookeeper::ConnectString;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::layout::LockKey;
+use crate::leader::Leadership;
+use crate::metrics::Metrics;
+use crate::mirror::Mirror;
+use crate::pods::Pods;
+use crate::reach::Reach;
+use crate::secrets::Secrets;
+use crate::tree::Tree;
+
+/// Shared by all reconciliations.
+pub struct Context {
+    /// The API server.
+    pub client: Client,
+    /// The queues.
+    pub mirror: Mirror,
+    /// How the operator stands with the ensemble.
+    pub reach: watch::Receiver<Reach>,
+    /// The nodes.
+    pub tree: Tree,
+    /// The pods behind locks.
+    pub pods: Arc<Pods>,
+    /// The namespaces' identities.
+    pub secrets: Arc<Secrets>,
+    /// Whether this replica may write.
+    pub leadership: Leadership,
+    /// Events for users.
+    pub recorder: Recorder,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// The ensemble's tick.
+    pub tick_time: Duration,
+    /// Where the ensemble is.
+    pub connect: ConnectString,
+    /// What is remembered of each lock.
+    pub memories: Memories,
+}
+
+/// What is remembered of one lock, and nowhere else.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// When its status was written last.
+    pub written: Option<Instant>,
+    /// Since when it is between two holders.
+    pub between: Option<Instant>,
+    /// When its nodes were found in order, on which connection and for which identities.
+    pub provisioned: Option<Provisioned>,
+    /// When a yield was requested last.
+    pub yielded: Option<Instant>,
+    /// The last loss of the ensemble that its status speaks of.
+    pub lost: u64,
+}
+
+/// Nodes that were found in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provisioned {
+    /// When.
+    pub at: Instant,
+    /// In which session.
+    pub session: i64,
+    /// For whom: the ids of the ACLs.
+    pub identities: Vec<String>,
+}
+
+/// What is remembered of all locks.
+#[derive(Debug, Default)]
+pub struct Memories(Mutex<HashMap<LockKey, Memory>>);
+
+// === impl Memories ===
+
+impl Memories {
+    /// What is remembered of a lock.
+    pub fn of(&self, key: &LockKey) -> Memory {
+        let memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        memories.get(key).cloned().unwrap_or_default()
+    }
+
+    /// Remembers something.
+    pub fn edit(&self, key: &LockKey, edit: impl FnOnce(&mut Memory)) {
+        let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        edit(memories.entry(key.clone()).or_default());
+    }
+
+    /// Forgets a lock that is no more.
+    pub fn forget(&self, key: &LockKey) {
+        let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        memories.remove(key);
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,266 @@
+//! Fourth step: what is to be done, done. Each write looks at the lease of this replica first.
+
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use lockkeeper_crds::{DistributedLock, keys};
+use lockkeeper_lock::zookeeper::Onlooker;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::build::{FINALIZER, Finalizer, HANDOFF, Handoff, Nodes, Plan, Request, RoleChange};
+use super::resolve::Resolved;
+use super::validate::{Invalid, Valid};
+use crate::context::{Context, Provisioned};
+use crate::error::Error;
+use crate::events::{Notice, Reason};
+use crate::metrics::Cause;
+use crate::tree::{Removal, TreeError};
+
+/// How long nodes that were found in order are believed to be: rights that are changed by hand make
+/// no event.
+pub const RECHECK: Duration = Duration::from_secs(600);
+
+/// Least time between two yield requests for one lock: longer than a pod needs to stop and the next
+/// one to begin, so that no lock goes through a workload in one rush.
+const YIELD_PAUSE: Duration = Duration::from_secs(10);
+
+/// What was done.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// Why the lock is not ready, if it is not.
+    pub not_ready: Option<Invalid>,
+    /// What people should hear of.
+    pub notices: Vec<Notice>,
+    /// The object is gone.
+    pub is_gone: bool,
+    /// The rest waits until then.
+    pub again: Option<Duration>,
+}
+
+/// Does what is to be done.
+///
+/// # Errors
+/// Those of the ensemble and of the API server; and when this replica does not lead.
+pub async fn apply(
+    ctx: &Context,
+    connection: &Onlooker,
+    resolved: &Resolved,
+    valid: &Result<Valid, Invalid>,
+    plan: &Plan,
+) -> Result<Applied, Error> {
+    let Plan {
+        finalizer,
+        nodes,
+        roles,
+        handoff,
+    } = plan;
+    let mut applied = Applied::default();
+    if *finalizer == Finalizer::Add {
+        set_finalizer(ctx, resolved, true).await?;
+    }
+    match nodes {
+        Nodes::Leave => {}
+        Nodes::Ensure => ensure(ctx, connection, resolved, valid, &mut applied).await?,
+        Nodes::Remove => {
+            ctx.leadership.check()?;
+            if ctx.tree.remove_lock(connection, &resolved.key).await? == Removal::InUse {
+                // Somebody came in between: the picture will say who.
+                return Ok(applied);
+            }
+        }
+    }
+    try_join_all(roles.iter().map(|change| set_role(ctx, resolved, change))).await?;
+    match handoff {
+        Handoff::None => {}
+        Handoff::Rollout(request) => {
+            let yielded = ctx.memories.of(&resolved.key).yielded;
+            let rest = yielded.map_or(Duration::ZERO, |at| YIELD_PAUSE.saturating_sub(at.elapsed()));
+            if rest.is_zero() {
+                step_down(ctx, connection, resolved, request, "rollout", &mut applied).await?;
+            } else {
+                applied.again = Some(rest);
+            }
+        }
+        Handoff::Asked(request) => {
+            step_down(ctx, connection, resolved, request, "user", &mut applied).await?;
+            acknowledge(ctx, resolved).await?;
+        }
+        Handoff::Refused(refusal) => {
+            applied
+                .notices
+                .push(Notice::new(Reason::HandoffRefused, refusal.as_str()));
+            acknowledge(ctx, resolved).await?;
+        }
+    }
+    if *finalizer == Finalizer::Remove {
+        set_finalizer(ctx, resolved, false).await?;
+        applied.is_gone = true;
+    }
+    Ok(applied)
+}
+
+async fn ensure(
+    ctx: &Context,
+    connection: &Onlooker,
+    resolved: &Resolved,
+    valid: &Result<Valid, Invalid>,
+    applied: &mut Applied,
+) -> Result<(), Error> {
+    let namespace = &*resolved.key.namespace;
+    let wants_secret = match &resolved.identities {
+        None => true,
+        Some(Ok(identities)) => identities.is_rotation_asked,
+        Some(Err(_)) => false,
+    };
+    if wants_secret {
+        ctx.leadership.check()?;
+        ctx.metrics.wrote("secret");
+        let made = ctx.secrets.ensure(&ctx.client, namespace).await;
+        made.map_err(Error::writing("the namespace's Secret"))?;
+    }
+    let valid = match valid {
+        Ok(valid) => valid,
+        Err(invalid) => {
+            applied.not_ready = Some(invalid.clone());
+            return Ok(());
+        }
+    };
+    let memory = ctx.memories.of(&resolved.key);
+    let session = connection.session_id().0;
+    let identities: Vec<_> = valid
+        .identities
+        .iter()
+        .map(|identity| identity.acl_id())
+        .collect();
+    let is_in_order = |known: &Provisioned| {
+        known.session == session && known.identities == identities && known.at.elapsed() < RECHECK
+    };
+    if resolved.queue.exists && memory.provisioned.as_ref().is_some_and(is_in_order) {
+        return Ok(());
+    }
+    ctx.leadership.check()?;
+    match ctx
+        .tree
+        .ensure_lock(connection, &resolved.key, &valid.identities)
+        .await
+    {
+        Ok(repairs) => {
+            let was_ready = resolved
+                .lock
+                .status
+                .as_ref()
+                .is_some_and(|status| status.observed_generation.is_some());
+            if was_ready && repairs.made + repairs.rights > 0 && memory.provisioned.is_some() {
+                applied.notices.push(Notice::new(
+                    Reason::NodesRepaired,
+                    format!(
+                        "nodes in ZooKeeper were changed by somebody: {} made anew, rights of {} restored",
+                        repairs.made, repairs.rights
+                    ),
+                ));
+            }
+            ctx.memories.edit(&resolved.key, |memory| {
+                memory.provisioned = Some(Provisioned {
+                    at: Instant::now(),
+                    session,
+                    identities,
+                });
+            });
+        }
+        Err(error @ TreeError::Foreign { .. }) => {
+            applied.not_ready = Some(Invalid {
+                reason: lockkeeper_crds::lock::Reason::ProvisioningFailed,
+                message: error.to_string(),
+            });
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+async fn step_down(
+    ctx: &Context,
+    connection: &Onlooker,
+    resolved: &Resolved,
+    request: &Request,
+    cause: &'static str,
+    applied: &mut Applied,
+) -> Result<(), Error> {
+    ctx.leadership.check()?;
+    let is_new = ctx
+        .tree
+        .request_yield(connection, &resolved.key, &request.request)
+        .await?;
+    if is_new {
+        ctx.metrics.handoffs.get_or_create(&Cause { cause }).inc();
+        ctx.memories
+            .edit(&resolved.key, |memory| memory.yielded = Some(Instant::now()));
+        tracing::info!(lock = %resolved.key, contenders = ?request.request.contenders, cause, "Handoff requested");
+        applied
+            .notices
+            .push(Notice::new(Reason::HandoffRequested, request.note.as_str()));
+    }
+    Ok(())
+}
+
+async fn set_role(ctx: &Context, resolved: &Resolved, change: &RoleChange) -> Result<(), Error> {
+    ctx.leadership.check()?;
+    ctx.metrics.wrote("role");
+    let api: Api<Pod> = Api::namespaced(ctx.client.clone(), &resolved.key.namespace);
+    // With the UID as a condition: the API server refuses it for another pod of this name.
+    let patch = json!({"metadata": {"uid": change.uid, "labels": {keys::ROLE: change.role.as_str()}}});
+    match api
+        .patch(&change.pod, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+    {
+        Ok(pod) => ctx.pods.put(&pod),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+        Err(error) => return Err(Error::writing("the role of a pod")(error)),
+    }
+    Ok(())
+}
+
+async fn acknowledge(ctx: &Context, resolved: &Resolved) -> Result<(), Error> {
+    let patch = json!({"metadata": {"annotations": {HANDOFF: null}}});
+    patch_lock(ctx, resolved, "annotation", patch).await
+}
+
+async fn set_finalizer(ctx: &Context, resolved: &Resolved, is_wanted: bool) -> Result<(), Error> {
+    let mut finalizers = resolved.lock.finalizers().to_vec();
+    finalizers.retain(|name| name != FINALIZER);
+    if is_wanted {
+        finalizers.push(FINALIZER.to_owned());
+    }
+    // A list is replaced as a whole: only if nobody changed the object meanwhile.
+    let patch = json!({
+        "metadata": {"finalizers": finalizers, "resourceVersion": resolved.lock.resource_version()},
+    });
+    patch_lock(ctx, resolved, "finalizer", patch).await
+}
+
+async fn patch_lock(
+    ctx: &Context,
+    resolved: &Resolved,
+    kind: &'static str,
+    patch: serde_json::Value,
+) -> Result<(), Error> {
+    ctx.leadership.check()?;
+    ctx.metrics.wrote(kind);
+    let api: Api<DistributedLock> = Api::namespaced(ctx.client.clone(), &resolved.key.namespace);
+    let patched = api
+        .patch(
+            &resolved.key.name,
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        )
+        .await;
+    match patched {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(error) => Err(Error::writing("the DistributedLock")(error)),
+    }
+}

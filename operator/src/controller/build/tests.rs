@@ -1,0 +1,191 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
+use lockkeeper_lock::{FencingToken, Mode};
+
+use super::*;
+use crate::layout::LockKey;
+use crate::picture::{Contender, Picture, Queue};
+use crate::pods::PodFacts;
+use crate::rollout::{Candidate, Workload};
+
+/// A lock with this queue: `a* b` is a pod that holds and one that waits.
+fn resolved(queue: &str) -> Resolved {
+    let key = LockKey::new("shop", "report");
+    let mut picture = Picture::default();
+    picture.set_exists(&key, true);
+    for (at, word) in queue.split_whitespace().enumerate() {
+        let pod = word.trim_end_matches('*');
+        let state = if word.ends_with('*') { "held" } else { "waiting" };
+        let data = format!(
+            r#"{{"state":"{state}","pod":{{"namespace":"shop","name":"{pod}","uid":"u-{pod}","node":"n"}}}}"#
+        );
+        let name = format!("{pod}-lock-{at:010}");
+        picture.put(
+            &key,
+            Contender::read(name, FencingToken(at as i64), data.as_bytes()),
+        );
+    }
+    let queue: Queue = picture.queue(&key).cloned().unwrap();
+    let mut lock = DistributedLock::new("report", DistributedLockSpec::default());
+    lock.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
+    Resolved {
+        key,
+        lock: Arc::new(lock),
+        participants: queue.participants(Mode::Exclusive),
+        queue,
+        pods: BTreeMap::new(),
+        identities: None,
+        rollout: None,
+    }
+}
+
+fn edit(resolved: &mut Resolved, edit: impl FnOnce(&mut DistributedLock)) {
+    edit(Arc::make_mut(&mut resolved.lock));
+}
+
+fn with_pod(resolved: &mut Resolved, name: &str, uid: &str, role: Option<Role>) {
+    let facts = PodFacts {
+        uid: uid.to_owned(),
+        role,
+        owner: None,
+        revision: None,
+        is_healthy: true,
+    };
+    resolved.pods.insert(name.to_owned(), facts);
+}
+
+fn roles_of(resolved: &Resolved) -> Vec<(String, Role)> {
+    let roles = build(resolved).roles.into_iter();
+    roles.map(|change| (change.pod, change.role)).collect()
+}
+
+#[test]
+fn a_deleted_object_stays_while_somebody_is_in_the_queue_and_then_its_nodes_go_unless_retained() {
+    let plan = |queue: &str, policy| {
+        let mut resolved = resolved(queue);
+        edit(&mut resolved, |lock| {
+            lock.metadata.deletion_timestamp = Some(Time("2026-01-01T00:00:00Z".parse().unwrap()));
+            lock.spec.deletion_policy = policy;
+        });
+        let plan = build(&resolved);
+        (plan.finalizer, plan.nodes)
+    };
+    assert_eq!(
+        plan("a*", DeletionPolicy::Delete),
+        (Finalizer::Keep, Nodes::Leave)
+    );
+    assert_eq!(
+        plan("", DeletionPolicy::Delete),
+        (Finalizer::Remove, Nodes::Remove)
+    );
+    assert_eq!(
+        plan("", DeletionPolicy::Retain),
+        (Finalizer::Remove, Nodes::Leave)
+    );
+}
+
+#[test]
+fn a_new_object_gets_its_finalizer_and_its_nodes() {
+    let mut resolved = resolved("");
+    edit(&mut resolved, |lock| lock.metadata.finalizers = None);
+    let plan = build(&resolved);
+    assert_eq!((plan.finalizer, plan.nodes), (Finalizer::Add, Nodes::Ensure));
+}
+
+#[test]
+fn the_pod_that_holds_is_active_and_all_others_are_standbys() {
+    let mut resolved = resolved("a* b");
+    with_pod(&mut resolved, "a", "u-a", None);
+    with_pod(&mut resolved, "b", "u-b", Some(Role::Active));
+    with_pod(&mut resolved, "c", "u-c", None);
+    let expected = [
+        ("a", Role::Active),
+        ("b", Role::Standby),
+        ("c", Role::Standby),
+    ];
+    assert_eq!(
+        roles_of(&resolved),
+        expected.map(|(pod, role)| (pod.to_owned(), role))
+    );
+}
+
+#[test]
+fn labels_that_are_right_are_not_written_again() {
+    let mut resolved = resolved("a* b");
+    with_pod(&mut resolved, "a", "u-a", Some(Role::Active));
+    with_pod(&mut resolved, "b", "u-b", Some(Role::Standby));
+    assert_eq!(roles_of(&resolved), []);
+}
+
+#[test]
+fn a_new_pod_of_the_same_name_does_not_inherit_the_role_of_a_contender_that_is_still_there() {
+    let mut resolved = resolved("a*");
+    with_pod(&mut resolved, "a", "another", None);
+    assert_eq!(roles_of(&resolved), [("a".to_owned(), Role::Standby)]);
+}
+
+#[test]
+fn a_pod_keeps_its_role_when_another_one_takes_over_until_its_contender_is_gone() {
+    let mut both = resolved("a* b*");
+    with_pod(&mut both, "a", "u-a", Some(Role::Active));
+    assert_eq!(roles_of(&both), []);
+    let mut gone = resolved("b*");
+    with_pod(&mut gone, "a", "u-a", Some(Role::Active));
+    assert_eq!(roles_of(&gone), [("a".to_owned(), Role::Standby)]);
+}
+
+fn asked_for(queue: &str, pod: &str) -> Result<Vec<String>, String> {
+    let mut resolved = resolved(queue);
+    edit(&mut resolved, |lock| {
+        lock.annotations_mut().insert(HANDOFF.to_owned(), pod.to_owned());
+    });
+    match build(&resolved).handoff {
+        Handoff::Asked(request) => Ok(request.request.contenders),
+        Handoff::Refused(refusal) => Err(refusal),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_user_can_hand_over_to_the_next_or_to_a_pod_that_waits() {
+    let next = asked_for("a* b c", "").unwrap();
+    assert_eq!(next, ["a-lock-0000000000"]);
+    let chosen = asked_for("a* b c", "c").unwrap();
+    assert_eq!(chosen, ["a-lock-0000000000", "b-lock-0000000001"]);
+}
+
+#[test]
+fn a_handoff_that_cannot_be_is_refused_with_the_reason() {
+    for (queue, pod, refusal) in [
+        ("a*", "", "nobody waits for the lock"),
+        ("a* b", "x", "x does not wait for the lock"),
+        ("a* b", "a", "a holds the lock already"),
+        ("", "", "nobody holds the lock"),
+    ] {
+        assert_eq!(asked_for(queue, pod), Err(refusal.to_owned()));
+    }
+}
+
+#[test]
+fn a_rollout_asks_the_holder_of_the_old_revision_to_step_down() {
+    let mut resolved = resolved("a* b");
+    let candidate = |at: usize, revision: &str| Candidate {
+        contender: resolved.participants[at].name.clone(),
+        pod: "p".into(),
+        revision: revision.into(),
+        is_holder: at == 0,
+        is_healthy: true,
+    };
+    let workload = Workload::Deployment {
+        is_paused: false,
+        current: Some("2".into()),
+    };
+    resolved.rollout = Some((vec![candidate(0, "1"), candidate(1, "2")], workload));
+    let Handoff::Rollout(request) = build(&resolved).handoff else {
+        panic!("it stays")
+    };
+    assert_eq!(request.request.contenders, ["a-lock-0000000000"]);
+}

@@ -1,0 +1,225 @@
+//! Fifth step: the status, where it changed, and events for people.
+
+use std::time::Duration;
+
+use json_patch::{AddOperation, Patch as JsonPatch, PatchOperation};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Resource};
+use lockkeeper_crds::DistributedLock;
+use lockkeeper_crds::lock::{ConditionType, DistributedLockStatus, Reason as ConditionReason};
+use tokio::time::Instant;
+
+use super::apply::Applied;
+use super::resolve::Resolved;
+use super::validate::{Invalid, Valid};
+use crate::context::Context;
+use crate::error::Error;
+use crate::events::{Notice, Reason};
+use crate::status::{self, Observation, Readiness, is_between_holders, named};
+
+/// Least time between two writes of one status.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a lock may be between two holders before its status says so: a few round trips to the
+/// ensemble. Below, a handoff is one write, with the new holder.
+const BETWEEN: Duration = Duration::from_millis(200);
+
+/// Writes the status if it changed, tells events, and says after which time there is more to do.
+///
+/// # Errors
+/// Those of the API server; and when this replica does not lead.
+pub async fn report(
+    ctx: &Context,
+    resolved: &Resolved,
+    valid: &Result<Valid, Invalid>,
+    applied: Applied,
+) -> Result<Option<Duration>, Error> {
+    let Applied {
+        not_ready,
+        mut notices,
+        is_gone,
+        again,
+    } = applied;
+    if is_gone {
+        ctx.memories.forget(&resolved.key);
+        return Ok(None);
+    }
+    if let Some(rest) = still_between(ctx, resolved) {
+        tell(ctx, resolved, &notices).await;
+        return Ok(Some(rest));
+    }
+    let previous = resolved.lock.status.clone().unwrap_or_default();
+    let seen = Observation {
+        generation: resolved.lock.metadata.generation,
+        queue: &resolved.queue,
+        participants: &resolved.participants,
+        timing: valid.as_ref().ok().map(|valid| valid.timing),
+        readiness: readiness(resolved, not_ready),
+    };
+    let status = status::observed(&previous, &seen, Timestamp::now());
+    let written = write(ctx, resolved, &previous, &status, true).await?;
+    if written == Written::Now {
+        notices.extend(news(&previous, &status));
+    }
+    tell(ctx, resolved, &notices).await;
+    Ok(match written {
+        Written::After(rest) => Some(again.map_or(rest, |again| again.min(rest))),
+        Written::Now | Written::Unchanged => again,
+    })
+}
+
+/// Says in the status that the ensemble is out of reach; any replica may.
+///
+/// # Errors
+/// Those of the API server.
+pub async fn report_loss(ctx: &Context, resolved: &Resolved, reason: &str) -> Result<Option<Duration>, Error> {
+    let previous = resolved.lock.status.clone().unwrap_or_default();
+    let generation = resolved.lock.metadata.generation;
+    let status = status::out_of_reach(&previous, generation, reason, Timestamp::now());
+    match write(ctx, resolved, &previous, &status, false).await? {
+        Written::After(rest) => Ok(Some(rest)),
+        Written::Now | Written::Unchanged => Ok(None),
+    }
+}
+
+fn still_between(ctx: &Context, resolved: &Resolved) -> Option<Duration> {
+    let is_between = is_between_holders(&resolved.participants);
+    let mut rest = None;
+    ctx.memories.edit(&resolved.key, |memory| {
+        if is_between {
+            let since = *memory.between.get_or_insert_with(Instant::now);
+            rest = BETWEEN
+                .checked_sub(since.elapsed())
+                .filter(|rest| !rest.is_zero());
+        } else {
+            memory.between = None;
+        }
+    });
+    rest
+}
+
+fn readiness(resolved: &Resolved, not_ready: Option<Invalid>) -> Readiness {
+    if resolved.lock.metadata.deletion_timestamp.is_some() {
+        let holders: Vec<_> = resolved
+            .participants
+            .iter()
+            .filter(|one| status::holds(one))
+            .filter_map(|one| Some(one.data.pod.as_ref()?.name.as_str()))
+            .collect();
+        let message = match holders.as_slice() {
+            [] => "being deleted: waits until the queue is empty".to_owned(),
+            pods => format!("being deleted: waits until the lock is not held by {}", pods.join(", ")),
+        };
+        return Readiness::NotReady(ConditionReason::Deleting, message);
+    }
+    match not_ready {
+        None => Readiness::Ready,
+        Some(Invalid { reason, message }) => Readiness::NotReady(reason, message),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    Now,
+    Unchanged,
+    /// Not before this time is over.
+    After(Duration),
+}
+
+async fn write(
+    ctx: &Context,
+    resolved: &Resolved,
+    previous: &DistributedLockStatus,
+    status: &DistributedLockStatus,
+    as_leader: bool,
+) -> Result<Written, Error> {
+    if status == previous {
+        return Ok(Written::Unchanged);
+    }
+    let written = ctx.memories.of(&resolved.key).written;
+    if let Some(rest) = written
+        .and_then(|at| PAUSE.checked_sub(at.elapsed()))
+        .filter(|rest| !rest.is_zero())
+    {
+        return Ok(Written::After(rest));
+    }
+    if as_leader {
+        ctx.leadership.check()?;
+    }
+    ctx.metrics.wrote("status");
+    let api: Api<DistributedLock> = Api::namespaced(ctx.client.clone(), &resolved.key.namespace);
+    // As a whole: a merge would keep what is not there any more.
+    let patch = JsonPatch(vec![PatchOperation::Add(AddOperation {
+        path: "/status".parse().expect("a pointer"),
+        value: serde_json::to_value(status).expect("strings and numbers"),
+    })]);
+    match api
+        .patch_status(
+            &resolved.key.name,
+            &PatchParams::default(),
+            &Patch::<DistributedLock>::Json(patch),
+        )
+        .await
+    {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Written::Unchanged),
+        Err(error) => return Err(Error::writing("the status")(error)),
+    }
+    ctx.memories
+        .edit(&resolved.key, |memory| memory.written = Some(Instant::now()));
+    Ok(Written::Now)
+}
+
+/// What changed for people. A first status is no change: ten thousand locks that an operator sees for
+/// the first time are no news.
+fn news(previous: &DistributedLockStatus, status: &DistributedLockStatus) -> Vec<Notice> {
+    if previous.observed_generation.is_none() {
+        return Vec::new();
+    }
+    let mut notices = Vec::new();
+    let is_in = |contender: &str, list: &DistributedLockStatus| {
+        list.holders.iter().any(|holder| holder.contender == contender)
+    };
+    for holder in &previous.holders {
+        if !is_in(&holder.contender, status) {
+            let note = format!("{} holds the lock no more", holder.pod);
+            notices.push(Notice::new(Reason::LockReleased, note));
+        }
+    }
+    for holder in &status.holders {
+        if !is_in(&holder.contender, previous) {
+            let note = format!("{} holds the lock under token {}", holder.pod, holder.fencing_token);
+            notices.push(Notice::new(Reason::LockAcquired, note));
+        }
+    }
+    let ready = |status: &DistributedLockStatus| {
+        let ready = ConditionType::Ready.as_str();
+        let found = status.conditions.iter().find(|one| one.type_ == ready);
+        found.map(|one| (one.reason.clone(), one.message.clone()))
+    };
+    if let Some((reason, message)) = ready(status).filter(|now| ready(previous).as_ref() != Some(now)) {
+        let reasons = [
+            (ConditionReason::InvalidSpec, Reason::InvalidSpec),
+            (ConditionReason::ProvisioningFailed, Reason::ProvisioningFailed),
+            (ConditionReason::SecretUnusable, Reason::ProvisioningFailed),
+        ];
+        let told = reasons
+            .iter()
+            .find(|(condition, _)| condition.as_str() == reason);
+        if let Some((_, told)) = told {
+            notices.push(Notice::new(*told, message));
+        } else if reason == ConditionReason::Deleting.as_str() && !status.holders.is_empty() {
+            let note = format!("waits until the lock is not held by {}", named(&status.holders));
+            notices.push(Notice::new(Reason::DeletionWaits, note));
+        }
+    }
+    notices
+}
+
+async fn tell(ctx: &Context, resolved: &Resolved, notices: &[Notice]) {
+    let about = resolved.lock.object_ref(&());
+    for notice in notices {
+        notice.tell(&ctx.recorder, &ctx.metrics, &about).await;
+    }
+}

@@ -1,0 +1,62 @@
+//! Why a reconciliation did not come to its end.
+
+use crate::leader::NotLeading;
+use crate::tree::TreeError;
+
+/// An error, with its cause as its source.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Another replica leads: it does this.
+    #[error(transparent)]
+    NotLeading(#[from] NotLeading),
+    /// The ensemble.
+    #[error("failed to look after the nodes of the lock")]
+    Tree(#[from] TreeError),
+    /// The API server, when something was read.
+    #[error("failed to read {what}")]
+    Read {
+        /// What.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: kube::Error,
+    },
+    /// The API server, when something was written.
+    #[error("failed to write {what}")]
+    Write {
+        /// What.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: kube::Error,
+    },
+}
+
+// === impl Error ===
+
+impl Error {
+    /// Makes an error of a failed read.
+    pub fn reading(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Read { what, source }
+    }
+
+    /// Makes an error of a failed write.
+    pub fn writing(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Write { what, source }
+    }
+
+    /// Name for metrics and logs, from a closed set.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NotLeading(_) => "NotLeading",
+            Self::Tree(_) => "EnsembleFailed",
+            Self::Read { .. } => "ReadFailed",
+            Self::Write { .. } => "WriteFailed",
+        }
+    }
+
+    /// Whether somebody else changed the object in between: no failure, only to be done again.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Write { source: kube::Error::Api(status), .. } if status.is_conflict())
+    }
+}

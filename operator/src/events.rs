@@ -1,0 +1,101 @@
+//! Events on objects, for people: a closed set of reasons.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::{Event, EventType, Recorder};
+
+use crate::metrics::Metrics;
+
+/// Why an event is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A pod holds the lock now.
+    LockAcquired,
+    /// A pod holds the lock no more.
+    LockReleased,
+    /// The holder was asked to step down.
+    HandoffRequested,
+    /// A user's wish for a handoff cannot be met.
+    HandoffRefused,
+    /// Nodes in ZooKeeper were missing, or open to others, and are in order again.
+    NodesRepaired,
+    /// The object cannot go while somebody is in the queue.
+    DeletionWaits,
+    /// The settings do not fit together.
+    InvalidSpec,
+    /// The lock could not be provided.
+    ProvisioningFailed,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Why.
+    pub reason: Reason,
+    /// One sentence.
+    pub note: String,
+}
+
+// === impl Reason ===
+
+impl Reason {
+    /// As shown by `kubectl describe`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::LockAcquired => "LockAcquired",
+            Self::LockReleased => "LockReleased",
+            Self::HandoffRequested => "HandoffRequested",
+            Self::HandoffRefused => "HandoffRefused",
+            Self::NodesRepaired => "NodesRepaired",
+            Self::DeletionWaits => "DeletionWaits",
+            Self::InvalidSpec => "InvalidSpec",
+            Self::ProvisioningFailed => "ProvisioningFailed",
+        }
+    }
+
+    const fn action(self) -> &'static str {
+        match self {
+            Self::LockAcquired | Self::LockReleased => "Follow",
+            Self::HandoffRequested | Self::HandoffRefused => "HandOver",
+            Self::NodesRepaired | Self::ProvisioningFailed | Self::InvalidSpec => "Provide",
+            Self::DeletionWaits => "Delete",
+        }
+    }
+
+    const fn kind(self) -> EventType {
+        match self {
+            Self::LockAcquired | Self::LockReleased | Self::HandoffRequested => EventType::Normal,
+            Self::HandoffRefused
+            | Self::NodesRepaired
+            | Self::DeletionWaits
+            | Self::InvalidSpec
+            | Self::ProvisioningFailed => EventType::Warning,
+        }
+    }
+}
+
+// === impl Notice ===
+
+impl Notice {
+    /// An event with a sentence.
+    pub fn new(reason: Reason, note: impl Into<String>) -> Self {
+        Self {
+            reason,
+            note: note.into(),
+        }
+    }
+
+    /// Tells it, as well as can be: an event that gets lost is only an event.
+    pub async fn tell(&self, recorder: &Recorder, metrics: &Metrics, about: &ObjectReference) {
+        let event = Event {
+            type_: self.reason.kind(),
+            reason: self.reason.as_str().to_owned(),
+            note: Some(self.note.clone()),
+            action: self.reason.action().to_owned(),
+            secondary: None,
+        };
+        metrics.wrote("event");
+        if let Err(error) = recorder.publish(&event, about).await {
+            tracing::warn!(%error, reason = self.reason.as_str(), "Failed to publish an event");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What is counted.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+/// Metrics of the operator. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Reconciliations by how they ended: `ok`, or the reason of an error.
+    pub reconciliations: Family<Outcome, Counter>,
+    /// How long they took, in seconds.
+    pub duration: Histogram,
+    /// Requests that write to the API server, by what they write.
+    pub writes: Family<Write, Counter>,
+    /// Yield requests, by what asked for them.
+    pub handoffs: Family<Cause, Counter>,
+    /// 1 while this replica leads.
+    pub leading: Gauge,
+    /// 1 while the picture of the queues is fresh.
+    pub connected: Gauge,
+    /// Locks in the ensemble.
+    pub locks: Gauge<u64, AtomicU64>,
+    /// Contenders in all queues.
+    pub contenders: Gauge<u64, AtomicU64>,
+}
+
+/// How a reconciliation ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Outcome {
+    /// `ok`, or one of the closed set of reasons.
+    pub result: &'static str,
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Write {
+    /// `status`, `role`, `finalizer`, `secret`, `lock`, `annotation` or `event`.
+    pub kind: &'static str,
+}
+
+/// What asked for a handoff.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Cause {
+    /// `rollout` or `user`.
+    pub cause: &'static str,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// Registers all metrics.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            reconciliations: Family::default(),
+            // 1 ms to 16 s.
+            duration: Histogram::new(exponential_buckets(0.001, 2.0, 15)),
+            writes: Family::default(),
+            handoffs: Family::default(),
+            leading: Gauge::default(),
+            connected: Gauge::default(),
+            locks: Gauge::default(),
+            contenders: Gauge::default(),
+        };
+        let registry = registry.sub_registry_with_prefix("lockkeeper_operator");
+        registry.register(
+            "reconciliations",
+            "Reconciliations by how they ended",
+            metrics.reconciliations.clone(),
+        );
+        registry.register(
+            "reconciliation_seconds",
+            "How long reconciliations took",
+            metrics.duration.clone(),
+        );
+        registry.register(
+            "api_writes",
+            "Writes to the API server by what they write",
+            metrics.writes.clone(),
+        );
+        registry.register(
+            "handoffs",
+            "Requests that a holder steps down",
+            metrics.handoffs.clone(),
+        );
+        registry.register(
+            "leading",
+            "Whether this replica leads",
+            metrics.leading.clone(),
+        );
+        registry.register(
+            "ensemble_connected",
+            "Whether the queues are followed",
+            metrics.connected.clone(),
+        );
+        registry.register("locks", "Lock roots in the ensemble", metrics.locks.clone());
+        registry.register("contenders", "Contenders in all queues", metrics.contenders.clone());
+        metrics
+    }
+
+    /// Counts one write.
+    pub fn wrote(&self, kind: &'static str) {
+        self.writes.get_or_create(&Write { kind }).inc();
+    }
+}

@@ -1,0 +1,365 @@
+//! The pods that stand behind locks: of each, the little that the operator needs. Thirty thousand
+//! whole pods would be hundreds of megabytes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, ResourceExt};
+use lockkeeper_crds::keys;
+use tokio::sync::watch;
+
+use crate::changes::Changes;
+use crate::layout::LockKey;
+use crate::rollout::Owner;
+
+/// Name of the sidecar's container.
+const SIDECAR: &str = "lockkeeper";
+
+/// The binary that wraps a guarded container's command.
+const WRAPPER: &str = "/lockkeeper/lockkeeper";
+
+/// Pods in one page of a list.
+const PAGE: u32 = 250;
+
+/// Why a container waits that would not run the application however long the pod waited.
+const HOPELESS: [&str; 7] = [
+    "ImagePullBackOff",
+    "ErrImagePull",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "CrashLoopBackOff",
+    "CreateContainerError",
+    "RunContainerError",
+];
+
+/// What a Service may select by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The pod holds the lock.
+    Active,
+    /// It does not.
+    Standby,
+}
+
+/// What is known of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodFacts {
+    /// UID: a pod of the same name may be another one.
+    pub uid: String,
+    /// Its role label as it is.
+    pub role: Option<Role>,
+    /// What controls it, if it is something that has rollouts.
+    pub owner: Option<Owner>,
+    /// `pod-template-hash` or `controller-revision-hash`.
+    pub revision: Option<String>,
+    /// Whether it could run the application at once.
+    pub is_healthy: bool,
+}
+
+/// All pods with the label `lockkeeper.io/lock`.
+#[derive(Debug)]
+pub struct Pods {
+    index: RwLock<Index>,
+    changes: Changes,
+    is_ready: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Index {
+    by_lock: HashMap<LockKey, BTreeMap<String, PodFacts>>,
+    /// Namespace and name of each pod, for when its label changes.
+    locks: HashMap<(String, String), LockKey>,
+}
+
+// === impl Role ===
+
+impl Role {
+    /// Value of the label.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Standby => "standby",
+        }
+    }
+
+    fn parse(label: &str) -> Option<Self> {
+        [Self::Active, Self::Standby]
+            .into_iter()
+            .find(|role| role.as_str() == label)
+    }
+}
+
+// === impl PodFacts ===
+
+impl PodFacts {
+    /// Reads a pod.
+    pub fn of(pod: &Pod) -> Self {
+        let labels = pod.labels();
+        let controller = pod
+            .owner_references()
+            .iter()
+            .find(|owner| owner.controller == Some(true));
+        let owner = controller.and_then(|owner| {
+            let name = owner.name.clone();
+            match owner.kind.as_str() {
+                // A Deployment names its ReplicaSets NAME-HASH (`getNewReplicaSet`).
+                "ReplicaSet" => name
+                    .strip_suffix(labels.get("pod-template-hash")?)
+                    .and_then(|name| name.strip_suffix('-'))
+                    .map(|name| Owner::Deployment(name.to_owned())),
+                "StatefulSet" => Some(Owner::StatefulSet(name)),
+                "DaemonSet" => Some(Owner::DaemonSet(name)),
+                _ => None,
+            }
+        });
+        let revision = labels
+            .get("pod-template-hash")
+            .or_else(|| labels.get("controller-revision-hash"));
+        Self {
+            uid: pod.uid().unwrap_or_default(),
+            role: labels.get(keys::ROLE).and_then(|label| Role::parse(label)),
+            owner,
+            revision: revision.cloned(),
+            is_healthy: is_healthy(pod),
+        }
+    }
+}
+
+/// Whether the sidecar runs and the guarded container would run the application: it runs already (a
+/// wrapper that waits), or nothing but the lock keeps it from starting (signal mode).
+fn is_healthy(pod: &Pod) -> bool {
+    let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else {
+        return false;
+    };
+    let runs = |status: &ContainerStatus| status.state.as_ref().is_some_and(|state| state.running.is_some());
+    let sidecar = status.init_container_statuses.as_deref().unwrap_or_default();
+    if pod.metadata.deletion_timestamp.is_some()
+        || !sidecar
+            .iter()
+            .any(|container| container.name == SIDECAR && runs(container))
+    {
+        return false;
+    }
+    let guarded = pod.annotations().get(keys::CONTAINER);
+    spec.containers.iter().enumerate().all(|(index, container)| {
+        let statuses = status.container_statuses.as_deref().unwrap_or_default();
+        let Some(found) = statuses.iter().find(|found| found.name == container.name) else {
+            return false;
+        };
+        if runs(found) {
+            return true;
+        }
+        let is_guarded = guarded.map_or(index == 0, |name| *name == container.name);
+        let command = container.command.as_deref().unwrap_or_default();
+        let is_wrapped = command.first().is_some_and(|first| first == WRAPPER);
+        let waiting = found.state.as_ref().and_then(|state| state.waiting.as_ref());
+        let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
+        is_guarded && !is_wrapped && reason.is_some_and(|reason| !HOPELESS.contains(&reason))
+    })
+}
+
+// === impl Pods ===
+
+impl Pods {
+    /// Knows nothing yet.
+    pub fn new() -> Self {
+        Self {
+            index: RwLock::default(),
+            changes: Changes::default(),
+            is_ready: watch::Sender::new(false),
+        }
+    }
+
+    /// The pods that stand behind a lock, by name.
+    pub fn of(&self, key: &LockKey) -> BTreeMap<String, PodFacts> {
+        self.read().by_lock.get(key).cloned().unwrap_or_default()
+    }
+
+    /// All locks that some pod names.
+    pub fn locks(&self) -> Vec<LockKey> {
+        self.read().by_lock.keys().cloned().collect()
+    }
+
+    /// Waits for changes of pods, and takes the locks that they stand behind.
+    pub async fn changes(&self) -> Vec<LockKey> {
+        self.changes.take().await
+    }
+
+    /// True once all pods are known.
+    pub fn ready(&self) -> watch::Receiver<bool> {
+        self.is_ready.subscribe()
+    }
+
+    /// Takes in a pod as the API server answered, so that nothing is written twice.
+    pub fn put(&self, pod: &Pod) {
+        if let Some((key, name, facts)) = read(pod) {
+            self.write().put(key, name, facts);
+        }
+    }
+
+    /// Follows the API server; to be run as a task. Ends with its watch: never.
+    pub async fn follow(&self, client: Client) {
+        let api: Api<Pod> = Api::all(client);
+        let config = watcher::Config::default().labels(keys::LOCK).page_size(PAGE);
+        let mut events = watcher(api, config).default_backoff().boxed();
+        let mut first = Index::default();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Init) => first = Index::default(),
+                Ok(Event::InitApply(pod)) => {
+                    if let Some((key, name, facts)) = read(&pod) {
+                        first.put(key, name, facts);
+                    }
+                }
+                Ok(Event::InitDone) => self.replace(std::mem::take(&mut first)),
+                Ok(Event::Apply(pod)) => {
+                    if let Some((key, name, facts)) = read(&pod) {
+                        self.changes.announce(self.write().put(key, name, facts));
+                    }
+                }
+                Ok(Event::Delete(pod)) => {
+                    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+                    self.changes.announce(self.write().remove(&namespace, &name));
+                }
+                Err(error) => tracing::warn!(%error, "Failed to watch pods; trying again"),
+            }
+        }
+    }
+
+    fn replace(&self, index: Index) {
+        let mut old = self.write();
+        let differs = |key: &&LockKey| index.by_lock.get(*key) != old.by_lock.get(*key);
+        let keys = index.by_lock.keys().chain(old.by_lock.keys());
+        let changed: Vec<_> = keys.filter(differs).cloned().collect();
+        *old = index;
+        drop(old);
+        self.changes.announce(changed);
+        self.is_ready.send_replace(true);
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Pods {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn read(pod: &Pod) -> Option<(LockKey, String, PodFacts)> {
+    let lock = pod.labels().get(keys::LOCK)?;
+    let key = LockKey::new(pod.namespace()?, lock.as_str());
+    Some((key, pod.name_any(), PodFacts::of(pod)))
+}
+
+// === impl Index ===
+
+impl Index {
+    /// The locks that are to be looked at.
+    fn put(&mut self, key: LockKey, name: String, facts: PodFacts) -> Vec<LockKey> {
+        let pod = (key.namespace.to_string(), name.clone());
+        let mut changed = Vec::new();
+        if self.locks.get(&pod).is_some_and(|old| *old != key) {
+            changed.extend(self.remove(&pod.0, &pod.1));
+        }
+        let old = self
+            .by_lock
+            .entry(key.clone())
+            .or_default()
+            .insert(name, facts.clone());
+        if old.as_ref() != Some(&facts) {
+            changed.push(key.clone());
+        }
+        self.locks.insert(pod, key);
+        changed
+    }
+
+    fn remove(&mut self, namespace: &str, name: &str) -> Option<LockKey> {
+        let key = self.locks.remove(&(namespace.to_owned(), name.to_owned()))?;
+        if let Some(pods) = self.by_lock.get_mut(&key) {
+            pods.remove(name);
+            if pods.is_empty() {
+                self.by_lock.remove(&key);
+            }
+        }
+        Some(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(wrapped: bool, app: serde_json::Value) -> Pod {
+        let command = if wrapped { WRAPPER } else { "/app" };
+        serde_json::from_value(json!({
+            "metadata": {
+                "namespace": "shop", "name": "report-1", "uid": "u1",
+                "labels": {"lockkeeper.io/lock": "report", "pod-template-hash": "6c9d", "lockkeeper.io/role": "active"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "report-6c9d", "uid": "u2",
+                    "controller": true}],
+            },
+            "spec": {"containers": [{"name": "app", "command": [command]}]},
+            "status": {
+                "initContainerStatuses": [{"name": "lockkeeper", "ready": true, "image": "", "imageID": "",
+                    "restartCount": 0, "state": {"running": {}}}],
+                "containerStatuses": [{"name": "app", "ready": false, "image": "", "imageID": "", "restartCount": 0,
+                    "state": app}],
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn of_a_pod_its_owner_revision_and_role_are_known() {
+        let (key, name, facts) = read(&pod(true, json!({"running": {}}))).unwrap();
+        assert_eq!((key, name.as_str()), (LockKey::new("shop", "report"), "report-1"));
+        assert_eq!(facts.owner, Some(Owner::Deployment("report".into())));
+        assert_eq!(facts.revision.as_deref(), Some("6c9d"));
+        assert_eq!(facts.role, Some(Role::Active));
+    }
+
+    #[test]
+    fn a_pod_is_healthy_when_nothing_but_the_lock_keeps_its_application_from_running() {
+        let waiting = |reason: &str| json!({"waiting": {"reason": reason}});
+        for (wrapped, app, healthy) in [
+            (true, json!({"running": {}}), true),
+            (true, waiting("ContainerCreating"), false),
+            (false, waiting("PodInitializing"), true),
+            (false, waiting("CreateContainerConfigError"), true),
+            (false, waiting("ImagePullBackOff"), false),
+            (false, waiting("CrashLoopBackOff"), false),
+            (false, json!({"terminated": {"exitCode": 1}}), false),
+        ] {
+            assert_eq!(PodFacts::of(&pod(wrapped, app.clone())).is_healthy, healthy, "{app}");
+        }
+        let mut leaving = pod(true, json!({"running": {}}));
+        leaving.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+            "2026-01-01T00:00:00Z".parse().unwrap(),
+        ));
+        assert!(!PodFacts::of(&leaving).is_healthy);
+    }
+
+    #[test]
+    fn a_pod_that_goes_to_another_lock_is_news_for_both() {
+        let mut index = Index::default();
+        let facts = PodFacts::of(&pod(true, json!({"running": {}})));
+        let [a, b] = ["a", "b"].map(|name| LockKey::new("shop", name));
+        assert_eq!(index.put(a.clone(), "p".into(), facts.clone()), [a.clone()]);
+        assert_eq!(index.put(a.clone(), "p".into(), facts.clone()), []);
+        assert_eq!(index.put(b.clone(), "p".into(), facts), [a, b.clone()]);
+        assert_eq!(index.remove("shop", "p"), Some(b));
+        assert!(index.by_lock.is_empty() && index.locks.is_empty());
+    }
+}

@@ -1,0 +1,294 @@
+//! The parts of the operator, put together; and the order in which they end.
+
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{self, BoxStream, Stream, StreamExt};
+use kube::runtime::controller::Config;
+use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::watcher::{self, watcher};
+use kube::runtime::{WatchStreamExt, applier};
+use kube::{Api, Client, ResourceExt};
+use lockkeeper_crds::DistributedLock;
+use lockkeeper_lock::{BootClock, Lock, LockOptions};
+use lockkeeper_sidecar::exit::Failure;
+use prometheus_client::registry::Registry;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::adopt::{self, object};
+use crate::admin::{Admin, AdminServer, Readiness};
+use crate::args::Settings;
+use crate::context::{Context, Memories};
+use crate::controller::{on_error, reconcile};
+use crate::layout::Layout;
+use crate::leader::{self, Leadership};
+use crate::metrics::Metrics;
+use crate::mirror::Mirror;
+use crate::pods::Pods;
+use crate::reach::{self, Reach};
+use crate::secrets::Secrets;
+use crate::tree::Tree;
+
+/// Reconciliations at once: what bounds the requests under way to the API server.
+const CONCURRENCY: u16 = 64;
+
+/// Objects in one page of a list.
+const PAGE: u32 = 250;
+
+/// How long reconciliations that are under way may take at the end.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// How long handing over the leadership may take at the end.
+const HAND_OVER: Duration = Duration::from_secs(5);
+
+type Triggers = BoxStream<'static, Result<ObjectRef<DistributedLock>, watcher::Error>>;
+
+/// Runs until SIGTERM or SIGINT. Then: no new reconciliation is begun; those under way end; the
+/// leadership is handed over. A second signal ends all that at once.
+///
+/// # Errors
+/// When something cannot be had that the operator needs, and when a task ends that must not.
+pub async fn run(settings: Settings) -> Result<(), Failure> {
+    let mut signals = Signals::new()?;
+    tokio::select! {
+        ended = serve(settings, signals.first.clone()) => ended,
+        () = signals.second() => Err(Failure::software("stopped at once, by a second signal")),
+    }
+}
+
+/// As [`run`], until `stop` becomes true.
+///
+/// # Errors
+/// As [`run`].
+pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<(), Failure> {
+    let Settings {
+        zookeeper,
+        identity,
+        root,
+        timing,
+        admin_listen,
+    } = settings;
+    let client = Client::try_default().await.map_err(|error| {
+        Failure::unavailable(format!(
+            "there is no way to the API server: {error}; run in a pod, or set KUBECONFIG"
+        ))
+    })?;
+    let admin = AdminServer::bind(admin_listen).await?;
+    let connect = zookeeper.connect_string().clone();
+    let tree = Tree::new(Layout::new(format!("{}{root}", connect.chroot())), identity);
+    let (mirror, mirror_task) = Mirror::new(zookeeper.clone(), tree.clone());
+    let (reach, reach_seen) = watch::channel(Reach::Unsure);
+    let lock = Lock::new(
+        zookeeper,
+        BootClock,
+        LockOptions::new(format!("{root}/operator"), timing),
+    );
+    let (pods, (secrets, namespaces)) = (Arc::new(Pods::new()), Secrets::new());
+    let secrets = Arc::new(secrets);
+    let mut registry = Registry::default();
+    let ctx = Arc::new(Context {
+        recorder: Recorder::new(client.clone(), Reporter::from("lockkeeper-operator")),
+        client,
+        mirror: mirror.clone(),
+        reach: reach_seen,
+        tree,
+        pods: Arc::clone(&pods),
+        secrets: Arc::clone(&secrets),
+        leadership: Leadership::of(&lock),
+        metrics: Metrics::register(&mut registry),
+        tick_time: timing.tick_time,
+        connect,
+        memories: Memories::default(),
+    });
+    let (store, locks) = locks(&ctx.client);
+    let (locks_ready, leading) = (watch::Sender::new(false), watch::Sender::new(false));
+    let readiness = Readiness::default()
+        .with("DistributedLocks", locks_ready.subscribe())
+        .with("pods", pods.ready())
+        .with("Secrets", secrets.ready());
+
+    let mut tasks = JoinSet::new();
+    tasks.spawn(mirror_task.run());
+    tasks.spawn(reach::follow(mirror, reach));
+    tasks.spawn({
+        let client = ctx.client.clone();
+        async move { pods.follow(client).await }
+    });
+    tasks.spawn({
+        let client = ctx.client.clone();
+        async move { secrets.follow(client).await }
+    });
+    tasks.spawn(adopt::follow(Arc::clone(&ctx), store.clone()));
+    tasks.spawn(admin.serve(Admin::new(readiness, registry)));
+    tasks.spawn(gauges(Arc::clone(&ctx), leading.subscribe()));
+    let is_ready = store.clone();
+    tokio::spawn(async move {
+        if is_ready.wait_until_ready().await.is_ok() {
+            locks_ready.send_replace(true);
+        }
+    });
+
+    let triggers = triggers(&ctx, &store, locks, namespaces, leading.subscribe());
+    let (drained, is_drained) = watch::channel(false);
+    let leader = tokio::spawn(leader::lead(lock, leading, until(is_drained)));
+    let controller = applier(
+        |lock, ctx| Box::pin(reconcile(lock, ctx)),
+        on_error,
+        Arc::clone(&ctx),
+        store,
+        triggers.take_until(until(stop.clone())),
+        Config::default().concurrency(CONCURRENCY),
+    )
+    .for_each(|_| ready(()));
+    let mut controller = Box::pin(controller);
+    tokio::select! {
+        () = &mut controller => {}
+        () = until(stop) => {
+            tracing::info!("Stopping");
+            if tokio::time::timeout(DRAIN, controller).await.is_err() {
+                tracing::warn!("Reconciliations did not end in time; going on without them");
+            }
+        }
+        Some(ended) = tasks.join_next() => {
+            let why = ended.err().map_or_else(|| "it ended".to_owned(), |error| error.to_string());
+            return Err(Failure::software(format!("a task of the operator is gone: {why}")));
+        }
+    }
+    drained.send_replace(true);
+    if tokio::time::timeout(HAND_OVER, leader).await.is_err() {
+        tracing::warn!("Failed to hand over in time; the next replica leads when our session expires");
+    }
+    Ok(())
+}
+
+/// The objects, in a store and as a stream. What managers noted in them is half of their size, and of
+/// no use here.
+fn locks(
+    client: &Client,
+) -> (
+    Store<DistributedLock>,
+    impl Stream<Item = Result<DistributedLock, watcher::Error>> + Send + 'static,
+) {
+    let (store, writer) = reflector::store();
+    let api: Api<DistributedLock> = Api::all(client.clone());
+    let objects = watcher(api, watcher::Config::default().page_size(PAGE))
+        .default_backoff()
+        .modify(|lock| {
+            lock.managed_fields_mut().clear();
+        })
+        .reflect(writer)
+        .applied_objects();
+    (store, objects)
+}
+
+/// Everything that makes a lock worth a look.
+fn triggers(
+    ctx: &Arc<Context>,
+    store: &Store<DistributedLock>,
+    locks: impl Stream<Item = Result<DistributedLock, watcher::Error>> + Send + 'static,
+    namespaces: mpsc::UnboundedReceiver<String>,
+    leading: watch::Receiver<bool>,
+) -> Triggers {
+    let objects = locks.map(|lock| lock.map(|lock| ObjectRef::from_obj(&lock)));
+    let queues = stream::unfold(ctx.mirror.clone(), |mirror| async {
+        let keys = mirror.changes().await;
+        Some((keys, mirror))
+    });
+    let pods = stream::unfold((Arc::clone(ctx), store.clone()), |(ctx, store)| async {
+        let keys = ctx.pods.changes().await;
+        for key in &keys {
+            adopt::adopt(&ctx, &store, key).await;
+        }
+        Some((keys, (ctx, store)))
+    });
+    let keys = stream::select(queues, pods)
+        .flat_map(stream::iter)
+        .map(|key| object(&key));
+    let in_namespace = {
+        let store = store.clone();
+        stream::unfold(namespaces, |mut namespaces| async {
+            Some((namespaces.recv().await?, namespaces))
+        })
+        .flat_map(move |namespace| {
+            let is_in = |lock: &Arc<DistributedLock>| lock.namespace().as_ref() == Some(&namespace);
+            let found = store.state().into_iter().filter(is_in);
+            stream::iter(found.map(|lock| ObjectRef::from_obj(&*lock)).collect::<Vec<_>>())
+        })
+    };
+    let everything = {
+        let store = store.clone();
+        let reach = changes(ctx.reach.clone()).filter(|reach| ready(!matches!(reach, Reach::Unsure)));
+        let leading = changes(leading).filter(|leading| ready(*leading));
+        stream::select(reach.map(drop), leading.map(drop)).flat_map(move |()| {
+            let all = store.state().into_iter();
+            stream::iter(all.map(|lock| ObjectRef::from_obj(&*lock)).collect::<Vec<_>>())
+        })
+    };
+    let others = stream::select_all([keys.boxed(), in_namespace.boxed(), everything.boxed()]);
+    stream::select(objects, others.map(Ok)).boxed()
+}
+
+fn changes<T: Clone + Send + Sync + 'static>(receiver: watch::Receiver<T>) -> impl Stream<Item = T> + Send {
+    stream::unfold(receiver, |mut receiver| async {
+        receiver.changed().await.ok()?;
+        let value = receiver.borrow_and_update().clone();
+        Some((value, receiver))
+    })
+}
+
+/// Completes when the value is true, or nobody can make it so any more.
+async fn until(mut receiver: watch::Receiver<bool>) {
+    // An error is the end of the sender.
+    let _ = receiver.wait_for(|is_true| *is_true).await;
+}
+
+/// Keeps the gauges, which are states and no counts.
+async fn gauges(ctx: Arc<Context>, mut leading: watch::Receiver<bool>) {
+    /// As fine as anybody scrapes.
+    const PERIOD: Duration = Duration::from_secs(5);
+    loop {
+        let (locks, contenders) = ctx.mirror.size();
+        ctx.metrics.locks.set(locks as u64);
+        ctx.metrics.contenders.set(contenders as u64);
+        let is_connected = matches!(*ctx.reach.borrow(), Reach::Up(_));
+        ctx.metrics.connected.set(is_connected.into());
+        ctx.metrics.leading.set(ctx.leadership.is_leading().into());
+        // At once when that changes, for whoever waits for it; the sender outlives this task.
+        let _ = tokio::time::timeout(PERIOD, leading.changed()).await;
+    }
+}
+
+struct Signals {
+    first: watch::Receiver<bool>,
+    second: watch::Receiver<bool>,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let failed = |error| Failure::software(format!("cannot listen for signals: {error}"));
+        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let (first_sender, first) = watch::channel(false);
+        let (second_sender, second) = watch::channel(false);
+        tokio::spawn(async move {
+            for sender in [first_sender, second_sender] {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+                sender.send_replace(true);
+            }
+        });
+        Ok(Self { first, second })
+    }
+
+    async fn second(&mut self) {
+        if self.second.wait_for(|is_true| *is_true).await.is_err() {
+            std::future::pending().await
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! From the queue to the status of a `DistributedLock`. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+use lockkeeper_crds::ApiDuration;
+use lockkeeper_crds::lock::{
+    ConditionType, DistributedLockStatus, Holder, QUEUE_SHOWN, QueuedContender, Reason,
+};
+use lockkeeper_lock::{Participant, Timing};
+
+use crate::picture::Queue;
+
+/// Holders named in a message; more are counted.
+const NAMED: usize = 3;
+
+/// Whether the settings are in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// They are.
+    Ready,
+    /// They are not, and why.
+    NotReady(Reason, String),
+}
+
+/// What a status is made from, while the ensemble can be reached.
+#[derive(Debug)]
+pub struct Observation<'a> {
+    /// `metadata.generation`.
+    pub generation: Option<i64>,
+    /// The lock in ZooKeeper.
+    pub queue: &'a Queue,
+    /// Its contenders in order.
+    pub participants: &'a [Participant],
+    /// The lock's times, if they fit together.
+    pub timing: Option<Timing>,
+    /// Whether the settings are in force.
+    pub readiness: Readiness,
+}
+
+/// Whether a contender holds: nobody is before it, and it says so, or is of a kind that never says.
+pub fn holds(participant: &Participant) -> bool {
+    participant.is_holder && (participant.data.is_held() || participant.data.state.is_empty())
+}
+
+/// Whether the lock is about to change hands: somebody's turn has come who has not said yet that it
+/// holds. It will in a moment, and a status in between would only be written twice.
+pub fn is_between_holders(participants: &[Participant]) -> bool {
+    participants.iter().any(|one| one.is_holder && !holds(one))
+}
+
+/// The status that says what was seen. Times of transition are kept from `previous` where nothing
+/// changed, so that the same observation gives the same status.
+pub fn observed(
+    previous: &DistributedLockStatus,
+    seen: &Observation<'_>,
+    now: Timestamp,
+) -> DistributedLockStatus {
+    let (holding, others): (Vec<_>, Vec<_>) = seen.participants.iter().partition(|one| holds(one));
+    let holders: Vec<_> = holding.into_iter().map(|one| holder(seen.queue, one)).collect();
+    let waiting = i32::try_from(others.len()).unwrap_or(i32::MAX);
+    let queue = others
+        .into_iter()
+        .take(QUEUE_SHOWN)
+        .map(|one| queued(seen.queue, one))
+        .collect();
+    let (is_ready, ready_reason, ready_message) = match &seen.readiness {
+        Readiness::Ready => ("True", Reason::Provisioned, "the lock is there to be taken".to_owned()),
+        Readiness::NotReady(reason, message) => ("False", *reason, message.clone()),
+    };
+    let (is_held, held_reason, held_message) = if !holders.is_empty() {
+        ("True", Reason::HeldByPods, format!("held by {}", named(&holders)))
+    } else if waiting > 0 {
+        let message = "somebody waits, and does not hold the lock yet".to_owned();
+        ("False", Reason::NotTakenYet, message)
+    } else {
+        ("False", Reason::NobodyWaits, "nobody is in the queue".to_owned())
+    };
+    let connected = "the operator follows the queue".to_owned();
+    let mut conditions = Conditions::new(previous, seen.generation, now);
+    conditions.set(ConditionType::Ready, is_ready, ready_reason, ready_message);
+    conditions.set(ConditionType::Held, is_held, held_reason, held_message);
+    conditions.set(
+        ConditionType::EnsembleReachable,
+        "True",
+        Reason::Connected,
+        connected,
+    );
+    DistributedLockStatus {
+        holders,
+        waiting: Some(waiting),
+        queue,
+        stop_budget: seen
+            .timing
+            .and_then(|timing| timing.spare())
+            .map(ApiDuration::from),
+        observed_generation: seen.generation,
+        conditions: conditions.list,
+    }
+}
+
+/// The status while the ensemble is out of reach: what was known last, and that it may be old.
+pub fn out_of_reach(
+    previous: &DistributedLockStatus,
+    generation: Option<i64>,
+    reason: &str,
+    now: Timestamp,
+) -> DistributedLockStatus {
+    let mut conditions = Conditions::new(previous, generation, now);
+    let unknown = "not to be known while the ensemble cannot be reached".to_owned();
+    for kind in [ConditionType::Ready, ConditionType::Held] {
+        conditions.set(kind, "Unknown", Reason::Disconnected, unknown.clone());
+    }
+    let message = format!("the operator cannot reach the ensemble: {reason}");
+    conditions.set(
+        ConditionType::EnsembleReachable,
+        "False",
+        Reason::Disconnected,
+        message,
+    );
+    DistributedLockStatus {
+        conditions: conditions.list,
+        ..previous.clone()
+    }
+}
+
+/// Names of holders, for a sentence.
+pub fn named(holders: &[Holder]) -> String {
+    let names: Vec<_> = holders
+        .iter()
+        .take(NAMED)
+        .map(|holder| holder.pod.as_str())
+        .collect();
+    match holders.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        None => names.join(", "),
+        Some(more) => format!("{} and {more} more", names.join(", ")),
+    }
+}
+
+fn name(queue: &Queue, one: &Participant) -> String {
+    let said = || {
+        let contender = queue.contenders().iter().find(|node| node.name == one.name)?;
+        contender.foreign.clone()
+    };
+    match &one.data.pod {
+        Some(pod) => pod.name.clone(),
+        None => said().unwrap_or_else(|| one.name.clone()),
+    }
+}
+
+fn holder(queue: &Queue, one: &Participant) -> Holder {
+    let since = one.data.since.as_deref().and_then(|since| since.parse().ok());
+    Holder {
+        pod: name(queue, one),
+        uid: one.data.pod.as_ref().map(|pod| pod.uid.clone()),
+        node: one.data.pod.as_ref().map(|pod| pod.node.clone()),
+        contender: one.name.clone(),
+        fencing_token: one.token.0,
+        since: since.map(Time),
+        revision: one.data.revision.clone(),
+    }
+}
+
+fn queued(queue: &Queue, one: &Participant) -> QueuedContender {
+    QueuedContender {
+        pod: name(queue, one),
+        uid: one.data.pod.as_ref().map(|pod| pod.uid.clone()),
+        node: one.data.pod.as_ref().map(|pod| pod.node.clone()),
+        contender: one.name.clone(),
+        revision: one.data.revision.clone(),
+    }
+}
+
+struct Conditions<'a> {
+    previous: &'a [Condition],
+    generation: Option<i64>,
+    now: Timestamp,
+    list: Vec<Condition>,
+}
+
+impl<'a> Conditions<'a> {
+    fn new(previous: &'a DistributedLockStatus, generation: Option<i64>, now: Timestamp) -> Self {
+        Self {
+            previous: &previous.conditions,
+            generation,
+            now,
+            list: Vec::new(),
+        }
+    }
+
+    fn set(&mut self, kind: ConditionType, status: &str, reason: Reason, message: String) {
+        let same = self
+            .previous
+            .iter()
+            .find(|old| old.type_ == kind.as_str() && old.status == status);
+        self.list.push(Condition {
+            type_: kind.as_str().to_owned(),
+            status: status.to_owned(),
+            reason: reason.as_str().to_owned(),
+            message,
+            observed_generation: self.generation,
+            // Seconds, as the API server keeps them: else a status would differ from itself.
+            last_transition_time: same.map_or_else(
+                || Time(Timestamp::from_second(self.now.as_second()).unwrap_or(self.now)),
+                |old| old.last_transition_time.clone(),
+            ),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

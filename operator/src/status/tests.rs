@@ -1,0 +1,149 @@
+use lockkeeper_lock::{FencingToken, Mode};
+
+use super::*;
+use crate::layout::LockKey;
+use crate::picture::{Contender, Picture};
+
+fn data(state: &str, pod: &str) -> Vec<u8> {
+    format!(
+        r#"{{"v":1,"state":"{state}","pod":{{"namespace":"shop","name":"{pod}","uid":"u-{pod}","node":"n1"}},
+            "revision":"6c9d","since":"2026-01-02T03:04:05Z"}}"#
+    )
+    .into_bytes()
+}
+
+fn queue(contenders: &[(i64, Vec<u8>)]) -> Queue {
+    let key = LockKey::new("shop", "report");
+    let mut picture = Picture::default();
+    picture.set_exists(&key, true);
+    for (sequence, data) in contenders {
+        let name = format!("_c_x-lock-{sequence:010}");
+        picture.put(&key, Contender::read(name, FencingToken(*sequence), data));
+    }
+    picture.queue(&key).cloned().unwrap()
+}
+
+fn status(previous: &DistributedLockStatus, queue: &Queue, mode: Mode, second: i64) -> DistributedLockStatus {
+    let seen = Observation {
+        generation: Some(1),
+        queue,
+        participants: &queue.participants(mode),
+        timing: None,
+        readiness: Readiness::Ready,
+    };
+    observed(previous, &seen, Timestamp::from_second(second).unwrap())
+}
+
+fn condition(status: &DistributedLockStatus, kind: ConditionType) -> (&str, &str, i64) {
+    let found = status.conditions.iter().find(|one| one.type_ == kind.as_str());
+    let found = found.unwrap();
+    (
+        &found.status,
+        &found.reason,
+        found.last_transition_time.0.as_second(),
+    )
+}
+
+#[test]
+fn the_holder_its_token_and_those_who_wait_are_shown_in_order() {
+    let queue = queue(&[
+        (9, data("waiting", "c")),
+        (5, data("held", "a")),
+        (7, data("waiting", "b")),
+    ]);
+    let status = status(&DistributedLockStatus::default(), &queue, Mode::Exclusive, 100);
+    assert_eq!(status.holders.len(), 1);
+    let holder = &status.holders[0];
+    assert_eq!((holder.pod.as_str(), holder.fencing_token), ("a", 5));
+    assert_eq!(holder.since, Some(Time("2026-01-02T03:04:05Z".parse().unwrap())));
+    let waiting: Vec<_> = status.queue.iter().map(|one| one.pod.as_str()).collect();
+    assert_eq!((status.waiting, waiting), (Some(2), vec!["b", "c"]));
+    assert_eq!(condition(&status, ConditionType::Held), ("True", "HeldByPods", 100));
+}
+
+#[test]
+fn the_same_observation_gives_the_same_status_however_late() {
+    let queue = queue(&[(5, data("held", "a"))]);
+    let first = status(&DistributedLockStatus::default(), &queue, Mode::Exclusive, 100);
+    assert_eq!(status(&first, &queue, Mode::Exclusive, 200), first);
+}
+
+#[test]
+fn only_the_first_ten_who_wait_are_shown_and_all_are_counted() {
+    let contenders: Vec<_> = (1..=30)
+        .map(|at| (at, data(if at == 1 { "held" } else { "waiting" }, "p")))
+        .collect();
+    let status = status(
+        &DistributedLockStatus::default(),
+        &queue(&contenders),
+        Mode::Exclusive,
+        1,
+    );
+    assert_eq!((status.waiting, status.queue.len()), (Some(29), QUEUE_SHOWN));
+}
+
+#[test]
+fn a_semaphore_shows_all_its_holders() {
+    let queue = queue(&[
+        (1, data("held", "a")),
+        (2, data("held", "b")),
+        (3, data("waiting", "c")),
+    ]);
+    let two = Mode::Semaphore(2.try_into().unwrap());
+    let status = status(&DistributedLockStatus::default(), &queue, two, 1);
+    assert_eq!((status.holders.len(), status.waiting), (2, Some(1)));
+}
+
+#[test]
+fn whose_turn_has_come_and_who_has_not_said_so_is_no_holder_yet() {
+    let queue = queue(&[(5, data("waiting", "a"))]);
+    assert!(is_between_holders(&queue.participants(Mode::Exclusive)));
+    let status = status(&DistributedLockStatus::default(), &queue, Mode::Exclusive, 1);
+    assert_eq!((status.holders.len(), status.waiting), (0, Some(1)));
+    assert_eq!(condition(&status, ConditionType::Held).1, "NotTakenYet");
+}
+
+#[test]
+fn a_client_outside_the_cluster_holds_under_its_own_word() {
+    let queue = queue(&[(5, b"10.0.0.7".to_vec()), (6, data("waiting", "a"))]);
+    assert!(!is_between_holders(&queue.participants(Mode::Exclusive)));
+    let status = status(&DistributedLockStatus::default(), &queue, Mode::Exclusive, 1);
+    assert_eq!(status.holders[0].pod, "10.0.0.7");
+    assert_eq!(status.holders[0].uid, None);
+}
+
+#[test]
+fn out_of_reach_keeps_what_was_known_and_says_since_when_it_is_old() {
+    let queue = queue(&[(5, data("held", "a"))]);
+    let known = status(&DistributedLockStatus::default(), &queue, Mode::Exclusive, 100);
+    let later = Timestamp::from_second(200).unwrap();
+    let lost = out_of_reach(&known, Some(1), "no answer", later);
+    assert_eq!(lost.holders, known.holders);
+    assert_eq!(
+        condition(&lost, ConditionType::EnsembleReachable),
+        ("False", "Disconnected", 200)
+    );
+    assert_eq!(condition(&lost, ConditionType::Held).0, "Unknown");
+    let again = status(&lost, &queue, Mode::Exclusive, 300);
+    assert_eq!(
+        condition(&again, ConditionType::EnsembleReachable),
+        ("True", "Connected", 300)
+    );
+    assert_eq!(condition(&again, ConditionType::Held).2, 300);
+}
+
+#[test]
+fn many_holders_are_named_in_part() {
+    let contenders: Vec<_> = (1..=5)
+        .map(|at| (at, data("held", &format!("p{at}"))))
+        .collect();
+    let five = Mode::Semaphore(5.try_into().unwrap());
+    let status = status(
+        &DistributedLockStatus::default(),
+        &queue(&contenders),
+        five,
+        1,
+    );
+    assert_eq!(named(&status.holders), "p1, p2, p3 and 2 more");
+    assert_eq!(named(&status.holders[..1]), "p1");
+}

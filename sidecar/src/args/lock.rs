@@ -1,0 +1,186 @@
+//! The lock, and what happens to the application with it: arguments of `run` and of `sidecar`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use lockkeeper_lock::LockPath;
+use lockkeeper_lock::zookeeper::ConnectString;
+
+use crate::duration;
+
+/// The lock, and what happens to the application with it: shared by `run` and `sidecar`.
+#[derive(Debug, Args)]
+pub struct LockArgs {
+    /// The ensemble: HOST:PORT,… with an optional /chroot at the end; tcp+tls://HOST:PORT for TLS
+    #[arg(long, env = "LOCKKEEPER_CONNECT", value_name = "HOSTS")]
+    pub connect: ConnectString,
+
+    /// Path of the lock's node; made when it is missing
+    #[arg(long, env = "LOCKKEEPER_LOCK", value_name = "PATH")]
+    pub lock: LockPath,
+
+    /// Path of the lock's control node; made when it is missing. Default: the lock's with -control at the end
+    #[arg(long, env = "LOCKKEEPER_CONTROL", value_name = "PATH")]
+    pub control: Option<LockPath>,
+
+    /// Make neither of the two nodes: wait until somebody else has made them and given us the right to them
+    #[arg(long, env = "LOCKKEEPER_PROVISIONED", value_parser = clap::builder::BoolishValueParser::new())]
+    pub provisioned: bool,
+
+    /// Who else may read our place in the queue: digest:USER:HASH as in an ACL, separated by commas
+    // Checked later: clap would show a wrong one, which may be a password.
+    #[arg(
+        long = "reader",
+        env = "LOCKKEEPER_READER",
+        value_name = "ID",
+        value_delimiter = ','
+    )]
+    pub readers: Vec<String>,
+
+    /// How long the ensemble keeps the lock of a holder that is silent
+    #[arg(long, env = "LOCKKEEPER_SESSION_TIMEOUT", value_name = "DURATION", default_value = "15s", value_parser = session_timeout)]
+    pub session_timeout: Duration,
+
+    /// Time that the application gets between SIGTERM and SIGKILL
+    #[arg(long, env = "LOCKKEEPER_STOP_GRACE", value_name = "DURATION", default_value = "3s", value_parser = duration::parse)]
+    pub stop_grace: Duration,
+
+    /// Time between two renewals of the lease. Default: an eighth of the session timeout
+    #[arg(long, env = "LOCKKEEPER_RENEW_INTERVAL", value_name = "DURATION", value_parser = duration::parse)]
+    pub renew_interval: Option<Duration>,
+
+    /// The ensemble's tickTime
+    #[arg(long, env = "LOCKKEEPER_TICK_TIME", value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
+    pub tick_time: Duration,
+
+    /// How many may hold the lock at once
+    #[arg(long, env = "LOCKKEEPER_MAX_HOLDERS", value_name = "N", default_value = "1", value_parser = max_holders)]
+    pub max_holders: u32,
+
+    /// Take part in a read/write lock. Default: an exclusive lock
+    #[arg(long, env = "LOCKKEEPER_ACCESS", value_name = "ACCESS", ignore_case = true)]
+    pub access: Option<ReadWrite>,
+
+    /// At the deadline: kill the application, or stop it with SIGSTOP until the lock is held again
+    #[arg(
+        long,
+        env = "LOCKKEEPER_ON_LOSS",
+        value_name = "ACTION",
+        default_value = "kill",
+        ignore_case = true
+    )]
+    pub on_loss: OnLoss,
+
+    /// While the connection is in doubt: leave the application running, or stop it with SIGSTOP meanwhile
+    #[arg(
+        long,
+        env = "LOCKKEEPER_ON_SUSPECT",
+        value_name = "ACTION",
+        default_value = "continue",
+        ignore_case = true
+    )]
+    pub on_suspect: OnSuspect,
+
+    /// When the application exits by itself: release the lock, or hold it while it is started again
+    #[arg(
+        long,
+        env = "LOCKKEEPER_ON_EXIT",
+        value_name = "ACTION",
+        default_value = "release",
+        ignore_case = true
+    )]
+    pub on_exit: OnExit,
+
+    /// Wait this long before starting after a holder that did not release cleanly
+    #[arg(long, env = "LOCKKEEPER_LOCK_DELAY", value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    pub lock_delay: Duration,
+
+    /// File with the credentials: USER:PASSWORD or digest:USER:PASSWORD
+    #[arg(long, env = "LOCKKEEPER_AUTH_FILE", value_name = "FILE")]
+    pub auth_file: Option<PathBuf>,
+
+    /// Certificates (PEM) of the authorities that the ensemble's certificates must come from
+    #[cfg(feature = "tls")]
+    #[arg(long, env = "LOCKKEEPER_TLS_CA", value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
+
+    /// Own certificate (PEM) to show to the ensemble
+    #[cfg(feature = "tls")]
+    #[arg(long, env = "LOCKKEEPER_TLS_CERT", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Key (PEM) of the own certificate
+    #[cfg(feature = "tls")]
+    #[arg(long, env = "LOCKKEEPER_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+}
+
+/// Side of a read/write lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReadWrite {
+    /// Alone.
+    Write,
+    /// With other readers.
+    Read,
+}
+
+/// What happens to the application at the deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OnLoss {
+    /// SIGKILL.
+    #[default]
+    Kill,
+    /// SIGSTOP, and SIGCONT when the lock is held again, under a new token.
+    Pause,
+}
+
+/// What happens to the application while the connection is in doubt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OnSuspect {
+    /// It goes on until the deadline.
+    #[default]
+    Continue,
+    /// SIGSTOP, and SIGCONT once the same session is confirmed.
+    Pause,
+}
+
+/// What happens to the lock when the application exits by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OnExit {
+    /// The next one gets it at once.
+    #[default]
+    Release,
+    /// It is held while the application is started again.
+    Hold,
+}
+
+/// Whether the application is started again after it has exited by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Restart {
+    /// `run` ends with it.
+    #[default]
+    Never,
+    /// Whenever the lock is held.
+    Always,
+}
+
+/// A session timeout travels to the ensemble as a 32 bit signed number of milliseconds
+/// (`ConnectRequest` in ZooKeeper's `zookeeper.jute`).
+fn session_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = duration::parse(text)?;
+    match i32::try_from(timeout.as_millis()) {
+        Ok(_) => Ok(timeout),
+        Err(_) => Err("the longest session timeout of ZooKeeper's protocol is 2147483647ms".to_owned()),
+    }
+}
+
+fn max_holders(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(format!(
+            "the number of holders is a whole number from 1 to {}",
+            u32::MAX
+        )),
+    }
+}

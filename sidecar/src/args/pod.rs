@@ -1,0 +1,136 @@
+//! What a keeper in a pod is told of that pod: arguments of `sidecar`.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use clap::Args;
+use lockkeeper_lock::{Identity, Pod};
+
+use crate::duration;
+use crate::exit::Failure;
+use crate::probes::AppProbes;
+
+/// The pod of a keeper. The identity comes whole or not at all.
+#[derive(Debug, Args)]
+pub struct PodArgs {
+    /// Namespace of this pod, for whoever looks at the queue
+    #[arg(long, env = "LOCKKEEPER_POD_NAMESPACE", value_name = "NAME")]
+    pub pod_namespace: Option<String>,
+
+    /// Name of this pod
+    #[arg(long, env = "LOCKKEEPER_POD_NAME", value_name = "NAME")]
+    pub pod_name: Option<String>,
+
+    /// UID of this pod
+    #[arg(long, env = "LOCKKEEPER_POD_UID", value_name = "UID")]
+    pub pod_uid: Option<String>,
+
+    /// Name of the node that this pod is on
+    #[arg(long, env = "LOCKKEEPER_POD_NODE", value_name = "NAME")]
+    pub pod_node: Option<String>,
+
+    /// Revision of this pod's workload: its pod-template-hash or controller-revision-hash. Empty for none
+    #[arg(long, env = "LOCKKEEPER_REVISION", value_name = "HASH")]
+    pub revision: Option<String>,
+
+    /// Address of this pod, at which its application's probes that name no host are asked. Default: 127.0.0.1
+    #[arg(long, env = "LOCKKEEPER_POD_IP", value_name = "IP")]
+    pub pod_ip: Option<IpAddr>,
+
+    /// The application's own probes and hooks, by kind, as JSON: to be answered in its place
+    #[arg(long, env = "LOCKKEEPER_APP_PROBES", value_name = "JSON")]
+    pub app_probes: Option<String>,
+
+    /// The pod's terminationGracePeriodSeconds: seconds, or with a unit
+    #[arg(long, env = "LOCKKEEPER_TERMINATION_GRACE", value_name = "DURATION", default_value = "30s", value_parser = grace)]
+    pub termination_grace: Duration,
+}
+
+/// A [`PodArgs`] that was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodSettings {
+    /// What to answer in the application's place; nothing where it is not wrapped.
+    pub app_probes: AppProbes,
+    /// How long the pod may take to end, from the first sign of it.
+    pub termination_grace: Duration,
+}
+
+// === impl PodArgs ===
+
+impl PodArgs {
+    /// Who we are, and the rest. See [`LockArgs::check`](super::LockArgs::check).
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(self) -> Result<(Identity, PodSettings), Failure> {
+        let Self {
+            pod_namespace,
+            pod_name,
+            pod_uid,
+            pod_node,
+            revision,
+            pod_ip,
+            app_probes,
+            termination_grace,
+        } = self;
+        let parts = [
+            ("--pod-namespace", pod_namespace),
+            ("--pod-name", pod_name),
+            ("--pod-uid", pod_uid),
+            ("--pod-node", pod_node),
+        ];
+        // A label that a pod does not have is empty in its environment.
+        let revision = revision.filter(|revision| !revision.is_empty());
+        let app_probes = AppProbes::parse(app_probes.as_deref(), pod_ip)
+            .map_err(|problem| Failure::usage(format!("--app-probes {problem}")))?;
+        let identity = Identity {
+            pod: pod(parts, revision.is_some())?,
+            revision,
+        };
+        let settings = PodSettings {
+            app_probes,
+            termination_grace,
+        };
+        Ok((identity, settings))
+    }
+}
+
+fn pod(parts: [(&str, Option<String>); 4], has_revision: bool) -> Result<Option<Pod>, Failure> {
+    let missing: Vec<_> = parts
+        .iter()
+        .filter(|(_, value)| value.as_ref().is_none_or(String::is_empty))
+        .map(|(flag, _)| *flag)
+        .collect();
+    let given = parts.iter().any(|(_, value)| value.is_some()) || has_revision;
+    match (parts, missing.is_empty()) {
+        (
+            [
+                (_, Some(namespace)),
+                (_, Some(name)),
+                (_, Some(uid)),
+                (_, Some(node)),
+            ],
+            true,
+        ) => Ok(Some(Pod {
+            namespace,
+            name,
+            uid,
+            node,
+        })),
+        _ if given => Err(Failure::usage(format!(
+            "the identity of a pod comes whole or not at all, and {} {} missing or empty: give --pod-namespace, \
+             --pod-name, --pod-uid and --pod-node, or neither of them nor --revision",
+            missing.join(", "),
+            if missing.len() == 1 { "is" } else { "are" },
+        ))),
+        _ => Ok(None),
+    }
+}
+
+/// Kubernetes counts it in whole seconds.
+fn grace(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => duration::parse(text),
+    }
+}

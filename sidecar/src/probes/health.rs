@@ -1,0 +1,244 @@
+//! Who is to be asked, and what is said when nobody is.
+//!
+//! Nothing runs, or it is stopped: everything passes. It was just started, and has a startup probe: the
+//! kubelet's own call of that was used up while we waited for the lock, so its budget is counted here,
+//! from each start. Until the startup check has passed, the application is alive and not ready; when
+//! the budget is over it is dead, and the kubelet restarts the container.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lockkeeper_lock::BootInstant;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::{AppProbes, Check, Handler, Kind, Startup};
+
+/// An application that runs under the lock, and is neither stopped nor being ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Counts the starts, from 1.
+    pub start: u64,
+    /// When it was started, or went on.
+    pub since: BootInstant,
+}
+
+/// Answers in the application's place. A clone is cheap, and knows the same.
+#[derive(Clone, Debug)]
+pub struct Health {
+    app: watch::Receiver<Option<Running>>,
+    probes: Arc<AppProbes>,
+    /// The last start whose startup check has passed; 0 before the first.
+    started: Arc<AtomicU64>,
+}
+
+/// What is known of the start.
+enum Progress {
+    Started,
+    Starting(String),
+    /// Only a command in the application's container can tell.
+    Unknown {
+        is_over: bool,
+    },
+    Failed(String),
+}
+
+/// What `lockkeeper probe` is to do with its command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Order {
+    /// Whether to execute it.
+    pub verdict: Verdict,
+    /// Why, in words.
+    pub reason: String,
+    /// What is to be tried first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub startup: Option<StartupOrder>,
+}
+
+/// What a probe comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Verdict {
+    /// It passes, without a look at the application.
+    Pass,
+    /// It fails.
+    Fail,
+    /// The application is asked.
+    Run,
+}
+
+/// A startup check that is a command. Its success is to be told to the keeper.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StartupOrder {
+    /// The command.
+    pub command: Vec<String>,
+    /// The start that it is about.
+    pub start: u64,
+    /// The budget is over.
+    pub is_over: bool,
+}
+
+const ABSENT: &str = "the application does not run under the lock now";
+
+// === impl Health ===
+
+impl Health {
+    /// With the application as the keeper publishes it.
+    pub fn new(app: watch::Receiver<Option<Running>>, probes: AppProbes) -> Self {
+        Self {
+            app,
+            probes: Arc::new(probes),
+            started: Arc::default(),
+        }
+    }
+
+    /// Whether a kind can be answered here.
+    pub fn answers(&self, kind: Kind) -> bool {
+        self.probes.answers(kind)
+    }
+
+    /// The answer to a kubelet: why it passes, or why it fails.
+    ///
+    /// # Errors
+    /// When the kubelet is to see a failure.
+    pub async fn answer(&self, kind: Kind) -> Result<String, String> {
+        let Some(running) = self.running() else {
+            return Ok(ABSENT.to_owned());
+        };
+        let answer = self.of_the_application(kind, running).await;
+        // Whoever is stopped in the middle of an answer is not to be restarted for it.
+        if self.running() != Some(running) {
+            return Ok(ABSENT.to_owned());
+        }
+        answer
+    }
+
+    /// What `lockkeeper probe` is to do.
+    pub async fn order(&self, kind: Kind) -> Order {
+        let Some(running) = self.running() else {
+            return Order::new(Verdict::Pass, ABSENT);
+        };
+        let is_hook = matches!(kind, Kind::PostStart | Kind::PreStop);
+        // Nobody knows its budget: let the kubelet count.
+        let is_unknown = kind == Kind::Startup && self.probes.startup.is_none();
+        if is_hook || is_unknown {
+            return Order::new(Verdict::Run, "the application runs");
+        }
+        match (self.progress(running).await, kind) {
+            (Progress::Started, Kind::Startup) => Order::new(Verdict::Pass, "it has started"),
+            (Progress::Started, _) => Order::new(Verdict::Run, "the application runs"),
+            (Progress::Starting(problem), Kind::Readiness) => Order::new(Verdict::Fail, problem),
+            (Progress::Starting(problem), _) => Order::new(Verdict::Pass, problem),
+            (Progress::Failed(problem), _) => Order::new(Verdict::Fail, problem),
+            (Progress::Unknown { is_over: false }, Kind::Startup) => {
+                Order::new(Verdict::Pass, "it is being started")
+            }
+            (Progress::Unknown { is_over }, _) => Order {
+                startup: self.startup_command().map(|command| StartupOrder {
+                    command,
+                    start: running.start,
+                    is_over,
+                }),
+                ..Order::new(Verdict::Run, "it is being started")
+            },
+        }
+    }
+
+    /// `lockkeeper probe` has seen the startup check of a start pass.
+    pub fn has_started(&self, start: u64) {
+        self.started.fetch_max(start, Ordering::Relaxed);
+    }
+
+    /// The hook to send after a start.
+    pub fn post_start(&self) -> Option<Check> {
+        self.probes.post_start.clone()
+    }
+
+    fn running(&self) -> Option<Running> {
+        *self.app.borrow()
+    }
+
+    fn startup_command(&self) -> Option<Vec<String>> {
+        match self.probes.check(Kind::Startup) {
+            Some(Check {
+                handler: Handler::Exec(command),
+                ..
+            }) => Some(command.clone()),
+            _ => None,
+        }
+    }
+
+    async fn of_the_application(&self, kind: Kind, running: Running) -> Result<String, String> {
+        match kind {
+            Kind::PostStart => return Ok("it is sent after each start of the application".to_owned()),
+            Kind::PreStop => return self.own(kind).await,
+            Kind::Liveness | Kind::Readiness | Kind::Startup => {}
+        }
+        match (self.progress(running).await, kind) {
+            (Progress::Failed(problem), _) | (Progress::Starting(problem), Kind::Readiness) => Err(problem),
+            (Progress::Starting(problem), _) => Ok(problem),
+            (Progress::Started, Kind::Startup) => Ok("it has started".to_owned()),
+            (Progress::Unknown { is_over: false }, Kind::Startup | Kind::Liveness) => {
+                Ok("it is being started".to_owned())
+            }
+            (Progress::Started | Progress::Unknown { .. }, _) => self.own(kind).await,
+        }
+    }
+
+    /// The application's own answer.
+    async fn own(&self, kind: Kind) -> Result<String, String> {
+        match (self.probes.check(kind), kind) {
+            (None, _) => Ok("the application has no such probe".to_owned()),
+            (Some(check), Kind::PreStop | Kind::PostStart) => {
+                check.send().await.map(|()| "the application was told".to_owned())
+            }
+            (Some(check), _) => check
+                .ask()
+                .await
+                .map(|()| "the application says so itself".to_owned()),
+        }
+    }
+
+    async fn progress(&self, running: Running) -> Progress {
+        let Some(Startup { check, delay, budget }) = &self.probes.startup else {
+            return Progress::Started;
+        };
+        if self.started.load(Ordering::Relaxed) >= running.start {
+            return Progress::Started;
+        }
+        let elapsed = BootInstant::now().saturating_since(running.since);
+        let is_over = elapsed >= *budget;
+        if matches!(check.handler, Handler::Exec(_)) {
+            return Progress::Unknown { is_over };
+        }
+        if elapsed < *delay {
+            return Progress::Starting(
+                "it is being started, and not asked before its initial delay".to_owned(),
+            );
+        }
+        match check.ask().await {
+            Ok(()) => {
+                self.has_started(running.start);
+                Progress::Started
+            }
+            Err(problem) if is_over => {
+                Progress::Failed(format!("it has not started within {budget:?}: {problem}"))
+            }
+            Err(problem) => Progress::Starting(format!("it is being started: {problem}")),
+        }
+    }
+}
+
+// === impl Order ===
+
+impl Order {
+    fn new(verdict: Verdict, reason: impl Into<String>) -> Self {
+        Self {
+            verdict,
+            reason: reason.into(),
+            startup: None,
+        }
+    }
+}
