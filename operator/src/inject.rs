@@ -26,7 +26,8 @@ mod sidecar;
 mod signal;
 
 pub use context::{ClusterFacts, Context, ImageConfig, Replicas, SidecarConfig};
-pub use marks::{Access, Guard, Marks, Readiness, USER_KEYS};
+pub use check::is_windows;
+pub use marks::{Access, Guard, Marks, Readiness, USER_KEYS, value as value_of};
 pub use refusal::Refusal;
 use sidecar::{Sidecar, User};
 
@@ -101,7 +102,7 @@ pub fn inject(pod: &Value, context: &Context<'_>) -> Result<Option<Injection>, R
     let (Some(marks), Some(spec)) = (marks_of(&typed)?, &typed.spec) else {
         return Ok(None);
     };
-    check::pod(spec)?;
+    check::pod(pod, spec)?;
     let position = check::guarded(&typed, &marks)?;
     let container = &spec.containers[position];
     let defaults = Default::default();

@@ -4,6 +4,8 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_crds::lock::{LockMode, OnLoss, OnSuspect};
 
+use serde_json::Value;
+
 use super::context::Context;
 use super::marks::Marks;
 use super::names;
@@ -13,19 +15,19 @@ use super::refusal::Refusal;
 ///
 /// # Errors
 /// The first reason.
-pub fn pod(spec: &PodSpec) -> Result<(), Refusal> {
-    let os = spec.os.as_ref().map(|os| os.name.as_str());
-    let selected = spec
-        .node_selector
-        .as_ref()
-        .and_then(|labels| labels.get("kubernetes.io/os"));
-    if os == Some("windows") || selected.is_some_and(|os| os == "windows") {
+pub fn pod(object: &Value, spec: &PodSpec) -> Result<(), Refusal> {
+    if is_windows(&object["spec"]) {
         return Err(Refusal::Windows);
     }
     if spec.host_pid == Some(true) {
         return Err(Refusal::HostPid);
     }
     Ok(())
+}
+
+/// Whether a pod with this `spec` says that it runs on Windows.
+pub fn is_windows(spec: &Value) -> bool {
+    spec["os"]["name"] == "windows" || spec["nodeSelector"]["kubernetes.io/os"] == "windows"
 }
 
 /// Refuses pods with parts that are named as ours and are not: only for pods without a sidecar.
