@@ -12,6 +12,7 @@ use lockkeeper_sidecar::duration;
 use lockkeeper_sidecar::exit::Failure;
 
 use crate::identity::Identity;
+use crate::webhook::args::WebhookArgs;
 
 /// The operator of Lockkeeper: looks after locks, shows their queues, hands them over during rollouts
 #[derive(Debug, Parser)]
@@ -58,6 +59,10 @@ pub struct OperatorArgs {
     )]
     pub admin_listen: SocketAddr,
 
+    /// The webhooks
+    #[command(flatten)]
+    pub webhook: WebhookArgs,
+
     /// What is logged, and how
     #[command(flatten)]
     pub log: LogArgs,
@@ -76,6 +81,8 @@ pub struct Settings {
     pub timing: Timing,
     /// Where to answer probes.
     pub admin_listen: SocketAddr,
+    /// The webhooks.
+    pub webhook: WebhookArgs,
 }
 
 // === impl OperatorArgs ===
@@ -96,6 +103,7 @@ impl OperatorArgs {
             session_timeout,
             tick_time,
             admin_listen,
+            webhook,
             log: _,
         } = self;
         let timing = Timing {
@@ -133,6 +141,7 @@ impl OperatorArgs {
             root: root.to_string(),
             timing,
             admin_listen,
+            webhook,
         })
     }
 }

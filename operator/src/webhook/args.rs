@@ -36,7 +36,12 @@ pub struct WebhookArgs {
     pub namespace: String,
 
     /// Image of the injected sidecar
-    #[arg(long, env = "LOCKKEEPER_SIDECAR_IMAGE", value_name = "IMAGE")]
+    #[arg(
+        long,
+        env = "LOCKKEEPER_SIDECAR_IMAGE",
+        value_name = "IMAGE",
+        default_value = concat!("lockkeeper/lockkeeper:", env!("CARGO_PKG_VERSION"))
+    )]
     pub sidecar_image: String,
 
     /// Pull policy of that image. Default: that of Kubernetes
