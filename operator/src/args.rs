@@ -12,6 +12,7 @@ use lockkeeper_sidecar::duration;
 use lockkeeper_sidecar::exit::Failure;
 
 use crate::identity::Identity;
+use crate::webhook::args::WebhookArgs;
 
 /// Time for a write that was begun under the lease of the leader: what is left of the session timeout
 /// has to have room for it, as for the stopping of an application.
@@ -67,6 +68,10 @@ pub struct OperatorArgs {
     )]
     pub admin_listen: SocketAddr,
 
+    /// The webhooks
+    #[command(flatten)]
+    pub webhook: WebhookArgs,
+
     /// What is logged, and how
     #[command(flatten)]
     pub log: LogArgs,
@@ -85,6 +90,8 @@ pub struct Settings {
     pub timing: Timing,
     /// Where to answer probes.
     pub admin_listen: SocketAddr,
+    /// The webhooks.
+    pub webhook: WebhookArgs,
 }
 
 // === impl OperatorArgs ===
@@ -105,6 +112,7 @@ impl OperatorArgs {
             session_timeout,
             tick_time,
             admin_listen,
+            webhook,
             log: _,
         } = self;
         let timing = Timing {
@@ -143,6 +151,7 @@ impl OperatorArgs {
             root: root.to_string(),
             timing,
             admin_listen,
+            webhook,
         })
     }
 }

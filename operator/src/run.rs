@@ -32,6 +32,8 @@ use crate::pods::Pods;
 use crate::reach::{self, Reach};
 use crate::secrets::Secrets;
 use crate::tree::Tree;
+use crate::webhook::metrics::WebhookMetrics;
+use crate::webhook::run::{Surroundings, Webhooks};
 
 /// Reconciliations at once: what bounds the requests under way to the API server.
 const CONCURRENCY: u16 = 64;
@@ -71,6 +73,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         root,
         timing,
         admin_listen,
+        webhook,
     } = settings;
     let client = Client::try_default().await.map_err(|error| {
         Failure::unavailable(format!(
@@ -79,6 +82,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
     })?;
     let admin = AdminServer::bind(admin_listen).await?;
     let connect = zookeeper.connect_string().clone();
+    let acl_id = identity.acl_id();
     let tree = Tree::new(Layout::new(format!("{}{root}", connect.chroot())), identity);
     let (mirror, mirror_task) = Mirror::new(zookeeper.clone(), tree.clone());
     let (reach, reach_seen) = watch::channel(Reach::Unsure);
@@ -107,7 +111,22 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
     let (locks_ready, leading) = (watch::Sender::new(false), watch::Sender::new(false));
     let are_locks_ready = locks_ready.subscribe();
     let (store, locks) = locks(&ctx.client, locks_ready);
+    let webhooks = Webhooks::bind(
+        webhook,
+        Surroundings {
+            client: ctx.client.clone(),
+            locks: store.clone(),
+            leading: leading.subscribe(),
+            connect: ctx.connect.to_string(),
+            tick_time: ctx.tick_time,
+            root,
+            acl_id,
+            metrics: WebhookMetrics::register(&mut registry),
+        },
+    )
+    .await?;
     let readiness = Readiness::default()
+        .with("webhooks", webhooks.ready())
         .with("DistributedLocks", are_locks_ready.clone())
         .with("pods", pods.ready())
         .with("Secrets", secrets.ready());
@@ -123,6 +142,8 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         let client = ctx.client.clone();
         async move { secrets.follow(client).await }
     });
+    let (answered, all_answered) = watch::channel(false);
+    tasks.spawn(answer(webhooks, stop.clone(), answered));
     tasks.spawn(adopt::follow(Arc::clone(&ctx), store.clone(), are_locks_ready));
     tasks.spawn(admin.serve(Admin::new(readiness, registry)));
     tasks.spawn(gauges(Arc::clone(&ctx), leading.subscribe()));
@@ -157,6 +178,9 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
             let why = ended.err().map_or_else(|| "it ended".to_owned(), |error| error.to_string());
             return Err(Failure::software(format!("a task of the operator is gone: {why}")));
         }
+    }
+    if tokio::time::timeout(DRAIN, until(all_answered)).await.is_err() {
+        tracing::warn!("Reviews of objects did not end in time; going on without them");
     }
     drained.send_replace(true);
     if tokio::time::timeout(HAND_OVER, leader).await.is_err() {
@@ -247,6 +271,17 @@ fn changes<T: Clone + Send + Sync + 'static>(receiver: watch::Receiver<T>) -> im
         let value = receiver.borrow_and_update().clone();
         Some((value, receiver))
     })
+}
+
+/// Serves the webhooks until `stop`, and says in `answered` that nobody waits for them any more.
+async fn answer(webhooks: Webhooks, stop: watch::Receiver<bool>, answered: watch::Sender<bool>) {
+    match webhooks.serve(stop).await {
+        Ok(()) => {
+            answered.send_replace(true);
+            std::future::pending().await
+        }
+        Err(failure) => tracing::error!(%failure, "The webhooks are gone"),
+    }
 }
 
 /// Completes when the value is true, or nobody can make it so any more.

@@ -1,0 +1,399 @@
+//! Puts a pod behind its lock: adds the sidecar and the guard.
+//!
+//! [`inject`] is pure: the pod and what is known about the cluster go in, the whole pod comes out, or one
+//! sentence why not. It may be applied to its own result, also after other injectors have changed that:
+//! then it only brings the guard back to the first place and the sidecar to the last one.
+//!
+//! The sidecar is the *last* of `initContainers`: so it is the first to end after the application, and a
+//! kubelet waits for it before it starts the application again (`computeInitContainerActions`).
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use lockkeeper_crds::keys;
+use lockkeeper_crds::lock::LockMode;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+mod check;
+mod command;
+mod context;
+mod environment;
+mod marks;
+pub mod names;
+mod probes;
+mod refusal;
+mod resources;
+mod sidecar;
+mod signal;
+
+pub use context::{ClusterFacts, Context, ImageConfig, Replicas, SidecarConfig};
+pub use check::is_windows;
+pub use marks::{Access, Guard, Marks, Readiness, USER_KEYS, value as value_of};
+pub use refusal::Refusal;
+use sidecar::{Sidecar, User};
+
+/// A pod behind its lock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Injection {
+    /// The whole pod, with fields that we do not know kept.
+    pub pod: Value,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// How it is guarded.
+    pub mode: Mode,
+}
+
+/// Where the guard runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// As the first process of the guarded container.
+    Wrap,
+    /// In the sidecar.
+    Signal,
+}
+
+/// An image whose configuration the injection of a pod depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageQuestion {
+    /// The reference, as in the pod.
+    pub image: String,
+    /// `kubernetes.io/arch` of the pod's node selector.
+    pub architecture: Option<String>,
+}
+
+/// Which image has to be looked up before [`inject`], if any.
+///
+/// # Errors
+/// As [`inject`].
+pub fn image_question(pod: &Value) -> Result<Option<ImageQuestion>, Refusal> {
+    let typed = read(pod)?;
+    let (Some(marks), Some(spec)) = (marks_of(&typed)?, &typed.spec) else {
+        return Ok(None);
+    };
+    let container = &spec.containers[check::guarded(&typed, &marks)?];
+    let has_command = container
+        .command
+        .as_ref()
+        .is_some_and(|command| !command.is_empty());
+    let shares = spec.share_process_namespace == Some(true);
+    let has_user = signal::stated_user(container, &typed).is_some();
+    let is_known = match marks.guard {
+        Guard::Wrap => has_command,
+        Guard::Signal => has_user,
+        Guard::Auto => has_command && (!shares || has_user),
+    };
+    if is_known || is_injected(&typed) {
+        return Ok(None);
+    }
+    let selector = spec.node_selector.as_ref();
+    Ok(container.image.clone().map(|image| ImageQuestion {
+        image,
+        architecture: selector
+            .and_then(|labels| labels.get("kubernetes.io/arch"))
+            .cloned(),
+    }))
+}
+
+/// Puts `pod` behind its lock; `None` if it names no lock.
+///
+/// # Errors
+/// The first reason why the pod cannot be guarded.
+pub fn inject(pod: &Value, context: &Context<'_>) -> Result<Option<Injection>, Refusal> {
+    let typed = read(pod)?;
+    let (Some(marks), Some(spec)) = (marks_of(&typed)?, &typed.spec) else {
+        return Ok(None);
+    };
+    check::pod(pod, spec)?;
+    let position = check::guarded(&typed, &marks)?;
+    let container = &spec.containers[position];
+    let defaults = Default::default();
+    let lock = context.lock.unwrap_or(&defaults);
+    check::lock(&marks, lock, context)?;
+
+    let mut patched = pod.clone();
+    let target = Target {
+        typed: &typed,
+        spec,
+        container,
+        marks: &marks,
+        lock,
+        context,
+    };
+    let (mode, mut warnings) = if is_injected(&typed) {
+        let mode = if signal::is_chosen(spec) {
+            Mode::Signal
+        } else {
+            Mode::Wrap
+        };
+        target.repair(&mut patched, position, mode)?;
+        (mode, Vec::new())
+    } else {
+        check::names_are_free(spec)?;
+        let (mode, warnings) = target.mode()?;
+        target.add(&mut patched, position, mode)?;
+        (mode, warnings)
+    };
+    if marks.readiness == Readiness::Holder && context.replicas == Replicas::Many {
+        warnings.push(HOLDER_OF_MANY.to_owned());
+    }
+    mark(&mut patched, &marks, &container.name);
+    Ok(Some(Injection {
+        pod: patched,
+        warnings,
+        mode,
+    }))
+}
+
+/// Warning about a combination that stops rollouts.
+pub const HOLDER_OF_MANY: &str = "lockkeeper.io/readiness is `holder` and there is more than one replica: standbys \
+                                  are never ready, so rollouts stop and PodDisruptionBudgets block; use `queued` and \
+                                  let Services select lockkeeper.io/role: active";
+
+/// A pod, what it asks for and what it gets.
+struct Target<'a> {
+    typed: &'a Pod,
+    spec: &'a PodSpec,
+    container: &'a Container,
+    marks: &'a Marks,
+    lock: &'a lockkeeper_crds::DistributedLockSpec,
+    context: &'a Context<'a>,
+}
+
+impl Target<'_> {
+    /// How the application is guarded.
+    fn mode(&self) -> Result<(Mode, Vec<String>), Refusal> {
+        let name = || self.container.name.clone();
+        let can_signal = self.context.cluster.file_key_ref;
+        let obstacle = self.obstacle_to_wrap();
+        match (self.marks.guard, obstacle) {
+            (Guard::Wrap | Guard::Auto, None) => Ok((Mode::Wrap, Vec::new())),
+            (Guard::Signal, _) if can_signal => Ok((Mode::Signal, Vec::new())),
+            (Guard::Signal, _) => Err(Refusal::SignalUnsupported(name())),
+            (Guard::Auto, Some(Obstacle::Shared)) if can_signal => Ok((Mode::Signal, Vec::new())),
+            (Guard::Auto, Some(Obstacle::Command(problem))) if can_signal => Ok((
+                Mode::Signal,
+                vec![format!(
+                    "the command of container `{}` is not known ({problem}), so the sidecar guards it by signals: \
+                     set `command` in the pod to have it wrapped, which restarts it faster and needs no shared processes",
+                    name()
+                )],
+            )),
+            (_, Some(Obstacle::Shared)) => Err(Refusal::SharedProcesses {
+                container: name(),
+                signal: if can_signal {
+                    " or set lockkeeper.io/guard to `signal`"
+                } else {
+                    ""
+                },
+            }),
+            (_, Some(Obstacle::Command(problem))) => Err(Refusal::NoCommand {
+                container: name(),
+                problem,
+                signal: if can_signal {
+                    " or lockkeeper.io/guard to `signal`"
+                } else {
+                    ""
+                },
+            }),
+        }
+    }
+
+    fn obstacle_to_wrap(&self) -> Option<Obstacle> {
+        if self.spec.share_process_namespace == Some(true) {
+            return Some(Obstacle::Shared);
+        }
+        let mut trial = object_of(&json!({ "command": self.container.command, "args": self.container.args }));
+        command::wrap(&mut trial, self.context.image)
+            .err()
+            .map(Obstacle::Command)
+    }
+
+    /// Adds everything to a pod that has nothing yet.
+    fn add(&self, pod: &mut Value, position: usize, mode: Mode) -> Result<(), Refusal> {
+        let folders: &[_] = match mode {
+            Mode::Wrap => &[names::BINARY_DIR, names::RUN_DIR],
+            Mode::Signal => &[],
+        };
+        check::mounts_are_free(self.container, folders)?;
+        let mut parts = Sidecar {
+            lock: (&self.marks.lock, self.lock),
+            env: Vec::new(),
+            user: User::Plain(sidecar::plain_user(self.typed)),
+            ready_when_held: self.ready_when_held(),
+            gates: mode == Mode::Signal,
+        };
+        if self.lock.mode == LockMode::ReadWrite {
+            let access = match self.marks.access {
+                Some(Access::Read) => "read",
+                Some(Access::Write) | None => "write",
+            };
+            parts.env.push(environment::var("LOCKKEEPER_ACCESS", access));
+        }
+        match mode {
+            Mode::Wrap => {
+                let guarded = guarded(pod, position);
+                let originals = probes::redirect(guarded)?;
+                if !originals.is_empty() {
+                    parts.env.push(environment::var(
+                        "LOCKKEEPER_APP_PROBES",
+                        Value::Object(originals),
+                    ));
+                }
+            }
+            Mode::Signal => {
+                check::pauses(self.marks, self.lock, self.container)?;
+                if self.spec.share_process_namespace == Some(false) {
+                    return Err(Refusal::NotShared(self.container.name.clone()));
+                }
+                parts.user = signal::user(self.container, self.typed, self.context.image.ok())?;
+                parts.env.extend(signal::environment(self.container));
+            }
+        }
+        let sidecar = parts.container(self.typed, self.context);
+        let spec = object(pod, "spec");
+        push(spec, "volumes", &sidecar::run_volume());
+        push(spec, "volumes", &sidecar::auth_volume(self.lock));
+        if mode == Mode::Wrap {
+            push(spec, "volumes", &sidecar::binary_volume(self.context));
+            if !self.context.cluster.image_volumes {
+                push(
+                    spec,
+                    "initContainers",
+                    &sidecar::install(self.typed, self.context),
+                );
+            }
+        }
+        push(spec, "initContainers", &sidecar);
+        self.repair(pod, position, mode)
+    }
+
+    /// What must be so however often it is done.
+    fn repair(&self, pod: &mut Value, position: usize, mode: Mode) -> Result<(), Refusal> {
+        let container = guarded(pod, position);
+        match mode {
+            Mode::Wrap => {
+                command::wrap(container, self.context.image).map_err(|problem| Refusal::NoCommand {
+                    container: self.container.name.clone(),
+                    problem,
+                    signal: "",
+                })?;
+                push(
+                    container,
+                    "volumeMounts",
+                    &sidecar::mount(names::BINARY_VOLUME, names::BINARY_DIR, true),
+                );
+                push(
+                    container,
+                    "volumeMounts",
+                    &sidecar::mount(names::RUN_VOLUME, names::RUN_DIR, false),
+                );
+            }
+            Mode::Signal => {
+                push(container, "env", &signal::gate());
+                object(pod, "spec").insert("shareProcessNamespace".to_owned(), json!(true));
+            }
+        }
+        move_last(object(pod, "spec"));
+        Ok(())
+    }
+
+    fn ready_when_held(&self) -> bool {
+        match self.marks.readiness {
+            Readiness::Holder => true,
+            Readiness::Queued => false,
+            Readiness::Auto => self.context.replicas == Replicas::One,
+        }
+    }
+}
+
+/// Why a container cannot be wrapped.
+enum Obstacle {
+    Shared,
+    Command(String),
+}
+
+fn read(pod: &Value) -> Result<Pod, Refusal> {
+    Pod::deserialize(pod).map_err(|error| Refusal::Unreadable(error.to_string()))
+}
+
+/// Pods that a kubelet shows of its own files exist already; nobody can change them.
+fn marks_of(pod: &Pod) -> Result<Option<Marks>, Refusal> {
+    let annotations = pod.metadata.annotations.as_ref();
+    if annotations.is_some_and(|annotations| annotations.contains_key("kubernetes.io/config.mirror")) {
+        return Ok(None);
+    }
+    Marks::parse(&pod.metadata)
+}
+
+fn is_injected(pod: &Pod) -> bool {
+    let annotations = pod.metadata.annotations.as_ref();
+    let inits = pod
+        .spec
+        .iter()
+        .filter_map(|spec| spec.init_containers.as_ref())
+        .flatten();
+    annotations.is_some_and(|annotations| annotations.contains_key(names::INJECTED))
+        && inits
+            .into_iter()
+            .any(|container| container.name == names::SIDECAR)
+}
+
+/// Writes down on the pod what it got.
+fn mark(pod: &mut Value, marks: &Marks, container: &str) {
+    let metadata = object(pod, "metadata");
+    let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+    labels[keys::LOCK] = json!(marks.lock);
+    let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+    annotations[keys::LOCK] = json!(marks.lock);
+    // The first container now; another injector may put one of its own before it.
+    annotations[keys::CONTAINER] = json!(container);
+    if annotations.get(names::INJECTED).is_none() {
+        annotations[names::INJECTED] = json!(env!("CARGO_PKG_VERSION"));
+    }
+}
+
+fn guarded(pod: &mut Value, position: usize) -> &mut Map<String, Value> {
+    pod["spec"]["containers"][position]
+        .as_object_mut()
+        .expect("the pod was read as one before")
+}
+
+fn object<'a>(pod: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
+    if !pod[field].is_object() {
+        pod[field] = json!({});
+    }
+    pod[field].as_object_mut().expect("it was just made one")
+}
+
+fn object_of(value: &Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+/// Adds to a list, unless an entry of the same name and place is there.
+fn push(parent: &mut Map<String, Value>, field: &str, entry: &impl serde::Serialize) {
+    let entry = serde_json::to_value(entry).expect("types of Kubernetes are JSON");
+    let list = parent.entry(field).or_insert_with(|| json!([]));
+    if list.is_null() {
+        *list = json!([]);
+    }
+    let same = |other: &Value| {
+        ["name", "mountPath"]
+            .iter()
+            .all(|key| other.get(*key) == entry.get(*key))
+    };
+    if let Some(list) = list.as_array_mut()
+        && !list.iter().any(same)
+    {
+        list.push(entry);
+    }
+}
+
+fn move_last(spec: &mut Map<String, Value>) {
+    if let Some(inits) = spec.get_mut("initContainers").and_then(Value::as_array_mut)
+        && let Some(position) = inits
+            .iter()
+            .position(|container| container["name"] == names::SIDECAR)
+    {
+        let sidecar = inits.remove(position);
+        inits.push(sidecar);
+    }
+}

@@ -1,0 +1,147 @@
+//! What must be so in a pod before anything is added to it.
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use lockkeeper_crds::DistributedLockSpec;
+use lockkeeper_crds::lock::{LockMode, OnLoss, OnSuspect};
+
+use serde_json::Value;
+
+use super::context::Context;
+use super::marks::Marks;
+use super::names;
+use super::refusal::Refusal;
+
+/// Refuses pods that cannot be guarded at all.
+///
+/// # Errors
+/// The first reason.
+pub fn pod(object: &Value, spec: &PodSpec) -> Result<(), Refusal> {
+    if is_windows(&object["spec"]) {
+        return Err(Refusal::Windows);
+    }
+    if spec.host_pid == Some(true) {
+        return Err(Refusal::HostPid);
+    }
+    Ok(())
+}
+
+/// Whether a pod with this `spec` says that it runs on Windows.
+pub fn is_windows(spec: &Value) -> bool {
+    spec["os"]["name"] == "windows" || spec["nodeSelector"]["kubernetes.io/os"] == "windows"
+}
+
+/// Refuses pods with parts that are named as ours and are not: only for pods without a sidecar.
+///
+/// # Errors
+/// The first name that is taken.
+pub fn names_are_free(spec: &PodSpec) -> Result<(), Refusal> {
+    let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    for name in [names::SIDECAR, names::INSTALL] {
+        if containers.clone().any(|container| container.name == name) {
+            return Err(Refusal::NameTaken {
+                kind: "container",
+                name,
+            });
+        }
+    }
+    for name in [names::BINARY_VOLUME, names::RUN_VOLUME, names::AUTH_VOLUME] {
+        if spec.volumes.iter().flatten().any(|volume| volume.name == name) {
+            return Err(Refusal::NameTaken { kind: "volume", name });
+        }
+    }
+    let has_port = |container: &&Container| {
+        container
+            .ports
+            .iter()
+            .flatten()
+            .any(|port| port.container_port == i32::from(names::PORT))
+    };
+    match containers.find(has_port) {
+        Some(container) => Err(Refusal::PortTaken(container.name.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a guarded container whose folders are taken.
+///
+/// # Errors
+/// The first folder.
+pub fn mounts_are_free(container: &Container, folders: &[&'static str]) -> Result<(), Refusal> {
+    for path in folders {
+        if container
+            .volume_mounts
+            .iter()
+            .flatten()
+            .any(|mount| mount.mount_path.trim_end_matches('/') == *path)
+        {
+            return Err(Refusal::MountTaken {
+                container: container.name.clone(),
+                path,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The position of the guarded container.
+///
+/// # Errors
+/// When the pod has no container with the name.
+pub fn guarded(pod: &Pod, marks: &Marks) -> Result<usize, Refusal> {
+    let containers = pod
+        .spec
+        .as_ref()
+        .map(|spec| spec.containers.as_slice())
+        .unwrap_or_default();
+    let position = match &marks.container {
+        None => (!containers.is_empty()).then_some(0),
+        Some(name) => containers.iter().position(|container| container.name == *name),
+    };
+    position.ok_or_else(|| Refusal::NoContainer {
+        name: marks.container.clone().unwrap_or_default(),
+        containers: containers
+            .iter()
+            .map(|container| container.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", "),
+    })
+}
+
+/// Refuses settings of a lock that its sidecars would refuse.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn lock(marks: &Marks, spec: &DistributedLockSpec, context: &Context<'_>) -> Result<(), Refusal> {
+    if spec.zookeeper.is_none() && context.sidecar.connect.is_none() {
+        return Err(Refusal::NoEnsemble(marks.lock.clone()));
+    }
+    spec.validate(context.sidecar.tick_time)
+        .map_err(|problem| Refusal::InvalidLock {
+            name: marks.lock.clone(),
+            problem: problem.to_string(),
+        })?;
+    if marks.access.is_some() && spec.mode != LockMode::ReadWrite {
+        return Err(Refusal::AccessOfExclusive(marks.lock.clone()));
+    }
+    Ok(())
+}
+
+/// Refuses pauses where the kubelet would restart what is paused: it asks the application itself.
+///
+/// # Errors
+/// When there is a liveness or startup probe and the lock pauses.
+pub fn pauses(marks: &Marks, spec: &DistributedLockSpec, container: &Container) -> Result<(), Refusal> {
+    let field = match (spec.on_loss, spec.on_suspect) {
+        (OnLoss::Pause, _) => "onLoss",
+        (_, OnSuspect::Pause) => "onSuspect",
+        _ => return Ok(()),
+    };
+    if container.liveness_probe.is_none() && container.startup_probe.is_none() {
+        return Ok(());
+    }
+    Err(Refusal::PauseWithProbes {
+        lock: marks.lock.clone(),
+        container: container.name.clone(),
+        field,
+    })
+}

@@ -1,0 +1,63 @@
+//! The command of a wrapped container.
+
+use serde_json::{Map, Value, json};
+
+use super::context::ImageConfig;
+use super::names;
+
+/// What stands before the application's own command.
+pub const GUARD: [&str; 3] = [names::BINARY, "guard", "--"];
+
+/// Puts the guard before the command of `container`, which comes from `image` where the container has
+/// none.
+///
+/// A guard that another injector has moved away from the first place is brought back there: only the
+/// first process of a container can be sure to end all others.
+///
+/// # Errors
+/// When there is no command: why not.
+pub fn wrap(container: &mut Map<String, Value>, image: Result<&ImageConfig, &str>) -> Result<(), String> {
+    let mut command = words(container, "command");
+    let mut args = words(container, "args");
+    if command.is_empty() {
+        let image = image?;
+        // As Kubernetes does it: arguments in the pod replace CMD and leave ENTRYPOINT.
+        command = image.entrypoint.iter().map(|word| escape(word)).collect();
+        if args.is_empty() {
+            args = image.cmd.iter().map(|word| escape(word)).collect();
+        }
+        if command.is_empty() && args.is_empty() {
+            return Err("its image has neither ENTRYPOINT nor CMD".to_owned());
+        }
+    }
+    without_guard(&mut command);
+    without_guard(&mut args);
+    command.splice(0..0, GUARD.map(str::to_owned));
+    container.insert("command".to_owned(), json!(command));
+    if !args.is_empty() {
+        container.insert("args".to_owned(), json!(args));
+    }
+    Ok(())
+}
+
+fn words(container: &Map<String, Value>, field: &str) -> Vec<String> {
+    let words = container
+        .get(field)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    words
+        .filter_map(|word| word.as_str().map(str::to_owned))
+        .collect()
+}
+
+fn without_guard(words: &mut Vec<String>) {
+    while let Some(at) = words.windows(GUARD.len()).position(|window| window == GUARD) {
+        words.drain(at..at + GUARD.len());
+    }
+}
+
+/// The kubelet expands `$(NAME)` in a pod's command and never in an image's.
+pub fn escape(word: &str) -> String {
+    word.replace("$(", "$$(")
+}

@@ -1,0 +1,78 @@
+//! What is known beside the pod when it is injected.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ResourceRequirements;
+use lockkeeper_crds::DistributedLockSpec;
+
+/// What the cluster can do, found out at the start. See [`crate::webhook::facts`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClusterFacts {
+    /// `volumes[].image` (KEP-4639; on from Kubernetes 1.35).
+    pub image_volumes: bool,
+    /// `env[].valueFrom.fileKeyRef` (KEP-3721; on from 1.35).
+    pub file_key_ref: bool,
+    /// `RestartAllContainers` as the action of a restart rule (KEP-5532; on from 1.36).
+    pub restart_all_containers: bool,
+}
+
+/// What all sidecars have in common.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SidecarConfig {
+    /// Image of the sidecar: the binary at `/lockkeeper`.
+    pub image: String,
+    /// Its pull policy; `None` for Kubernetes' default.
+    pub pull_policy: Option<String>,
+    /// What it asks for in a pod of the class `Burstable`.
+    pub resources: ResourceRequirements,
+    /// Connect string of the operator's ensemble, for pods; `None` if every lock names its own.
+    pub connect: Option<String>,
+    /// `tickTime` of the operator's ensemble.
+    pub tick_time: Duration,
+    /// Where locks are in the ensemble, without a slash at its end.
+    pub root: String,
+    /// ACL ids, `digest:USER:HASH`, that may read contenders: the operator's.
+    pub readers: Vec<String>,
+}
+
+/// How many pods the owner of a pod wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replicas {
+    /// It has no owner, or the owner wants one.
+    #[default]
+    One,
+    /// More than one.
+    Many,
+    /// The owner is of a kind that we do not know, or could not be read.
+    Unknown,
+}
+
+/// What an image says about its first process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageConfig {
+    /// `ENTRYPOINT`.
+    pub entrypoint: Vec<String>,
+    /// `CMD`.
+    pub cmd: Vec<String>,
+    /// `USER`; empty for root.
+    pub user: String,
+}
+
+/// Everything that the injection depends on, beside the pod itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The cluster.
+    pub cluster: &'a ClusterFacts,
+    /// The sidecar.
+    pub sidecar: &'a SidecarConfig,
+    /// Namespace of the pod. Not always in the pod at admission.
+    pub namespace: &'a str,
+    /// The lock, if it exists already; its defaults otherwise.
+    pub lock: Option<&'a DistributedLockSpec>,
+    /// Siblings of the pod.
+    pub replicas: Replicas,
+    /// The guarded container's image, or why it could not be looked up.
+    pub image: Result<&'a ImageConfig, &'a str>,
+    /// The lock's `tlsSecret` has a certificate of the pods' own.
+    pub client_certificate: bool,
+}

@@ -1,0 +1,109 @@
+//! The sidecar's settings: variables that `lockkeeper sidecar --help` lists.
+
+use std::fmt::Display;
+
+use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
+use lockkeeper_crds::lock::LockMode;
+use lockkeeper_crds::{ApiDuration, DistributedLockSpec};
+
+use super::context::Context;
+use super::names;
+
+/// Kubernetes' default of `terminationGracePeriodSeconds`.
+const TERMINATION_GRACE_SECONDS: i64 = 30;
+
+/// Labels that controllers put on pods to tell revisions apart.
+const REVISION_LABELS: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
+
+/// Everything that the lock says.
+pub fn of_lock(name: &str, spec: &DistributedLockSpec, context: &Context<'_>) -> Vec<EnvVar> {
+    let sidecar = context.sidecar;
+    let own = spec.zookeeper.as_ref();
+    let connect = own
+        .map(|own| own.connect.as_str())
+        .or(sidecar.connect.as_deref())
+        .unwrap_or_default();
+    let tick_time = own
+        .and_then(|own| own.tick_time)
+        .unwrap_or(ApiDuration::from(sidecar.tick_time));
+    let (root, namespace) = (&sidecar.root, context.namespace);
+    let mut env = vec![
+        var("LOCKKEEPER_CONNECT", connect),
+        var("LOCKKEEPER_LOCK", format!("{root}/locks/{namespace}/{name}")),
+        var("LOCKKEEPER_CONTROL", format!("{root}/control/{namespace}/{name}")),
+        var("LOCKKEEPER_PROVISIONED", true),
+        var("LOCKKEEPER_AUTH_FILE", format!("{}/auth", names::AUTH_DIR)),
+        var("LOCKKEEPER_TICK_TIME", tick_time),
+        var("LOCKKEEPER_SESSION_TIMEOUT", spec.session_timeout),
+        var("LOCKKEEPER_STOP_GRACE", spec.stop_grace),
+        var("LOCKKEEPER_ON_LOSS", spec.on_loss.as_str().to_lowercase()),
+        var("LOCKKEEPER_ON_SUSPECT", spec.on_suspect.as_str().to_lowercase()),
+        var("LOCKKEEPER_ON_EXIT", spec.on_exit.as_str().to_lowercase()),
+        var("LOCKKEEPER_LOCK_DELAY", spec.lock_delay),
+    ];
+    env.extend(
+        spec.renew_interval
+            .map(|interval| var("LOCKKEEPER_RENEW_INTERVAL", interval)),
+    );
+    if spec.mode == LockMode::Exclusive && spec.max_holders > 1 {
+        env.push(var("LOCKKEEPER_MAX_HOLDERS", spec.max_holders));
+    }
+    if !sidecar.readers.is_empty() {
+        env.push(var("LOCKKEEPER_READER", sidecar.readers.join(",")));
+    }
+    if connect.contains("tcp+tls://") {
+        env.push(var("LOCKKEEPER_TLS_CA", format!("{}/ca.crt", names::AUTH_DIR)));
+        if context.client_certificate {
+            env.push(var("LOCKKEEPER_TLS_CERT", format!("{}/tls.crt", names::AUTH_DIR)));
+            env.push(var("LOCKKEEPER_TLS_KEY", format!("{}/tls.key", names::AUTH_DIR)));
+        }
+    }
+    env
+}
+
+/// Who the pod is.
+pub fn of_pod(pod: &Pod) -> Vec<EnvVar> {
+    let grace = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.termination_grace_period_seconds);
+    let labels = pod.metadata.labels.as_ref();
+    let revision = REVISION_LABELS.iter().find_map(|label| labels?.get(*label));
+    let mut env = vec![
+        field("LOCKKEEPER_POD_NAMESPACE", "metadata.namespace"),
+        field("LOCKKEEPER_POD_NAME", "metadata.name"),
+        field("LOCKKEEPER_POD_UID", "metadata.uid"),
+        field("LOCKKEEPER_POD_NODE", "spec.nodeName"),
+        field("LOCKKEEPER_POD_IP", "status.podIP"),
+        var(
+            "LOCKKEEPER_TERMINATION_GRACE",
+            format!("{}s", grace.unwrap_or(TERMINATION_GRACE_SECONDS)),
+        ),
+    ];
+    env.extend(revision.map(|revision| var("LOCKKEEPER_REVISION", revision)));
+    env
+}
+
+/// A variable with a value. The kubelet expands `$(NAME)` in values.
+pub fn var(name: &str, value: impl Display) -> EnvVar {
+    EnvVar {
+        name: name.to_owned(),
+        value: Some(super::command::escape(&value.to_string())),
+        value_from: None,
+    }
+}
+
+fn field(name: &str, path: &str) -> EnvVar {
+    EnvVar {
+        name: name.to_owned(),
+        value: None,
+        value_from: Some(EnvVarSource {
+            field_ref: Some(ObjectFieldSelector {
+                // As the API server would write it, so that a second pass finds nothing to change.
+                api_version: Some("v1".to_owned()),
+                field_path: path.to_owned(),
+            }),
+            ..EnvVarSource::default()
+        }),
+    }
+}

@@ -1,0 +1,42 @@
+//! Names that the injected parts of a pod have. The sidecar's side of them is in `lockkeeper --help`.
+
+/// Name of the sidecar container, and of its port.
+pub const SIDECAR: &str = "lockkeeper";
+/// Init container that copies the binary where image volumes are not to be had.
+pub const INSTALL: &str = "lockkeeper-install";
+/// Volume with the binary.
+pub const BINARY_VOLUME: &str = "lockkeeper-bin";
+/// Volume with the sockets and the lease file.
+pub const RUN_VOLUME: &str = "lockkeeper-run";
+/// Volume with the credentials.
+pub const AUTH_VOLUME: &str = "lockkeeper-auth";
+
+/// Where the guarded container sees the binary's folder.
+pub const BINARY_DIR: &str = "/lockkeeper";
+/// The binary in it.
+pub const BINARY: &str = "/lockkeeper/lockkeeper";
+/// Where `lockkeeper-install` copies to. Not [`BINARY_DIR`]: in the sidecar's image that is a file.
+pub const INSTALL_DIR: &str = "/install";
+/// Sockets and lease file.
+pub const RUN_DIR: &str = "/run/lockkeeper";
+/// Credentials and certificates.
+pub const AUTH_DIR: &str = "/run/secrets/lockkeeper";
+/// File in [`RUN_DIR`] that is there only while the lock is held.
+pub const LEASE_FILE: &str = "lease.env";
+/// Variable in it.
+pub const TOKEN: &str = "LOCKKEEPER_FENCING_TOKEN";
+
+/// Probes, metrics, and the application's own probes.
+pub const PORT: u16 = 9808;
+/// Exit code of the sidecar that asks for the pod to be gated anew.
+pub const GATE_ANEW: i32 = 88;
+/// User of the sidecar where nothing says another one: `nonroot` of the distroless images.
+pub const USER: i64 = 65532;
+
+/// Secret of a namespace with the identity of its pods, made by the operator.
+pub const CREDENTIALS_SECRET: &str = "lockkeeper-zookeeper";
+
+/// Annotation of injected pods: the version that injected them.
+pub const INJECTED: &str = "lockkeeper.io/injected";
+/// Annotation of pod templates: which of our keys were copied from the workload, separated by commas.
+pub const COPIED: &str = "lockkeeper.io/copied";

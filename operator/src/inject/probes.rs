@@ -1,0 +1,189 @@
+//! Probes and hooks of a wrapped container: they keep their meaning while the application waits, is
+//! paused or runs.
+//!
+//! What the kubelet asks over the network is asked of the sidecar, which answers in the application's
+//! place or passes the question on; commands stay in the container, behind `lockkeeper probe`.
+
+use serde_json::{Map, Value, json};
+
+use super::names;
+use super::refusal::Refusal;
+
+/// Seconds that the sidecar may need beside the application's own timeout.
+const RELAY_SECONDS: i64 = 1;
+/// Kubernetes' default of `timeoutSeconds` and `periodSeconds` (API reference, `Probe`).
+const TIMEOUT_SECONDS: i64 = 1;
+const PERIOD_SECONDS: i64 = 10;
+
+/// Field of a container, name for the sidecar, name for `lockkeeper probe --kind`.
+const PROBES: [(&str, &str, &str); 2] = [
+    ("livenessProbe", "liveness", "liveness"),
+    ("readinessProbe", "readiness", "readiness"),
+];
+const HOOKS: [(&str, &str); 2] = [("postStart", "post-start"), ("preStop", "pre-stop")];
+
+/// Sends the probes and hooks of `container` to the sidecar and returns the originals, for
+/// `LOCKKEEPER_APP_PROBES`.
+///
+/// # Errors
+/// When a port has a name that the container does not declare.
+pub fn redirect(container: &mut Map<String, Value>) -> Result<Map<String, Value>, Refusal> {
+    let ports = Ports::of(container);
+    let mut originals = Map::new();
+    for (field, kind, flag) in PROBES {
+        let Some(probe) = container.get_mut(field).and_then(Value::as_object_mut) else {
+            continue;
+        };
+        if let Some(original) = ports.relay(probe, kind, flag)? {
+            let timeout = probe
+                .get("timeoutSeconds")
+                .and_then(Value::as_i64)
+                .unwrap_or(TIMEOUT_SECONDS);
+            probe.insert("timeoutSeconds".to_owned(), json!(timeout + RELAY_SECONDS));
+            originals.insert(kind.to_owned(), original);
+        }
+    }
+    redirect_startup(container, &ports, &mut originals)?;
+    if let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut) {
+        for (kind, flag) in HOOKS {
+            if let Some(hook) = lifecycle.get_mut(kind).and_then(Value::as_object_mut)
+                && let Some(original) = ports.relay(hook, kind, flag)?
+            {
+                originals.insert(kind.to_owned(), original);
+            }
+        }
+    }
+    Ok(originals)
+}
+
+/// A kubelet asks for the start once in a container's life, and the application may start many times in
+/// it. So the sidecar counts the budget, from each start, and the liveness probe tells its end.
+fn redirect_startup(
+    container: &mut Map<String, Value>,
+    ports: &Ports,
+    originals: &mut Map<String, Value>,
+) -> Result<(), Refusal> {
+    let Some(Value::Object(mut startup)) = container.remove("startupProbe") else {
+        return Ok(());
+    };
+    ports.resolve(&mut startup, "startup")?;
+    if !container.contains_key("livenessProbe") {
+        let period = startup
+            .get("periodSeconds")
+            .and_then(Value::as_i64)
+            .unwrap_or(PERIOD_SECONDS);
+        let timeout = startup
+            .get("timeoutSeconds")
+            .and_then(Value::as_i64)
+            .unwrap_or(TIMEOUT_SECONDS);
+        let mut liveness = match startup.get("exec").and_then(|exec| exec.get("command")) {
+            Some(command) => json!({ "exec": { "command": behind_probe("startup", command) } }),
+            None => to_sidecar("liveness"),
+        };
+        liveness["periodSeconds"] = json!(period);
+        liveness["timeoutSeconds"] = json!(timeout + RELAY_SECONDS);
+        container.insert("livenessProbe".to_owned(), liveness);
+    }
+    originals.insert("startup".to_owned(), Value::Object(startup));
+    Ok(())
+}
+
+/// Numbers of a container's named ports.
+struct Ports {
+    container: String,
+    numbers: Vec<(String, Value)>,
+}
+
+impl Ports {
+    fn of(container: &Map<String, Value>) -> Self {
+        let declared = container
+            .get("ports")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        Self {
+            container: container
+                .get("name")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+            numbers: declared
+                .filter_map(|port| {
+                    Some((
+                        port.get("name")?.as_str()?.to_owned(),
+                        port.get("containerPort")?.clone(),
+                    ))
+                })
+                .collect(),
+        }
+    }
+
+    /// Makes `probe` one that the sidecar answers, and returns the original if the sidecar has to know it.
+    fn relay(
+        &self,
+        probe: &mut Map<String, Value>,
+        kind: &'static str,
+        flag: &str,
+    ) -> Result<Option<Value>, Refusal> {
+        if let Some(command) = probe.get("exec").and_then(|exec| exec.get("command")) {
+            let command = behind_probe(flag, command);
+            probe["exec"]["command"] = command;
+            return Ok(None);
+        }
+        // `sleep` asks nobody, and a kubelet does nothing for a hook that is a tcpSocket.
+        let is_hook = matches!(kind, "postStart" | "preStop");
+        let handlers: &[&str] = if is_hook {
+            &["httpGet"]
+        } else {
+            &["httpGet", "tcpSocket", "grpc"]
+        };
+        if !handlers.iter().any(|handler| probe.contains_key(*handler)) {
+            return Ok(None);
+        }
+        let mut original = probe.clone();
+        self.resolve(&mut original, kind)?;
+        for handler in handlers {
+            probe.remove(*handler);
+        }
+        probe.insert("httpGet".to_owned(), to_sidecar(kind)["httpGet"].take());
+        Ok(Some(Value::Object(original)))
+    }
+
+    /// Names of ports mean nothing in the sidecar.
+    fn resolve(&self, probe: &mut Map<String, Value>, kind: &'static str) -> Result<(), Refusal> {
+        for handler in ["httpGet", "tcpSocket"] {
+            let Some(port) = probe.get_mut(handler).and_then(|handler| handler.get_mut("port")) else {
+                continue;
+            };
+            let Some(name) = port.as_str() else { continue };
+            let number = self.numbers.iter().find(|(declared, _)| declared == name);
+            *port = match number {
+                Some((_, number)) => number.clone(),
+                None => {
+                    return Err(Refusal::UnknownPort {
+                        container: self.container.clone(),
+                        kind,
+                        port: name.to_owned(),
+                    });
+                }
+            };
+        }
+        Ok(())
+    }
+}
+
+fn to_sidecar(kind: &str) -> Value {
+    json!({ "httpGet": { "path": format!("/app/{kind}"), "port": names::PORT } })
+}
+
+fn behind_probe(flag: &str, command: &Value) -> Value {
+    let mut words = vec![
+        json!(names::BINARY),
+        json!("probe"),
+        json!("--kind"),
+        json!(flag),
+        json!("--"),
+    ];
+    words.extend(command.as_array().cloned().unwrap_or_default());
+    Value::Array(words)
+}

@@ -1,0 +1,82 @@
+//! Guarding by signals: the guard is in the sidecar, and the kubelet gates each start.
+
+use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, FileKeySelector, Pod, PodSpec};
+
+use super::context::ImageConfig;
+use super::refusal::Refusal;
+use super::sidecar::User;
+use super::{environment, names};
+
+/// Variable of the sidecar that names the container to guard by signals.
+const CONTAINER: &str = "LOCKKEEPER_CONTAINER";
+
+/// Whether the sidecar of a pod guards by signals.
+pub fn is_chosen(spec: &PodSpec) -> bool {
+    let mut inits = spec.init_containers.iter().flatten();
+    let sidecar = inits.find(|container| container.name == names::SIDECAR);
+    sidecar.is_some_and(|sidecar| sidecar.env.iter().flatten().any(|var| var.name == CONTAINER))
+}
+
+/// Variables of the sidecar.
+pub fn environment(container: &Container) -> Vec<EnvVar> {
+    let log = container
+        .termination_message_path
+        .as_deref()
+        .filter(|path| !path.is_empty());
+    let mut env = vec![environment::var(CONTAINER, &container.name)];
+    env.extend(log.map(|log| environment::var("LOCKKEEPER_TERMINATION_LOG", log)));
+    env
+}
+
+/// A variable that the kubelet reads from the lease file before each start of the container: without the
+/// file, which is there only while the lock is held, it starts nothing.
+pub fn gate() -> EnvVar {
+    EnvVar {
+        name: names::TOKEN.to_owned(),
+        value: None,
+        value_from: Some(EnvVarSource {
+            file_key_ref: Some(FileKeySelector {
+                volume_name: names::RUN_VOLUME.to_owned(),
+                path: names::LEASE_FILE.to_owned(),
+                key: names::TOKEN.to_owned(),
+                optional: Some(false),
+            }),
+            ..EnvVarSource::default()
+        }),
+    }
+}
+
+/// The user that the pod states for the guarded container.
+pub fn stated_user(container: &Container, pod: &Pod) -> Option<i64> {
+    let own = container
+        .security_context
+        .as_ref()
+        .and_then(|context| context.run_as_user);
+    own.or_else(|| pod.spec.as_ref()?.security_context.as_ref()?.run_as_user)
+}
+
+/// As whom the sidecar runs: as the application, which it may signal then without any capability
+/// (`kill(2)`), or as root with `KILL`. A capability of another user than root is not effective.
+///
+/// # Errors
+/// When it would have to be root and the pod says that nobody is.
+pub fn user(container: &Container, pod: &Pod, image: Option<&ImageConfig>) -> Result<User, Refusal> {
+    let of_image = || match image?.user.split(':').next() {
+        None | Some("" | "root") => Some(0),
+        Some(user) => user.parse().ok(),
+    };
+    match stated_user(container, pod).or_else(of_image) {
+        Some(user) if user != 0 => Ok(User::Plain(user)),
+        _ if is_non_root(container, pod) => Err(Refusal::UnknownUser(container.name.clone())),
+        _ => Ok(User::RootWithKill),
+    }
+}
+
+fn is_non_root(container: &Container, pod: &Pod) -> bool {
+    let own = container
+        .security_context
+        .as_ref()
+        .and_then(|context| context.run_as_non_root);
+    let whole = || pod.spec.as_ref()?.security_context.as_ref()?.run_as_non_root;
+    own.or_else(whole).unwrap_or(false)
+}

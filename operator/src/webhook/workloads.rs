@@ -1,0 +1,159 @@
+//! Workloads: our keys are copied from the object to its pod template, and taken back with it.
+//!
+//! So `kubectl annotate deployment NAME lockkeeper.io/lock=LOCK` is enough. What was copied is written
+//! down on the template ([`names::COPIED`]): only that is ever taken back, and what a user wrote into the
+//! template stays.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use lockkeeper_crds::{DistributedLockSpec, keys};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::inject::{HOLDER_OF_MANY, Marks, Readiness, Refusal, USER_KEYS, is_windows, names, value_of};
+
+/// The workload as it should be, and what its template asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Copied {
+    /// The whole object; `None` if nothing changes.
+    pub object: Option<Value>,
+    /// What the pods will ask for; `None` for no lock.
+    pub marks: Option<Marks>,
+    /// For the user.
+    pub warnings: Vec<String>,
+}
+
+/// Copies the keys of a workload of `kind` to its template and takes back those that are gone.
+/// `is_new` is false for an update.
+///
+/// # Errors
+/// When a key is wrong: pods of this template would be refused one by one later.
+pub fn copy(kind: &str, object: &Value, is_new: bool) -> Result<Copied, Refusal> {
+    let Some(pointer) = template_of(kind).filter(|pointer| object.pointer(pointer).is_some_and(Value::is_object))
+    else {
+        return Ok(Copied { object: None, marks: None, warnings: Vec::new() });
+    };
+    let own = metadata(object)?;
+    let mut patched = object.clone();
+    let template = patched.pointer_mut(pointer).expect("it was there in the original");
+    let before = metadata(template)?;
+    let mut warnings = Vec::new();
+    let copied: Vec<&str> = annotation(&before, names::COPIED).map(|list| list.split(',').collect()).unwrap_or_default();
+    let mut now_copied = Vec::new();
+    for key in USER_KEYS {
+        let was_copied = copied.contains(&key);
+        let wanted = value_of(&own, key)?;
+        let present = if was_copied { None } else { value_of(&before, key)? };
+        match (wanted, present) {
+            (Some(wanted), None) => {
+                set(template, "annotations", key, wanted);
+                if key == keys::LOCK {
+                    set(template, "labels", key, wanted);
+                }
+                now_copied.push(key);
+            }
+            (Some(wanted), Some(present)) if wanted != present => warnings.push(format!(
+                "{key} is `{wanted}` on the {kind} and `{present}` on its pod template: the template's counts"
+            )),
+            (None, None) if was_copied => {
+                for map in ["annotations", "labels"] {
+                    unset(template, map, key);
+                }
+            }
+            _ => {}
+        }
+    }
+    if now_copied.is_empty() {
+        unset(template, "annotations", names::COPIED);
+    } else {
+        set(template, "annotations", names::COPIED, &now_copied.join(","));
+    }
+    let marks = Marks::parse(&metadata(template)?)?;
+    if patched == *object {
+        return Ok(Copied { object: None, marks, warnings });
+    }
+    if kind == "Job" && !is_new {
+        warnings.push(
+            "the pod template of a Job cannot change: the keys of Lockkeeper count for a Job that is made with them"
+                .to_owned(),
+        );
+        return Ok(Copied { object: None, marks, warnings });
+    }
+    Ok(Copied { object: Some(patched), marks, warnings })
+}
+
+/// What a user should know of a workload whose template asks for a lock. `lock` is its settings, if it
+/// exists; `has_ensemble` says whether the operator has one for locks that name none.
+pub fn advise(
+    kind: &str,
+    object: &Value,
+    marks: &Marks,
+    lock: Option<&DistributedLockSpec>,
+    has_ensemble: bool,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let spec = template_of(kind).and_then(|pointer| object.pointer(pointer)).map(|template| &template["spec"]);
+    let spec = spec.unwrap_or(&Value::Null);
+    if spec["hostPID"] == true {
+        warnings.push(format!("{}; its pods will be refused", Refusal::HostPid));
+    }
+    if is_windows(spec) {
+        warnings.push(format!("{}; its pods will be refused", Refusal::Windows));
+    }
+    let replicas = match kind {
+        "DaemonSet" => 2,
+        "Job" => object["spec"]["parallelism"].as_i64().unwrap_or(1),
+        _ => object["spec"]["replicas"].as_i64().unwrap_or(1),
+    };
+    if marks.readiness == Readiness::Holder && replicas > 1 {
+        warnings.push(HOLDER_OF_MANY.to_owned());
+    }
+    if !has_ensemble && lock.is_none_or(|lock| lock.zookeeper.is_none()) {
+        warnings.push(format!("{}; its pods will be refused", Refusal::NoEnsemble(marks.lock.clone())));
+    }
+    warnings
+}
+
+/// Where the pod template of a kind is.
+fn template_of(kind: &str) -> Option<&'static str> {
+    match kind {
+        "Deployment" | "StatefulSet" | "DaemonSet" | "Job" => Some("/spec/template"),
+        "CronJob" => Some("/spec/jobTemplate/spec/template"),
+        _ => None,
+    }
+}
+
+fn metadata(of: &Value) -> Result<ObjectMeta, Refusal> {
+    match &of["metadata"] {
+        Value::Null => Ok(ObjectMeta::default()),
+        metadata => ObjectMeta::deserialize(metadata).map_err(|error| Refusal::Unreadable(error.to_string())),
+    }
+}
+
+fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+fn set(template: &mut Value, map: &str, key: &str, value: &str) {
+    member(member(template, "metadata"), map)[key] = json!(value);
+}
+
+fn unset(template: &mut Value, map: &str, key: &str) {
+    let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let Some(entries) = metadata.get_mut(map).and_then(Value::as_object_mut) else {
+        return;
+    };
+    // A map that was made for our keys alone goes with the last of them.
+    if entries.remove(key).is_some() && entries.is_empty() {
+        metadata.remove(map);
+    }
+}
+
+fn member<'a>(value: &'a mut Value, name: &str) -> &'a mut Value {
+    let member = &mut value[name];
+    if member.is_null() {
+        *member = Value::Object(Map::new());
+    }
+    member
+}

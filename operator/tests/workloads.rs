@@ -1,0 +1,109 @@
+//! Keys of a workload reach its pods, and leave them with it.
+
+use lockkeeper_operator::inject::Readiness;
+use lockkeeper_operator::webhook::workloads::{advise, copy};
+use serde_json::{Value, json};
+
+fn deployment(annotations: Value, template: Value) -> Value {
+    json!({ "metadata": { "name": "report", "annotations": annotations },
+            "spec": { "replicas": 1, "template": { "metadata": template, "spec": { "containers": [] } } } })
+}
+
+/// The object after the webhook.
+fn copied(kind: &str, object: &Value) -> Value {
+    copy(kind, object, true).unwrap().object.unwrap_or_else(|| object.clone())
+}
+
+#[test]
+fn annotating_a_deployment_is_enough_and_removing_the_annotation_takes_everything_back() {
+    let plain = deployment(json!({}), json!({ "labels": { "app": "report" } }));
+    let mut marked = plain.clone();
+    marked["metadata"]["annotations"] =
+        json!({ "lockkeeper.io/lock": "report", "lockkeeper.io/readiness": "queued" });
+    let first = copied("Deployment", &marked);
+    let metadata = &first["spec"]["template"]["metadata"];
+    assert_eq!(metadata["annotations"]["lockkeeper.io/lock"], "report");
+    assert_eq!(metadata["annotations"]["lockkeeper.io/readiness"], "queued");
+    assert_eq!(metadata["labels"], json!({ "app": "report", "lockkeeper.io/lock": "report" }));
+    // A second pass, as after any update, changes nothing: no rollout for nothing.
+    assert_eq!(copy("Deployment", &first, false).unwrap().object, None);
+
+    let mut changed = first.clone();
+    changed["metadata"]["annotations"]["lockkeeper.io/lock"] = json!("other");
+    let template = copied("Deployment", &changed)["spec"]["template"]["metadata"].clone();
+    assert_eq!(template["labels"]["lockkeeper.io/lock"], "other");
+
+    let mut unmarked = first;
+    unmarked["metadata"]["annotations"] = json!({});
+    assert_eq!(copied("Deployment", &unmarked), plain);
+}
+
+#[test]
+fn what_a_user_wrote_into_the_template_stays_and_a_difference_is_told() {
+    let template = json!({ "annotations": { "lockkeeper.io/lock": "mine" } });
+    let own = deployment(json!({}), template.clone());
+    assert_eq!(copied("Deployment", &own), own);
+    let both = deployment(json!({ "lockkeeper.io/lock": "other" }), template);
+    let answer = copy("Deployment", &both, false).unwrap();
+    assert_eq!(answer.object, None);
+    assert_eq!(answer.marks.unwrap().lock, "mine");
+    assert!(answer.warnings[0].contains("the template's counts"), "{:?}", answer.warnings);
+}
+
+#[test]
+fn a_workload_without_our_keys_is_left_alone() {
+    for kind in ["Deployment", "ReplicaSet", "Unheard"] {
+        let object = deployment(json!({ "note": "x" }), json!({}));
+        let answer = copy(kind, &object, true).unwrap();
+        assert_eq!((answer.object, answer.marks), (None, None), "{kind}");
+    }
+}
+
+#[test]
+fn all_kinds_of_workloads_pass_their_keys_on() {
+    for kind in ["Deployment", "StatefulSet", "DaemonSet", "Job"] {
+        let object = deployment(json!({ "lockkeeper.io/lock": "report" }), json!(null));
+        let metadata = &copied(kind, &object)["spec"]["template"]["metadata"];
+        assert_eq!(metadata["labels"]["lockkeeper.io/lock"], "report", "{kind}");
+    }
+    let job = deployment(json!({}), json!({}));
+    let cron = json!({ "metadata": { "labels": { "lockkeeper.io/lock": "report" } },
+                       "spec": { "jobTemplate": { "spec": job["spec"] } } });
+    let template = copied("CronJob", &cron)["spec"]["jobTemplate"]["spec"]["template"].clone();
+    assert_eq!(template["metadata"]["annotations"]["lockkeeper.io/lock"], "report");
+}
+
+#[test]
+fn a_job_that_exists_keeps_its_template_and_the_user_is_told() {
+    let job = deployment(json!({ "lockkeeper.io/lock": "report" }), json!({}));
+    let answer = copy("Job", &job, false).unwrap();
+    assert_eq!(answer.object, None);
+    assert!(answer.warnings[0].contains("cannot change"), "{:?}", answer.warnings);
+}
+
+#[test]
+fn a_wrong_key_is_refused_on_the_workload_already() {
+    let wrong = deployment(json!({ "lockkeeper.io/lock": "a", "lockkeeper.io/guard": "no" }), json!({}));
+    let refusal = copy("Deployment", &wrong, true).unwrap_err().to_string();
+    assert!(refusal.contains("auto, wrap, signal"), "{refusal}");
+}
+
+#[test]
+fn dangerous_combinations_are_warned_about() {
+    let warnings = |object: &Value, has_ensemble| {
+        let marks = copy("Deployment", object, true).unwrap().marks.unwrap();
+        advise("Deployment", object, &marks, None, has_ensemble).join("\n")
+    };
+    let mut object = deployment(
+        json!({ "lockkeeper.io/lock": "report", "lockkeeper.io/readiness": "holder" }),
+        json!({}),
+    );
+    assert_eq!(warnings(&object, true), "");
+    object["spec"]["replicas"] = json!(3);
+    assert!(warnings(&object, true).contains("rollouts stop"));
+    object["spec"]["template"]["spec"]["hostPID"] = json!(true);
+    assert!(warnings(&object, true).contains("hostPID"));
+    assert!(warnings(&object, false).contains("spec.zookeeper.connect"));
+    let marks = copy("Deployment", &object, true).unwrap().marks.unwrap();
+    assert_eq!(marks.readiness, Readiness::Holder);
+}
