@@ -95,7 +95,9 @@ pub async fn follow_files(folder: PathBuf, served: Served, ready: watch::Sender<
                     last = Some(files);
                 }
                 // Certificate and key are two files: perhaps only one of them is new yet.
-                Err(error) => tracing::warn!(%error, folder = %folder.display(), "Failed to use the certificate"),
+                Err(error) => {
+                    tracing::warn!(%error, folder = %folder.display(), "Failed to use the certificate")
+                }
             },
             Err(error) => {
                 tracing::warn!(%error, cause = ?std::error::Error::source(&error), "Failed to read the certificate");

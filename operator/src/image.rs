@@ -69,11 +69,15 @@ impl Images {
                 .parse()
                 .map_err(|error| format!("`{}` is no reference of an image: {error}", question.image))?;
             let credentials = pull_secrets(client, namespace, pod).await?.matching(&reference);
-            self.resolve(&reference, question.architecture.as_deref(), &credentials).await
+            self.resolve(&reference, question.architecture.as_deref(), &credentials)
+                .await
         };
         match tokio::time::timeout(limit, asked).await {
             Ok(answer) => answer,
-            Err(_) => Err(format!("the registry of {} did not answer within {limit:?}", question.image)),
+            Err(_) => Err(format!(
+                "the registry of {} did not answer within {limit:?}",
+                question.image
+            )),
         }
     }
 
@@ -109,7 +113,9 @@ async fn pull_secrets(client: &Client, namespace: &str, pod: &Value) -> Result<C
     let mut credentials = Credentials::default();
     let api = Api::<Secret>::namespaced(client.clone(), namespace);
     for reference in pod["spec"]["imagePullSecrets"].as_array().into_iter().flatten() {
-        let Some(name) = reference["name"].as_str() else { continue };
+        let Some(name) = reference["name"].as_str() else {
+            continue;
+        };
         match api.get_opt(name).await {
             Ok(Some(secret)) => credentials.add(&secret),
             // A kubelet goes on without it, too.

@@ -25,8 +25,8 @@ mod resources;
 mod sidecar;
 mod signal;
 
-pub use context::{ClusterFacts, Context, ImageConfig, Replicas, SidecarConfig};
 pub use check::is_windows;
+pub use context::{ClusterFacts, Context, ImageConfig, Replicas, SidecarConfig};
 pub use marks::{Access, Guard, Marks, Readiness, USER_KEYS, value as value_of};
 pub use refusal::Refusal;
 use sidecar::{Sidecar, User};

@@ -54,7 +54,15 @@ impl Admission {
         images: Images,
         metrics: WebhookMetrics,
     ) -> Self {
-        Self { client, locks, facts, sidecar, images, metrics, lookups: Lookups::default() }
+        Self {
+            client,
+            locks,
+            facts,
+            sidecar,
+            images,
+            metrics,
+            lookups: Lookups::default(),
+        }
     }
 
     /// Answers the review of a pod.
@@ -69,12 +77,20 @@ impl Admission {
             Ok((result, decision)) => (result, Ok(decision)),
             Err(refusal) => (refusal.reason(), Err(Denial::from(refusal))),
         };
-        let name = request.object["metadata"]["name"].as_str().or(request.object["metadata"]["generateName"].as_str());
+        let name = request.object["metadata"]["name"]
+            .as_str()
+            .or(request.object["metadata"]["generateName"].as_str());
         let took = BootInstant::now().saturating_since(begun);
         match &decision {
             Ok(_) => tracing::debug!(request.namespace, pod = name, result, ?took, "Reviewed a pod"),
             Err(denial) => {
-                tracing::warn!(request.namespace, pod = name, result, why = denial.sentence, "Refused a pod");
+                tracing::warn!(
+                    request.namespace,
+                    pod = name,
+                    result,
+                    why = denial.sentence,
+                    "Refused a pod"
+                );
             }
         }
         self.metrics.record("pods", result, took);
@@ -93,7 +109,8 @@ impl Admission {
             Ok(decision) => ("unchanged", Ok(decision)),
             Err(refusal) => (refusal.reason(), Err(Denial::from(refusal))),
         };
-        self.metrics.record("workloads", result, BootInstant::now().saturating_since(begun));
+        self.metrics
+            .record("workloads", result, BootInstant::now().saturating_since(begun));
         Ok(review::answer(&request, decision))
     }
 
@@ -129,7 +146,13 @@ impl Admission {
                     Mode::Wrap => "wrap",
                     Mode::Signal => "signal",
                 };
-                (result, Decision { object: Some(injection.pod), warnings: injection.warnings })
+                (
+                    result,
+                    Decision {
+                        object: Some(injection.pod),
+                        warnings: injection.warnings,
+                    },
+                )
             }
         })
     }
@@ -142,9 +165,15 @@ impl Admission {
             let lock = self.locks.get(&ObjectRef::new(&marks.lock).within(namespace));
             let lock = lock.as_ref().map(|lock| &lock.spec);
             let has_ensemble = self.sidecar.connect.is_some();
-            copied.warnings.extend(workloads::advise(kind, object, marks, lock, has_ensemble));
+            copied
+                .warnings
+                .extend(workloads::advise(kind, object, marks, lock, has_ensemble));
             if let Some(name) = request.object["metadata"]["name"].as_str() {
-                for autoscaler in self.lookups.autoscalers(&self.client, namespace, kind, name).await {
+                for autoscaler in self
+                    .lookups
+                    .autoscalers(&self.client, namespace, kind, name)
+                    .await
+                {
                     copied.warnings.push(format!(
                         "HorizontalPodAutoscaler `{autoscaler}` scales this {kind}, whose pods wait for a lock: more \
                          replicas are more standbys and no more throughput, and idle standbys spoil its averages"
@@ -152,19 +181,27 @@ impl Admission {
                 }
             }
         }
-        Ok(Decision { object: copied.object, warnings: copied.warnings })
+        Ok(Decision {
+            object: copied.object,
+            warnings: copied.warnings,
+        })
     }
 
     fn lock_of(&self, pod: &serde_json::Value, namespace: &str) -> Option<Arc<DistributedLock>> {
         use lockkeeper_crds::keys::LOCK;
         let metadata = &pod["metadata"];
-        let name = metadata["annotations"][LOCK].as_str().or(metadata["labels"][LOCK].as_str())?;
+        let name = metadata["annotations"][LOCK]
+            .as_str()
+            .or(metadata["labels"][LOCK].as_str())?;
         self.locks.get(&ObjectRef::new(name).within(namespace))
     }
 }
 
 impl From<Refusal> for Denial {
     fn from(refusal: Refusal) -> Self {
-        Self { reason: refusal.reason(), sentence: format!("Lockkeeper: {refusal}") }
+        Self {
+            reason: refusal.reason(),
+            sentence: format!("Lockkeeper: {refusal}"),
+        }
     }
 }

@@ -43,7 +43,9 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let served = Served::default();
-        served.set(issued.certificate.as_bytes(), issued.key.as_bytes()).unwrap();
+        served
+            .set(issued.certificate.as_bytes(), issued.key.as_bytes())
+            .unwrap();
         let mut registry = Registry::default();
         // Nothing that is asked for here makes it ask an API server.
         let client = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
@@ -68,10 +70,19 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let tls = served.server_config().unwrap();
         let task = tokio::spawn(server::serve(listener, tls, admission, stopped));
-        Self { port, served, stop, task, registry }
+        Self {
+            port,
+            served,
+            stop,
+            task,
+            registry,
+        }
     }
 
-    async fn connect(&self, authorities: &str) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    async fn connect(
+        &self,
+        authorities: &str,
+    ) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
             roots.add(authority.unwrap()).unwrap();
@@ -83,18 +94,27 @@ impl Server {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
-        TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(NAME).unwrap(), stream).await
+        TlsConnector::from(Arc::new(config))
+            .connect(ServerName::try_from(NAME).unwrap(), stream)
+            .await
     }
 
     async fn send(&self, issued: &Issued, method: &str, path: &str, body: Vec<u8>) -> (StatusCode, Vec<u8>) {
         let stream = self.connect(&issued.authorities).await.unwrap();
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .unwrap();
         tokio::spawn(connection);
         let request = Request::builder().method(method).uri(path).header("host", NAME);
-        let response = sender.send_request(request.body(Full::new(Bytes::from(body))).unwrap()).await.unwrap();
+        let response = sender
+            .send_request(request.body(Full::new(Bytes::from(body))).unwrap())
+            .await
+            .unwrap();
         let status = response.status();
-        (status, response.into_body().collect().await.unwrap().to_bytes().to_vec())
+        (
+            status,
+            response.into_body().collect().await.unwrap().to_bytes().to_vec(),
+        )
     }
 
     async fn review(&self, issued: &Issued, path: &str, kind: &str, object: &Value) -> Value {
@@ -102,7 +122,9 @@ impl Server {
             "uid": "u-1", "kind": { "group": "", "version": "v1", "kind": kind }, "namespace": "shop",
             "operation": "CREATE", "object": object,
         } });
-        let (status, body) = self.send(issued, "POST", path, review.to_string().into_bytes()).await;
+        let (status, body) = self
+            .send(issued, "POST", path, review.to_string().into_bytes())
+            .await;
         assert_eq!(status, StatusCode::OK);
         let answer: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(answer["response"]["uid"], "u-1");
@@ -115,9 +137,15 @@ fn issued() -> Issued {
     issue(&[NAME.to_owned()], None, now()).unwrap()
 }
 
-#[expect(clippy::disallowed_methods, reason = "certificates are valid by the wall clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "certificates are valid by the wall clock"
+)]
 fn now() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
 }
 
 fn pod() -> Value {
@@ -139,7 +167,10 @@ async fn the_patch_makes_a_guarded_pod_of_a_marked_one() {
     let mut patched = pod();
     json_patch::patch(&mut patched, &patch).unwrap();
     assert_eq!(patched["spec"]["initContainers"][1]["name"], "lockkeeper");
-    assert_eq!(patched["spec"]["containers"][0]["command"][0], "/lockkeeper/lockkeeper");
+    assert_eq!(
+        patched["spec"]["containers"][0]["command"][0],
+        "/lockkeeper/lockkeeper"
+    );
     // Asked again, there is nothing left to change.
     let again = server.review(&issued, "/pods", "Pod", &patched).await;
     assert_eq!(again["allowed"], true);
@@ -160,7 +191,10 @@ async fn a_bad_pod_is_denied_with_a_sentence_and_an_unmarked_one_is_not_touched(
     let response = server.review(&issued, "/pods", "Pod", &bad).await;
     assert_eq!(response["allowed"], false);
     let message = response["status"]["message"].as_str().unwrap();
-    assert!(message.starts_with("Lockkeeper: the pod has hostPID"), "{message}");
+    assert!(
+        message.starts_with("Lockkeeper: the pod has hostPID"),
+        "{message}"
+    );
     let mut unmarked = pod();
     unmarked["metadata"] = json!({ "name": "app" });
     let response = server.review(&issued, "/pods", "Pod", &unmarked).await;
@@ -174,11 +208,41 @@ async fn what_is_no_review_gets_an_error_and_no_answer_that_lets_a_pod_in() {
     let old = json!({ "apiVersion": "admission.k8s.io/v1beta1", "request": {
         "uid": "u", "kind": { "kind": "Pod" }, "operation": "CREATE", "object": {} } });
     for (method, path, body, status, part) in [
-        ("POST", "/pods", "nonsense".to_owned(), StatusCode::BAD_REQUEST, "not an AdmissionReview"),
-        ("POST", "/pods", old.to_string(), StatusCode::BAD_REQUEST, "admission.k8s.io/v1beta1"),
-        ("GET", "/pods", String::new(), StatusCode::METHOD_NOT_ALLOWED, "send a POST"),
-        ("POST", "/elsewhere", String::new(), StatusCode::NOT_FOUND, "the paths are"),
-        ("POST", "/pods", " ".repeat(9 << 20), StatusCode::BAD_REQUEST, "cannot read the body"),
+        (
+            "POST",
+            "/pods",
+            "nonsense".to_owned(),
+            StatusCode::BAD_REQUEST,
+            "not an AdmissionReview",
+        ),
+        (
+            "POST",
+            "/pods",
+            old.to_string(),
+            StatusCode::BAD_REQUEST,
+            "admission.k8s.io/v1beta1",
+        ),
+        (
+            "GET",
+            "/pods",
+            String::new(),
+            StatusCode::METHOD_NOT_ALLOWED,
+            "send a POST",
+        ),
+        (
+            "POST",
+            "/elsewhere",
+            String::new(),
+            StatusCode::NOT_FOUND,
+            "the paths are",
+        ),
+        (
+            "POST",
+            "/pods",
+            " ".repeat(9 << 20),
+            StatusCode::BAD_REQUEST,
+            "cannot read the body",
+        ),
     ] {
         let (answered, body) = server.send(&issued, method, path, body.into_bytes()).await;
         let body = String::from_utf8(body).unwrap();
@@ -193,9 +257,15 @@ async fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() 
     let server = Server::start(&first).await;
     let second = issue(&[NAME.to_owned()], Some(&first.authorities), now()).unwrap();
     server.served.set(b"nonsense", second.key.as_bytes()).unwrap_err();
-    server.served.set(first.certificate.as_bytes(), second.key.as_bytes()).unwrap_err();
+    server
+        .served
+        .set(first.certificate.as_bytes(), second.key.as_bytes())
+        .unwrap_err();
     assert!(server.connect(&first.authorities).await.is_ok());
-    server.served.set(second.certificate.as_bytes(), second.key.as_bytes()).unwrap();
+    server
+        .served
+        .set(second.certificate.as_bytes(), second.key.as_bytes())
+        .unwrap();
     assert!(server.connect(&second.authorities).await.is_ok());
     assert!(server.connect(&first.authorities).await.is_err());
 }
@@ -206,7 +276,10 @@ async fn an_open_connection_does_not_hold_up_the_end() {
     let server = Server::start(&issued).await;
     let idle = server.connect(&issued.authorities).await.unwrap();
     server.stop.send_replace(true);
-    tokio::time::timeout(Duration::from_secs(20), server.task).await.expect("the server ends").unwrap();
+    tokio::time::timeout(Duration::from_secs(20), server.task)
+        .await
+        .expect("the server ends")
+        .unwrap();
     drop(idle);
 }
 
@@ -226,5 +299,8 @@ async fn reviews_of_fifty_pods_at_once_are_answered_and_their_time_is_shown() {
         times.extend(futures_util::future::join_all(reviews).await);
     }
     times.sort();
-    println!("50 at once, each with a new connection and a debug build: p50 {:?}, p99 {:?}", times[250], times[495]);
+    println!(
+        "50 at once, each with a new connection and a debug build: p50 {:?}, p99 {:?}",
+        times[250], times[495]
+    );
 }

@@ -11,7 +11,10 @@ fn deployment(annotations: Value, template: Value) -> Value {
 
 /// The object after the webhook.
 fn copied(kind: &str, object: &Value) -> Value {
-    copy(kind, object, true).unwrap().object.unwrap_or_else(|| object.clone())
+    copy(kind, object, true)
+        .unwrap()
+        .object
+        .unwrap_or_else(|| object.clone())
 }
 
 #[test]
@@ -24,7 +27,10 @@ fn annotating_a_deployment_is_enough_and_removing_the_annotation_takes_everythin
     let metadata = &first["spec"]["template"]["metadata"];
     assert_eq!(metadata["annotations"]["lockkeeper.io/lock"], "report");
     assert_eq!(metadata["annotations"]["lockkeeper.io/readiness"], "queued");
-    assert_eq!(metadata["labels"], json!({ "app": "report", "lockkeeper.io/lock": "report" }));
+    assert_eq!(
+        metadata["labels"],
+        json!({ "app": "report", "lockkeeper.io/lock": "report" })
+    );
     // A second pass, as after any update, changes nothing: no rollout for nothing.
     assert_eq!(copy("Deployment", &first, false).unwrap().object, None);
 
@@ -47,7 +53,11 @@ fn what_a_user_wrote_into_the_template_stays_and_a_difference_is_told() {
     let answer = copy("Deployment", &both, false).unwrap();
     assert_eq!(answer.object, None);
     assert_eq!(answer.marks.unwrap().lock, "mine");
-    assert!(answer.warnings[0].contains("the template's counts"), "{:?}", answer.warnings);
+    assert!(
+        answer.warnings[0].contains("the template's counts"),
+        "{:?}",
+        answer.warnings
+    );
 }
 
 #[test]
@@ -70,7 +80,10 @@ fn all_kinds_of_workloads_pass_their_keys_on() {
     let cron = json!({ "metadata": { "labels": { "lockkeeper.io/lock": "report" } },
                        "spec": { "jobTemplate": { "spec": job["spec"] } } });
     let template = copied("CronJob", &cron)["spec"]["jobTemplate"]["spec"]["template"].clone();
-    assert_eq!(template["metadata"]["annotations"]["lockkeeper.io/lock"], "report");
+    assert_eq!(
+        template["metadata"]["annotations"]["lockkeeper.io/lock"],
+        "report"
+    );
 }
 
 #[test]
@@ -78,12 +91,19 @@ fn a_job_that_exists_keeps_its_template_and_the_user_is_told() {
     let job = deployment(json!({ "lockkeeper.io/lock": "report" }), json!({}));
     let answer = copy("Job", &job, false).unwrap();
     assert_eq!(answer.object, None);
-    assert!(answer.warnings[0].contains("cannot change"), "{:?}", answer.warnings);
+    assert!(
+        answer.warnings[0].contains("cannot change"),
+        "{:?}",
+        answer.warnings
+    );
 }
 
 #[test]
 fn a_wrong_key_is_refused_on_the_workload_already() {
-    let wrong = deployment(json!({ "lockkeeper.io/lock": "a", "lockkeeper.io/guard": "no" }), json!({}));
+    let wrong = deployment(
+        json!({ "lockkeeper.io/lock": "a", "lockkeeper.io/guard": "no" }),
+        json!({}),
+    );
     let refusal = copy("Deployment", &wrong, true).unwrap_err().to_string();
     assert!(refusal.contains("auto, wrap, signal"), "{refusal}");
 }

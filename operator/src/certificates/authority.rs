@@ -40,14 +40,19 @@ pub fn issue(names: &[String], previous: Option<&str>, now: u64) -> Result<Issue
     let mut authority = params(now)?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    authority.distinguished_name.push(DnType::CommonName, format!("lockkeeper webhook {now}"));
+    authority
+        .distinguished_name
+        .push(DnType::CommonName, format!("lockkeeper webhook {now}"));
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
 
     let mut leaf = params(now)?;
     leaf.subject_alt_names = CertificateParams::new(names)?.subject_alt_names;
     leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    leaf.distinguished_name.push(DnType::CommonName, names.first().map_or("lockkeeper", String::as_str));
+    leaf.distinguished_name.push(
+        DnType::CommonName,
+        names.first().map_or("lockkeeper", String::as_str),
+    );
     let key = KeyPair::generate()?;
     let certificate = leaf.signed_by(&key, &authority)?;
     let before = previous.and_then(first).unwrap_or_default();
@@ -101,11 +106,15 @@ mod tests {
             roots.add(authority.unwrap()).unwrap();
         }
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+            .build()
+            .unwrap();
         let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap();
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let at = UnixTime::since_unix_epoch(Duration::from_secs(at));
-        verifier.verify_server_cert(&certificate, &[], &name, &[], at).map(drop)
+        verifier
+            .verify_server_cert(&certificate, &[], &name, &[], at)
+            .map(drop)
     }
 
     #[test]

@@ -62,7 +62,12 @@ pub async fn follow(
     mut leading: watch::Receiver<bool>,
     ready: watch::Sender<bool>,
 ) {
-    let mut keeper = Keeper { client, place, served, last: None };
+    let mut keeper = Keeper {
+        client,
+        place,
+        served,
+        last: None,
+    };
     loop {
         let is_leading = *leading.borrow_and_update();
         if let Err(error) = keeper.round(is_leading).await {
@@ -89,7 +94,10 @@ impl Keeper {
     async fn round(&mut self, leads: bool) -> Result<(), Error> {
         let secrets = Api::<Secret>::namespaced(self.client.clone(), &self.place.namespace);
         let name = self.place.secret.clone();
-        let secret = secrets.get_opt(&name).await.map_err(|error| Error::Api("read the Secret", error))?;
+        let secret = secrets
+            .get_opt(&name)
+            .await
+            .map_err(|error| Error::Api("read the Secret", error))?;
         let mut current = secret.as_ref().and_then(read);
         if leads {
             let now = now();
@@ -114,7 +122,8 @@ impl Keeper {
         if let Some(current) = current
             && self.last.as_ref() != Some(&current)
         {
-            self.served.set(current.certificate.as_bytes(), current.key.as_bytes())?;
+            self.served
+                .set(current.certificate.as_bytes(), current.key.as_bytes())?;
             tracing::info!(secret = name, "Serving a new certificate");
             self.last = Some(current);
         }
@@ -125,10 +134,16 @@ impl Keeper {
     async fn trust(&self, authorities: &str) -> Result<(), Error> {
         let api = Api::<MutatingWebhookConfiguration>::all(self.client.clone());
         let name = &self.place.configuration;
-        let present = api.get(name).await.map_err(|error| Error::Api("read the webhook configuration", error))?;
+        let present = api
+            .get(name)
+            .await
+            .map_err(|error| Error::Api("read the webhook configuration", error))?;
         let bundle = ByteString(authorities.as_bytes().to_vec());
         let webhooks = present.webhooks.unwrap_or_default();
-        if webhooks.iter().all(|webhook| webhook.client_config.ca_bundle.as_ref() == Some(&bundle)) {
+        if webhooks
+            .iter()
+            .all(|webhook| webhook.client_config.ca_bundle.as_ref() == Some(&bundle))
+        {
             return Ok(());
         }
         let webhooks: Vec<_> = webhooks
@@ -149,8 +164,13 @@ impl Keeper {
     }
 
     fn names(&self) -> [String; 2] {
-        let Place { service, namespace, .. } = &self.place;
-        [format!("{service}.{namespace}.svc"), format!("{service}.{namespace}.svc.cluster.local")]
+        let Place {
+            service, namespace, ..
+        } = &self.place;
+        [
+            format!("{service}.{namespace}.svc"),
+            format!("{service}.{namespace}.svc.cluster.local"),
+        ]
     }
 }
 
@@ -166,7 +186,11 @@ fn read(secret: &Secret) -> Option<Issued> {
 
 /// With the version of what it replaces, so that of two leaders one fails.
 fn write(issued: &Issued, place: &Place, present: Option<Secret>) -> Secret {
-    let data = [(AUTHORITIES, &issued.authorities), (CERTIFICATE, &issued.certificate), (KEY, &issued.key)];
+    let data = [
+        (AUTHORITIES, &issued.authorities),
+        (CERTIFICATE, &issued.certificate),
+        (KEY, &issued.key),
+    ];
     let present = present.map(|present| present.metadata).unwrap_or_default();
     let mut annotations = present.annotations.clone().unwrap_or_default();
     annotations.insert(MADE_AT.to_owned(), issued.made_at.to_string());
@@ -177,14 +201,19 @@ fn write(issued: &Issued, place: &Place, present: Option<Secret>) -> Secret {
             ..present
         },
         type_: Some("kubernetes.io/tls".to_owned()),
-        data: Some(BTreeMap::from(
-            data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec()))),
-        )),
+        data: Some(BTreeMap::from(data.map(|(key, text)| {
+            (key.to_owned(), ByteString(text.as_bytes().to_vec()))
+        }))),
         ..Secret::default()
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "certificates are valid by the wall clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "certificates are valid by the wall clock"
+)]
 fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }

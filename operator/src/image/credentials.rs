@@ -44,7 +44,10 @@ impl Credentials {
     /// What cannot be read is left out, as a kubelet does.
     pub fn add(&mut self, secret: &Secret) {
         let data = secret.data.as_ref();
-        let of = |key: &str| data.and_then(|data| data.get(key)).map(|bytes| bytes.0.as_slice());
+        let of = |key: &str| {
+            data.and_then(|data| data.get(key))
+                .map(|bytes| bytes.0.as_slice())
+        };
         let entries = match (of(".dockerconfigjson"), of(".dockercfg")) {
             (Some(json), _) => serde_json::from_slice::<Document>(json).map(|document| document.auths),
             (None, Some(json)) => serde_json::from_slice::<BTreeMap<String, Entry>>(json),
@@ -60,32 +63,50 @@ impl Credentials {
     /// Those for an image, the most specific place first.
     pub fn matching(&self, image: &Reference) -> Vec<Credential> {
         let whole = format!("{}/{}", image.registry(), image.repository());
-        let mut found: Vec<_> = self.entries.iter().filter(|(place, _)| covers(place, &whole)).collect();
+        let mut found: Vec<_> = self
+            .entries
+            .iter()
+            .filter(|(place, _)| covers(place, &whole))
+            .collect();
         found.sort_by_key(|(place, _)| std::cmp::Reverse(place.len()));
-        found.into_iter().map(|(_, credential)| credential.clone()).collect()
+        found
+            .into_iter()
+            .map(|(_, credential)| credential.clone())
+            .collect()
     }
 }
 
 impl Entry {
     fn credential(self) -> Option<Credential> {
         if !self.username.is_empty() {
-            return Some(Credential { user: self.username, password: self.password });
+            return Some(Credential {
+                user: self.username,
+                password: self.password,
+            });
         }
         let decoded = String::from_utf8(STANDARD.decode(self.auth.trim()).ok()?).ok()?;
         let (user, password) = decoded.split_once(':')?;
-        Some(Credential { user: user.to_owned(), password: password.trim_end_matches('\0').to_owned() })
+        Some(Credential {
+            user: user.to_owned(),
+            password: password.trim_end_matches('\0').to_owned(),
+        })
     }
 }
 
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credential").field("user", &self.user).finish_non_exhaustive()
+        f.debug_struct("Credential")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
     }
 }
 
 /// `https://index.docker.io/v1/` is how Docker writes its own registry, and that has other names too.
 fn normal(place: &str) -> String {
-    let bare = place.trim_start_matches("https://").trim_start_matches("http://").trim_end_matches('/');
+    let bare = place
+        .trim_start_matches("https://")
+        .trim_start_matches("http://")
+        .trim_end_matches('/');
     let (host, path) = bare.split_once('/').unwrap_or((bare, ""));
     let host = match host {
         "index.docker.io" | "registry-1.docker.io" => "docker.io",
@@ -105,9 +126,9 @@ fn covers(place: &str, image: &str) -> bool {
     let parts = || host.split('.').zip(image_host.split('.'));
     let same_host = host.split('.').count() == image_host.split('.').count()
         && parts().all(|(wanted, part)| wanted == part || wanted == "*");
-    let below = image_path.strip_prefix(path).is_some_and(|rest| {
-        path.is_empty() || rest.is_empty() || rest.starts_with('/')
-    });
+    let below = image_path
+        .strip_prefix(path)
+        .is_some_and(|rest| path.is_empty() || rest.is_empty() || rest.starts_with('/'));
     same_host && below
 }
 
@@ -117,9 +138,15 @@ mod tests {
     use k8s_openapi::ByteString;
 
     fn credentials(json: &str) -> Credentials {
-        let data = BTreeMap::from([(".dockerconfigjson".to_owned(), ByteString(json.as_bytes().to_vec()))]);
+        let data = BTreeMap::from([(
+            ".dockerconfigjson".to_owned(),
+            ByteString(json.as_bytes().to_vec()),
+        )]);
         let mut credentials = Credentials::default();
-        credentials.add(&Secret { data: Some(data), ..Secret::default() });
+        credentials.add(&Secret {
+            data: Some(data),
+            ..Secret::default()
+        });
         credentials
     }
 
@@ -150,7 +177,10 @@ mod tests {
     #[test]
     fn a_broken_secret_is_as_good_as_none() {
         for json in ["", "{}", r#"{"auths":{"x":{"auth":"!"}}}"#] {
-            assert!(credentials(json).matching(&"x/app".parse().unwrap()).is_empty(), "{json}");
+            assert!(
+                credentials(json).matching(&"x/app".parse().unwrap()).is_empty(),
+                "{json}"
+            );
         }
     }
 }

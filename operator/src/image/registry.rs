@@ -99,10 +99,19 @@ impl Registry {
                         .map(|entry| image.clone_with_digest(entry.digest.clone()))
                         .collect();
                     let pulled = references.iter().map(|one| client.pull_image_manifest(one, auth));
-                    try_join_all(pulled).await?.into_iter().map(|(manifest, _)| manifest).collect()
+                    try_join_all(pulled)
+                        .await?
+                        .into_iter()
+                        .map(|(manifest, _)| manifest)
+                        .collect()
                 }
             };
-            try_join_all(manifests.iter().map(|manifest| configuration(client, image, manifest))).await
+            try_join_all(
+                manifests
+                    .iter()
+                    .map(|manifest| configuration(client, image, manifest)),
+            )
+            .await
         };
         let mut configs = self.with_each(image, credentials, fetch).await?.into_iter();
         let Some(first) = configs.next() else {
@@ -141,8 +150,16 @@ impl Registry {
             }
         }
         let problem = problem.map_or_else(String::new, |error| error.to_string());
-        let line: String = problem.lines().next().unwrap_or_default().chars().take(MAX_PROBLEM).collect();
-        Err(format!("the registry of {image} does not tell its command: {line}"))
+        let line: String = problem
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .take(MAX_PROBLEM)
+            .collect();
+        Err(format!(
+            "the registry of {image} does not tell its command: {line}"
+        ))
     }
 
     fn client(&self) -> Client {
@@ -177,13 +194,20 @@ async fn configuration(
 ) -> Result<ImageConfig, OciDistributionError> {
     let problem = |text: String| OciDistributionError::GenericError(Some(text));
     if manifest.config.size > MAX_CONFIG {
-        return Err(problem(format!("its configuration has {} bytes", manifest.config.size)));
+        return Err(problem(format!(
+            "its configuration has {} bytes",
+            manifest.config.size
+        )));
     }
     let mut json = Vec::new();
     client.pull_blob(image, &manifest.config, &mut json).await?;
     let configuration: Configuration = serde_json::from_slice(&json)
         .map_err(|error| problem(format!("its configuration is not that of an image: {error}")))?;
-    let Process { entrypoint, cmd, user } = configuration.config;
+    let Process {
+        entrypoint,
+        cmd,
+        user,
+    } = configuration.config;
     Ok(ImageConfig {
         entrypoint: entrypoint.unwrap_or_default(),
         cmd: cmd.unwrap_or_default(),

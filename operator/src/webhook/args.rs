@@ -12,7 +12,12 @@ use lockkeeper_lock::zookeeper::ConnectString;
 #[derive(Clone, Debug, Args)]
 pub struct WebhookArgs {
     /// Address of the webhooks (HTTPS)
-    #[arg(long, env = "LOCKKEEPER_WEBHOOK_LISTEN", value_name = "IP:PORT", default_value = "[::]:9443")]
+    #[arg(
+        long,
+        env = "LOCKKEEPER_WEBHOOK_LISTEN",
+        value_name = "IP:PORT",
+        default_value = "[::]:9443"
+    )]
     pub webhook_listen: SocketAddr,
 
     /// Folder with tls.crt and tls.key for the webhooks. Default: the operator makes and rotates a certificate itself
@@ -20,19 +25,39 @@ pub struct WebhookArgs {
     pub webhook_certificates: Option<PathBuf>,
 
     /// Secret for the certificate that the operator makes itself
-    #[arg(long, env = "LOCKKEEPER_WEBHOOK_SECRET", value_name = "NAME", default_value = "lockkeeper-webhook")]
+    #[arg(
+        long,
+        env = "LOCKKEEPER_WEBHOOK_SECRET",
+        value_name = "NAME",
+        default_value = "lockkeeper-webhook"
+    )]
     pub webhook_secret: String,
 
     /// Service that leads to the webhooks
-    #[arg(long, env = "LOCKKEEPER_WEBHOOK_SERVICE", value_name = "NAME", default_value = "lockkeeper-webhook")]
+    #[arg(
+        long,
+        env = "LOCKKEEPER_WEBHOOK_SERVICE",
+        value_name = "NAME",
+        default_value = "lockkeeper-webhook"
+    )]
     pub webhook_service: String,
 
     /// MutatingWebhookConfiguration that has to trust that certificate
-    #[arg(long, env = "LOCKKEEPER_WEBHOOK_CONFIGURATION", value_name = "NAME", default_value = "lockkeeper")]
+    #[arg(
+        long,
+        env = "LOCKKEEPER_WEBHOOK_CONFIGURATION",
+        value_name = "NAME",
+        default_value = "lockkeeper"
+    )]
     pub webhook_configuration: String,
 
     /// Namespace of the operator
-    #[arg(long, env = "LOCKKEEPER_NAMESPACE", value_name = "NAME", default_value = "lockkeeper")]
+    #[arg(
+        long,
+        env = "LOCKKEEPER_NAMESPACE",
+        value_name = "NAME",
+        default_value = "lockkeeper"
+    )]
     pub namespace: String,
 
     /// Image of the injected sidecar
@@ -72,7 +97,12 @@ pub struct WebhookArgs {
     pub registry_timeout: Duration,
 
     /// Registries that speak HTTP without TLS: HOST or HOST:PORT, separated by commas
-    #[arg(long, env = "LOCKKEEPER_REGISTRY_PLAIN_HTTP", value_name = "HOSTS", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "LOCKKEEPER_REGISTRY_PLAIN_HTTP",
+        value_name = "HOSTS",
+        value_delimiter = ','
+    )]
     pub registry_plain_http: Vec<String>,
 
     /// Certificates (PEM) of authorities that registries' certificates may come from, beside the system's
@@ -91,6 +121,8 @@ pub enum Binary {
 
 fn resources(json: &str) -> Result<ResourceRequirements, String> {
     serde_json::from_str(json).map_err(|error| {
-        format!("{error}; write it as in {{\"requests\":{{\"cpu\":\"10m\"}},\"limits\":{{\"memory\":\"64Mi\"}}}}")
+        format!(
+            "{error}; write it as in {{\"requests\":{{\"cpu\":\"10m\"}},\"limits\":{{\"memory\":\"64Mi\"}}}}"
+        )
     })
 }

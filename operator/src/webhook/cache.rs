@@ -27,7 +27,10 @@ struct Entry<V> {
 impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
     /// Keeps answers for `life`, counted from the question.
     pub fn new(life: Duration) -> Self {
-        Self { life, entries: Mutex::default() }
+        Self {
+            life,
+            entries: Mutex::default(),
+        }
     }
 
     /// The kept answer, or that of `ask`. Errors are not kept.
@@ -51,7 +54,10 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
                 entries.clear();
             }
         }
-        let fresh = || Entry { until: now + self.life, answer: Arc::default() };
+        let fresh = || Entry {
+            until: now + self.life,
+            answer: Arc::default(),
+        };
         let entry = entries.entry(question).or_insert_with(fresh);
         if entry.until <= now {
             *entry = fresh();

@@ -23,7 +23,12 @@ const PAGE: u32 = 500;
 const RUNTIMES: [(&str, (u32, u32)); 2] = [("containerd", (2, 1)), ("cri-o", (1, 31))];
 
 /// Keeps `facts` up to date. `wants_images` is false where the binary is always to be copied.
-pub async fn follow(client: Client, namespace: String, wants_images: bool, facts: watch::Sender<ClusterFacts>) {
+pub async fn follow(
+    client: Client,
+    namespace: String,
+    wants_images: bool,
+    facts: watch::Sender<ClusterFacts>,
+) {
     loop {
         let pause = match detect(&client, &namespace, wants_images).await {
             Ok(found) => {
@@ -69,9 +74,20 @@ pub async fn detect(client: &Client, namespace: &str, wants_images: bool) -> Res
     imaged["spec"]["volumes"] = json!([{ "name": "v", "image": { "reference": "lockkeeper.invalid/x:1" } }]);
 
     Ok(ClusterFacts {
-        file_key_ref: keeps(client, namespace, &gated, "/spec/containers/0/env/0/valueFrom/fileKeyRef").await?,
-        restart_all_containers: keeps(client, namespace, &restarting, "/spec/initContainers/0/restartPolicyRules")
-            .await?,
+        file_key_ref: keeps(
+            client,
+            namespace,
+            &gated,
+            "/spec/containers/0/env/0/valueFrom/fileKeyRef",
+        )
+        .await?,
+        restart_all_containers: keeps(
+            client,
+            namespace,
+            &restarting,
+            "/spec/initContainers/0/restartPolicyRules",
+        )
+        .await?,
         image_volumes: wants_images
             && keeps(client, namespace, &imaged, "/spec/volumes/0/image").await?
             && nodes_mount_images(client).await?,
@@ -99,8 +115,13 @@ fn pod() -> Value {
 
 async fn create(client: &Client, namespace: &str, pod: &Value) -> Result<Value, Error> {
     let pod: Pod = serde_json::from_value(pod.clone()).map_err(Error::SerdeError)?;
-    let params = PostParams { dry_run: true, ..PostParams::default() };
-    let created = Api::<Pod>::namespaced(client.clone(), namespace).create(&params, &pod).await?;
+    let params = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let created = Api::<Pod>::namespaced(client.clone(), namespace)
+        .create(&params, &pod)
+        .await?;
     serde_json::to_value(created).map_err(Error::SerdeError)
 }
 
@@ -120,7 +141,14 @@ async fn nodes_mount_images(client: &Client) -> Result<bool, Error> {
     loop {
         let page = api.list(&params).await?;
         let runtimes = page.items.iter().filter_map(|node| {
-            Some(node.status.as_ref()?.node_info.as_ref()?.container_runtime_version.as_str())
+            Some(
+                node.status
+                    .as_ref()?
+                    .node_info
+                    .as_ref()?
+                    .container_runtime_version
+                    .as_str(),
+            )
         });
         if !runtimes.into_iter().all(mounts_images) {
             return Ok(false);
@@ -136,9 +164,14 @@ fn mounts_images(runtime: &str) -> bool {
     let Some((name, version)) = runtime.split_once("://") else {
         return false;
     };
-    let mut numbers = version.trim_start_matches('v').split('.').map(|number| number.parse().unwrap_or(0));
+    let mut numbers = version
+        .trim_start_matches('v')
+        .split('.')
+        .map(|number| number.parse().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    RUNTIMES.iter().any(|(known, oldest)| *known == name && version >= *oldest)
+    RUNTIMES
+        .iter()
+        .any(|(known, oldest)| *known == name && version >= *oldest)
 }
 
 #[cfg(test)]

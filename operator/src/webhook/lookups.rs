@@ -37,7 +37,10 @@ pub struct Lookups {
 
 impl Default for Lookups {
     fn default() -> Self {
-        Self { replicas: Cache::new(OWNER_LIFE), certificates: Cache::new(SECRET_LIFE) }
+        Self {
+            replicas: Cache::new(OWNER_LIFE),
+            certificates: Cache::new(SECRET_LIFE),
+        }
     }
 }
 
@@ -49,7 +52,9 @@ impl Lookups {
         let Some(owner) = owners.into_iter().find(|owner| owner.controller == Some(true)) else {
             return Replicas::One;
         };
-        let asked = self.replicas.get(owner.uid.clone(), || count(client, namespace, &owner));
+        let asked = self
+            .replicas
+            .get(owner.uid.clone(), || count(client, namespace, &owner));
         match tokio::time::timeout(PATIENCE, asked).await {
             Ok(Ok(replicas)) => replicas,
             Ok(Err(error)) => {
@@ -67,13 +72,16 @@ impl Lookups {
         namespace: &str,
         lock: Option<&DistributedLockSpec>,
     ) -> bool {
-        let Some(name) = lock.and_then(|lock| Some(lock.zookeeper.as_ref()?.tls_secret.as_ref()?.name.clone()))
+        let Some(name) =
+            lock.and_then(|lock| Some(lock.zookeeper.as_ref()?.tls_secret.as_ref()?.name.clone()))
         else {
             return false;
         };
         let question = (namespace.to_owned(), name.clone());
         let asked = self.certificates.get(question, || async {
-            let secret = Api::<Secret>::namespaced(client.clone(), namespace).get_opt(&name).await?;
+            let secret = Api::<Secret>::namespaced(client.clone(), namespace)
+                .get_opt(&name)
+                .await?;
             let data = secret.and_then(|secret| secret.data).unwrap_or_default();
             Ok::<_, kube::Error>(data.contains_key("tls.crt") && data.contains_key("tls.key"))
         });
@@ -100,7 +108,11 @@ impl Lookups {
             let target = &autoscaler.spec.scale_target_ref;
             target.kind == kind && target.name == name
         };
-        list.items.into_iter().filter(targets).filter_map(|autoscaler| autoscaler.metadata.name).collect()
+        list.items
+            .into_iter()
+            .filter(targets)
+            .filter_map(|autoscaler| autoscaler.metadata.name)
+            .collect()
     }
 }
 
@@ -108,23 +120,33 @@ async fn count(client: &Client, namespace: &str, owner: &OwnerReference) -> Resu
     let name = &owner.name;
     let wanted = match owner.kind.as_str() {
         "ReplicaSet" => {
-            let set = Api::<ReplicaSet>::namespaced(client.clone(), namespace).get(name).await?;
+            let set = Api::<ReplicaSet>::namespaced(client.clone(), namespace)
+                .get(name)
+                .await?;
             let own = set.spec.and_then(|spec| spec.replicas);
             own.max(desired(set.metadata.annotations.as_ref()))
         }
         "StatefulSet" => {
-            let set = Api::<StatefulSet>::namespaced(client.clone(), namespace).get(name).await?;
+            let set = Api::<StatefulSet>::namespaced(client.clone(), namespace)
+                .get(name)
+                .await?;
             set.spec.and_then(|spec| spec.replicas)
         }
         "Job" => {
-            let job = Api::<Job>::namespaced(client.clone(), namespace).get(name).await?;
+            let job = Api::<Job>::namespaced(client.clone(), namespace)
+                .get(name)
+                .await?;
             job.spec.and_then(|spec| spec.parallelism)
         }
         "DaemonSet" => return Ok(Replicas::Many),
         _ => return Ok(Replicas::Unknown),
     };
     // The API server's default of all three fields is 1.
-    Ok(if wanted.unwrap_or(1) > 1 { Replicas::Many } else { Replicas::One })
+    Ok(if wanted.unwrap_or(1) > 1 {
+        Replicas::Many
+    } else {
+        Replicas::One
+    })
 }
 
 fn desired(annotations: Option<&BTreeMap<String, String>>) -> Option<i32> {

@@ -77,10 +77,13 @@ struct Response {
 /// # Errors
 /// When it is none, or of another version.
 pub fn parse(body: &[u8]) -> Result<Request, String> {
-    let review: Review =
-        serde_json::from_slice(body).map_err(|error| format!("the body is not an AdmissionReview: {error}"))?;
+    let review: Review = serde_json::from_slice(body)
+        .map_err(|error| format!("the body is not an AdmissionReview: {error}"))?;
     if review.api_version != API_VERSION {
-        return Err(format!("the review is of {}: send one of {API_VERSION}", review.api_version));
+        return Err(format!(
+            "the review is of {}: send one of {API_VERSION}",
+            review.api_version
+        ));
     }
     Ok(review.request)
 }
@@ -90,7 +93,9 @@ pub fn answer(request: &Request, decision: Result<Decision, Denial>) -> Vec<u8> 
     let uid = request.uid.clone();
     let response = match decision {
         Ok(decision) => {
-            let patch = decision.object.map(|object| json_patch::diff(&request.object, &object));
+            let patch = decision
+                .object
+                .map(|object| json_patch::diff(&request.object, &object));
             let patch = patch.filter(|patch| !patch.0.is_empty());
             let patch = patch.map(|patch| serde_json::to_vec(&patch).expect("a patch is JSON"));
             Response {

@@ -79,9 +79,20 @@ impl Webhooks {
             registry_plain_http,
             registry_ca,
         } = args;
-        let Surroundings { client, locks, leading, connect, tick_time, root, acl_id, metrics } = surroundings;
+        let Surroundings {
+            client,
+            locks,
+            leading,
+            connect,
+            tick_time,
+            root,
+            acl_id,
+            metrics,
+        } = surroundings;
         let listener = TcpListener::bind(webhook_listen).await.map_err(|error| {
-            Failure::unavailable(format!("cannot listen on --webhook-listen {webhook_listen}: {error}"))
+            Failure::unavailable(format!(
+                "cannot listen on --webhook-listen {webhook_listen}: {error}"
+            ))
         })?;
         let authorities = registry_ca
             .map(|path| {
@@ -116,7 +127,14 @@ impl Webhooks {
         let facts = watch::Sender::new(ClusterFacts::default());
         Ok(Self {
             listener,
-            admission: Arc::new(Admission::new(client, locks, facts.subscribe(), sidecar, images, metrics)),
+            admission: Arc::new(Admission::new(
+                client,
+                locks,
+                facts.subscribe(),
+                sidecar,
+                images,
+                metrics,
+            )),
             served: Served::default(),
             certificates,
             facts,
@@ -137,8 +155,17 @@ impl Webhooks {
     /// # Errors
     /// When TLS cannot be had at all.
     pub async fn serve(self, stop: watch::Receiver<bool>) -> Result<(), Failure> {
-        let Self { listener, admission, served, certificates, facts, namespace, wants_images, leading, ready } =
-            self;
+        let Self {
+            listener,
+            admission,
+            served,
+            certificates,
+            facts,
+            namespace,
+            wants_images,
+            leading,
+            ready,
+        } = self;
         let tls = served
             .server_config()
             .map_err(|error| Failure::software(format!("cannot prepare TLS for the webhooks: {error}")))?;

@@ -117,13 +117,25 @@ async fn handle(
         return Ok(plain(StatusCode::NOT_FOUND, text));
     }
     if request.method() != Method::POST {
-        return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "send a POST with an AdmissionReview\n".to_owned()));
+        return Ok(plain(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "send a POST with an AdmissionReview\n".to_owned(),
+        ));
     }
     let body = match Limited::new(request.into_body(), MAX_BODY).collect().await {
         Ok(body) => body.to_bytes(),
-        Err(error) => return Ok(plain(StatusCode::BAD_REQUEST, format!("cannot read the body: {error}\n"))),
+        Err(error) => {
+            return Ok(plain(
+                StatusCode::BAD_REQUEST,
+                format!("cannot read the body: {error}\n"),
+            ));
+        }
     };
-    let answer = if path == PODS { admission.pod(&body).await } else { admission.workload(&body).await };
+    let answer = if path == PODS {
+        admission.pod(&body).await
+    } else {
+        admission.workload(&body).await
+    };
     Ok(match answer {
         Ok(json) => {
             let mut response = Response::new(Full::from(json));

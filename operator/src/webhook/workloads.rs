@@ -28,16 +28,25 @@ pub struct Copied {
 /// # Errors
 /// When a key is wrong: pods of this template would be refused one by one later.
 pub fn copy(kind: &str, object: &Value, is_new: bool) -> Result<Copied, Refusal> {
-    let Some(pointer) = template_of(kind).filter(|pointer| object.pointer(pointer).is_some_and(Value::is_object))
+    let Some(pointer) =
+        template_of(kind).filter(|pointer| object.pointer(pointer).is_some_and(Value::is_object))
     else {
-        return Ok(Copied { object: None, marks: None, warnings: Vec::new() });
+        return Ok(Copied {
+            object: None,
+            marks: None,
+            warnings: Vec::new(),
+        });
     };
     let own = metadata(object)?;
     let mut patched = object.clone();
-    let template = patched.pointer_mut(pointer).expect("it was there in the original");
+    let template = patched
+        .pointer_mut(pointer)
+        .expect("it was there in the original");
     let before = metadata(template)?;
     let mut warnings = Vec::new();
-    let copied: Vec<&str> = annotation(&before, names::COPIED).map(|list| list.split(',').collect()).unwrap_or_default();
+    let copied: Vec<&str> = annotation(&before, names::COPIED)
+        .map(|list| list.split(',').collect())
+        .unwrap_or_default();
     let mut now_copied = Vec::new();
     for key in USER_KEYS {
         let was_copied = copied.contains(&key);
@@ -69,16 +78,28 @@ pub fn copy(kind: &str, object: &Value, is_new: bool) -> Result<Copied, Refusal>
     }
     let marks = Marks::parse(&metadata(template)?)?;
     if patched == *object {
-        return Ok(Copied { object: None, marks, warnings });
+        return Ok(Copied {
+            object: None,
+            marks,
+            warnings,
+        });
     }
     if kind == "Job" && !is_new {
         warnings.push(
             "the pod template of a Job cannot change: the keys of Lockkeeper count for a Job that is made with them"
                 .to_owned(),
         );
-        return Ok(Copied { object: None, marks, warnings });
+        return Ok(Copied {
+            object: None,
+            marks,
+            warnings,
+        });
     }
-    Ok(Copied { object: Some(patched), marks, warnings })
+    Ok(Copied {
+        object: Some(patched),
+        marks,
+        warnings,
+    })
 }
 
 /// What a user should know of a workload whose template asks for a lock. `lock` is its settings, if it
@@ -91,7 +112,9 @@ pub fn advise(
     has_ensemble: bool,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
-    let spec = template_of(kind).and_then(|pointer| object.pointer(pointer)).map(|template| &template["spec"]);
+    let spec = template_of(kind)
+        .and_then(|pointer| object.pointer(pointer))
+        .map(|template| &template["spec"]);
     let spec = spec.unwrap_or(&Value::Null);
     if spec["hostPID"] == true {
         warnings.push(format!("{}; its pods will be refused", Refusal::HostPid));
@@ -108,7 +131,10 @@ pub fn advise(
         warnings.push(HOLDER_OF_MANY.to_owned());
     }
     if !has_ensemble && lock.is_none_or(|lock| lock.zookeeper.is_none()) {
-        warnings.push(format!("{}; its pods will be refused", Refusal::NoEnsemble(marks.lock.clone())));
+        warnings.push(format!(
+            "{}; its pods will be refused",
+            Refusal::NoEnsemble(marks.lock.clone())
+        ));
     }
     warnings
 }
