@@ -21,7 +21,8 @@ STATIC_FLAGS := -C target-feature=+crt-static $(call link-arg,-z$(comma)pack-rel
     $(call link-arg,-T$(comma)$(CURDIR)/sidecar/static.ld) $(call link-arg,--no-eh-frame-hdr) \
     --cfg getrandom_backend="linux_getrandom"
 BINARY := $(CURDIR)/$(STATIC)
-CRATES := lockkeeper-lock lockkeeper-sidecar lockkeeper-e2e
+CLUSTER := $(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-cluster --
+CRATES := lockkeeper-lock lockkeeper-sidecar lockkeeper-crds lockkeeper-operator lockkeeper-e2e
 
 .PHONY: help
 help: ## Show this list
@@ -53,7 +54,12 @@ test-static: setup release ## Run the static binary alone in an empty root (need
 	    $(CARGO) test --locked -p lockkeeper-e2e --test static_binary -- --nocapture
 
 .PHONY: test
-test: setup ## Run all tests, those on a real ensemble included
+test: setup ## Run all tests, those on a real ensemble and on a real Kubernetes included
+	@if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
+	    $(CLUSTER) build; \
+	else \
+	    echo "skipped: Kubernetes, and the tests on it (they need root and Go)"; \
+	fi
 	$(CARGO) test --workspace --locked --no-fail-fast
 	# Random histories of the lock's task, ten thousand: minutes, but hours without optimisation.
 	$(CARGO) test --profile quick --locked -p lockkeeper-lock --test histories
@@ -85,6 +91,10 @@ advisories: cargo-deny ## Check for known vulnerabilities, if their database can
 cargo-deny:
 	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --locked --version '^0.20'
 
+.PHONY: crds
+crds: ## Generate the resource's definition, its chart and its reference from crds/src
+	$(CARGO) run --locked -p lockkeeper-crds -- .
+
 .PHONY: fmt
 fmt: ## Format the code
 	$(CARGO) fmt --all
@@ -108,8 +118,6 @@ demo: setup ## Show three workers under one lock, what goes wrong, and who ran w
 	$(CARGO) build --locked -p lockkeeper-sidecar --bin lockkeeper
 	$(CARGO) build --locked -p lockkeeper-e2e --bins
 	$(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-demo -- $(ARGS)
-
-CLUSTER := $(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-cluster --
 
 .PHONY: cluster-build
 cluster-build: setup ## Build Kubernetes for the test cluster: 8 to 10 minutes, once per machine

@@ -24,7 +24,7 @@ pub const BOUND: Duration = Duration::from_secs(60);
 /// Where the operator's ServiceAccount is.
 const SYSTEM: &str = "lockkeeper-system";
 
-const RBAC: &str = include_str!("../../../charts/lockkeeper/templates/rbac.yaml");
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/lockkeeper");
 const CRD: &str = include_str!("../../../crds/distributedlock.yaml");
 
 /// A cluster, an ensemble, and an operator.
@@ -34,6 +34,7 @@ pub struct World {
     operators: std::sync::Mutex<Vec<Operator>>,
     kubeconfig: PathBuf,
     auth: PathBuf,
+    certificates: PathBuf,
 }
 
 /// A replica.
@@ -118,25 +119,21 @@ impl World {
         let account = format!(
             "apiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: lockkeeper, namespace: {SYSTEM}}}\n"
         );
-        let rbac = RBAC
-            .replace(r#"{{ include "lockkeeper.fullname" . }}"#, "lockkeeper")
-            .replace("{{ .Release.Namespace }}", SYSTEM);
-        assert!(
-            !rbac.contains("{{"),
-            "the template says more than this test knows"
-        );
+        let rbac = rights(cluster);
         cluster
             .apply(&[CRD, &namespace, &account, &rbac].join("\n---\n"))
             .unwrap();
         let kubeconfig = kubeconfig(cluster, ensemble.directory());
         let auth = ensemble.directory().join("auth");
         fs::write(&auth, operator_identity().to_line()).unwrap();
+        let certificates = certificates(ensemble.directory());
         let world = Self {
             cluster,
             ensemble,
             operators: std::sync::Mutex::default(),
             kubeconfig,
             auth,
+            certificates,
         };
         world.put_operator(world.operator("operator-0").await);
         world
@@ -155,6 +152,9 @@ impl World {
             .arg(&self.auth)
             .args(["--tick-time", "1s", "--session-timeout", "8s"])
             .args(["--admin-listen", &format!("127.0.0.1:{port}")])
+            .args(["--webhook-listen", "127.0.0.1:0", "--namespace", SYSTEM])
+            .arg("--webhook-certificates")
+            .arg(&self.certificates)
             .env("KUBECONFIG", &self.kubeconfig)
             .stderr(File::create(&log).unwrap());
         let mut operator = Operator {
@@ -203,6 +203,33 @@ impl World {
 /// As in the chart: the operator's identity in the ensemble.
 pub fn operator_identity() -> Identity {
     Identity::parse("digest:operator:secret").unwrap()
+}
+
+/// What the chart allows the operator, where its certificate is given.
+fn rights(cluster: &Cluster) -> String {
+    let helm = Command::new(cluster.program("helm").unwrap())
+        .args(["template", "lockkeeper", CHART, "--namespace", SYSTEM])
+        .args(["--show-only", "templates/rbac.yaml"])
+        .args(["--show-only", "templates/webhook-rbac.yaml"])
+        .args([
+            "--set",
+            "zookeeper.connect=zookeeper:2181,webhook.certificates=certManager",
+        ])
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&helm.stderr);
+    assert!(helm.status.success(), "{words}");
+    String::from_utf8(helm.stdout).unwrap()
+}
+
+/// A folder with the certificate of the webhooks, whom nobody asks here.
+fn certificates(directory: &Path) -> PathBuf {
+    let folder = directory.join("certificates");
+    let issued = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("tls.crt"), issued.cert.pem()).unwrap();
+    fs::write(folder.join("tls.key"), issued.signing_key.serialize_pem()).unwrap();
+    folder
 }
 
 /// The administrator's, with the token of the operator's ServiceAccount in place of his own.
