@@ -2,7 +2,7 @@
 
 mod request;
 
-pub use request::{Access, Guard, KeyError, LockRequest, Readiness};
+pub use request::{Access, Guard, KeyError, LockRequest, Readiness, agreed};
 
 /// Group of the API, and prefix of every key.
 pub const GROUP: &str = "lockkeeper.io";

@@ -8,7 +8,7 @@
 //! kubelet waits for it before it starts the application again (`computeInitContainerActions`).
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
-use lockkeeper_crds::keys;
+use lockkeeper_crds::keys::{self, Guard, LockRequest, Readiness};
 use lockkeeper_crds::lock::LockMode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -17,7 +17,6 @@ mod check;
 mod command;
 mod context;
 mod environment;
-mod marks;
 pub mod names;
 mod probes;
 mod refusal;
@@ -27,7 +26,6 @@ mod signal;
 
 pub use check::is_windows;
 pub use context::{ClusterFacts, Context, ImageConfig, Replicas, SidecarConfig};
-pub use marks::{Access, Guard, Marks, Readiness, USER_KEYS, value as value_of};
 pub use refusal::Refusal;
 use sidecar::{Sidecar, User};
 
@@ -66,17 +64,17 @@ pub struct ImageQuestion {
 /// As [`inject`].
 pub fn image_question(pod: &Value) -> Result<Option<ImageQuestion>, Refusal> {
     let typed = read(pod)?;
-    let (Some(marks), Some(spec)) = (marks_of(&typed)?, &typed.spec) else {
+    let (Some(request), Some(spec)) = (request_of(&typed)?, &typed.spec) else {
         return Ok(None);
     };
-    let container = &spec.containers[check::guarded(&typed, &marks)?];
+    let container = &spec.containers[check::guarded(&typed, &request)?];
     let has_command = container
         .command
         .as_ref()
         .is_some_and(|command| !command.is_empty());
     let shares = spec.share_process_namespace == Some(true);
     let has_user = signal::stated_user(container, &typed).is_some();
-    let is_known = match marks.guard {
+    let is_known = match request.guard {
         Guard::Wrap => has_command,
         Guard::Signal => has_user,
         Guard::Auto => has_command && (!shares || has_user),
@@ -99,22 +97,22 @@ pub fn image_question(pod: &Value) -> Result<Option<ImageQuestion>, Refusal> {
 /// The first reason why the pod cannot be guarded.
 pub fn inject(pod: &Value, context: &Context<'_>) -> Result<Option<Injection>, Refusal> {
     let typed = read(pod)?;
-    let (Some(marks), Some(spec)) = (marks_of(&typed)?, &typed.spec) else {
+    let (Some(request), Some(spec)) = (request_of(&typed)?, &typed.spec) else {
         return Ok(None);
     };
     check::pod(pod, spec)?;
-    let position = check::guarded(&typed, &marks)?;
+    let position = check::guarded(&typed, &request)?;
     let container = &spec.containers[position];
     let defaults = Default::default();
     let lock = context.lock.unwrap_or(&defaults);
-    check::lock(&marks, lock, context)?;
+    check::lock(&request, lock, context)?;
 
     let mut patched = pod.clone();
     let target = Target {
         typed: &typed,
         spec,
         container,
-        marks: &marks,
+        request: &request,
         lock,
         context,
     };
@@ -132,10 +130,10 @@ pub fn inject(pod: &Value, context: &Context<'_>) -> Result<Option<Injection>, R
         target.add(&mut patched, position, mode)?;
         (mode, warnings)
     };
-    if marks.readiness == Readiness::Holder && context.replicas == Replicas::Many {
+    if request.readiness == Readiness::Holder && context.replicas == Replicas::Many {
         warnings.push(HOLDER_OF_MANY.to_owned());
     }
-    mark(&mut patched, &marks, &container.name);
+    mark(&mut patched, &request, &container.name);
     Ok(Some(Injection {
         pod: patched,
         warnings,
@@ -153,7 +151,7 @@ struct Target<'a> {
     typed: &'a Pod,
     spec: &'a PodSpec,
     container: &'a Container,
-    marks: &'a Marks,
+    request: &'a LockRequest,
     lock: &'a lockkeeper_crds::DistributedLockSpec,
     context: &'a Context<'a>,
 }
@@ -164,7 +162,7 @@ impl Target<'_> {
         let name = || self.container.name.clone();
         let can_signal = self.context.cluster.file_key_ref;
         let obstacle = self.obstacle_to_wrap();
-        match (self.marks.guard, obstacle) {
+        match (self.request.guard, obstacle) {
             (Guard::Wrap | Guard::Auto, None) => Ok((Mode::Wrap, Vec::new())),
             (Guard::Signal, _) if can_signal => Ok((Mode::Signal, Vec::new())),
             (Guard::Signal, _) => Err(Refusal::SignalUnsupported(name())),
@@ -215,17 +213,14 @@ impl Target<'_> {
         };
         check::mounts_are_free(self.container, folders)?;
         let mut parts = Sidecar {
-            lock: (&self.marks.lock, self.lock),
+            lock: (&self.request.lock, self.lock),
             env: Vec::new(),
             user: User::Plain(sidecar::plain_user(self.typed)),
             ready_when_held: self.ready_when_held(),
             gates: mode == Mode::Signal,
         };
         if self.lock.mode == LockMode::ReadWrite {
-            let access = match self.marks.access {
-                Some(Access::Read) => "read",
-                Some(Access::Write) | None => "write",
-            };
+            let access = self.request.access.as_str();
             parts.env.push(environment::var("LOCKKEEPER_ACCESS", access));
         }
         match mode {
@@ -240,7 +235,7 @@ impl Target<'_> {
                 }
             }
             Mode::Signal => {
-                check::pauses(self.marks, self.lock, self.container)?;
+                check::pauses(self.request, self.lock, self.container)?;
                 if self.spec.share_process_namespace == Some(false) {
                     return Err(Refusal::NotShared(self.container.name.clone()));
                 }
@@ -297,7 +292,7 @@ impl Target<'_> {
     }
 
     fn ready_when_held(&self) -> bool {
-        match self.marks.readiness {
+        match self.request.readiness {
             Readiness::Holder => true,
             Readiness::Queued => false,
             Readiness::Auto => self.context.replicas == Replicas::One,
@@ -316,12 +311,16 @@ fn read(pod: &Value) -> Result<Pod, Refusal> {
 }
 
 /// Pods that a kubelet shows of its own files exist already; nobody can change them.
-fn marks_of(pod: &Pod) -> Result<Option<Marks>, Refusal> {
+fn request_of(pod: &Pod) -> Result<Option<LockRequest>, Refusal> {
     let annotations = pod.metadata.annotations.as_ref();
     if annotations.is_some_and(|annotations| annotations.contains_key("kubernetes.io/config.mirror")) {
         return Ok(None);
     }
-    Marks::parse(&pod.metadata)
+    let metadata = &pod.metadata;
+    Ok(LockRequest::parse(
+        metadata.labels.as_ref(),
+        metadata.annotations.as_ref(),
+    )?)
 }
 
 fn is_injected(pod: &Pod) -> bool {
@@ -331,23 +330,23 @@ fn is_injected(pod: &Pod) -> bool {
         .iter()
         .filter_map(|spec| spec.init_containers.as_ref())
         .flatten();
-    annotations.is_some_and(|annotations| annotations.contains_key(names::INJECTED))
+    annotations.is_some_and(|annotations| annotations.contains_key(keys::INJECTED))
         && inits
             .into_iter()
             .any(|container| container.name == names::SIDECAR)
 }
 
 /// Writes down on the pod what it got.
-fn mark(pod: &mut Value, marks: &Marks, container: &str) {
+fn mark(pod: &mut Value, request: &LockRequest, container: &str) {
     let metadata = object(pod, "metadata");
     let labels = metadata.entry("labels").or_insert_with(|| json!({}));
-    labels[keys::LOCK] = json!(marks.lock);
+    labels[keys::LOCK] = json!(request.lock);
     let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-    annotations[keys::LOCK] = json!(marks.lock);
+    annotations[keys::LOCK] = json!(request.lock);
     // The first container now; another injector may put one of its own before it.
     annotations[keys::CONTAINER] = json!(container);
-    if annotations.get(names::INJECTED).is_none() {
-        annotations[names::INJECTED] = json!(env!("CARGO_PKG_VERSION"));
+    if annotations.get(keys::INJECTED).is_none() {
+        annotations[keys::INJECTED] = json!(env!("CARGO_PKG_VERSION"));
     }
 }
 

@@ -160,14 +160,14 @@ impl Admission {
     async fn decide_workload(&self, request: &review::Request) -> Result<Decision, Refusal> {
         let (kind, namespace) = (request.kind.kind.as_str(), request.namespace.as_str());
         let mut copied = workloads::copy(kind, &request.object, request.operation == "CREATE")?;
-        if let Some(marks) = &copied.marks {
+        if let Some(wish) = &copied.request {
             let object = copied.object.as_ref().unwrap_or(&request.object);
-            let lock = self.locks.get(&ObjectRef::new(&marks.lock).within(namespace));
+            let lock = self.locks.get(&ObjectRef::new(&wish.lock).within(namespace));
             let lock = lock.as_ref().map(|lock| &lock.spec);
             let has_ensemble = self.sidecar.connect.is_some();
             copied
                 .warnings
-                .extend(workloads::advise(kind, object, marks, lock, has_ensemble));
+                .extend(workloads::advise(kind, object, wish, lock, has_ensemble));
             if let Some(name) = request.object["metadata"]["name"].as_str() {
                 for autoscaler in self
                     .lookups

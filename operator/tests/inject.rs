@@ -466,23 +466,23 @@ fn a_bad_pod_gets_one_clear_sentence() {
     let cases: [(Edit, &str); 18] = [
         (
             |pod| pod["metadata"]["annotations"]["lockkeeper.io/lock"] = json!("Not_A_Label"),
-            "lower case letters",
+            "lower-case letters",
         ),
         (
             |pod| pod["metadata"]["annotations"]["lockkeeper.io/lock"] = json!(""),
-            "name of one DistributedLock",
+            "name of a lock",
         ),
         (
             |pod| pod["metadata"]["annotations"]["lockkeeper.io/lock"] = json!("a,b"),
-            "name of one DistributedLock",
+            "name one of them",
         ),
         (
             |pod| pod["metadata"]["annotations"]["lockkeeper.io/lock"] = json!("x".repeat(64)),
-            "at most 63",
+            "1 to 63",
         ),
         (
             |pod| pod["metadata"]["labels"] = json!({ "lockkeeper.io/lock": "other" }),
-            "a pod has one lock",
+            "a pod can have one lock",
         ),
         (
             |pod| pod["metadata"]["annotations"]["lockkeeper.io/container"] = json!("no"),
@@ -502,7 +502,7 @@ fn a_bad_pod_gets_one_clear_sentence() {
         ),
         (
             |pod| pod["metadata"]["annotations"]["lockkeeper.io/access"] = json!("read"),
-            "is not ReadWrite",
+            "has mode Exclusive",
         ),
         (
             |pod| pod["metadata"]["annotations"]["lockkeeper.io/contaner"] = json!("app"),

@@ -1,6 +1,6 @@
 //! Keys of a workload reach its pods, and leave them with it.
 
-use lockkeeper_operator::inject::Readiness;
+use lockkeeper_crds::keys::Readiness;
 use lockkeeper_operator::webhook::workloads::{advise, copy};
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ fn what_a_user_wrote_into_the_template_stays_and_a_difference_is_told() {
     let both = deployment(json!({ "lockkeeper.io/lock": "other" }), template);
     let answer = copy("Deployment", &both, false).unwrap();
     assert_eq!(answer.object, None);
-    assert_eq!(answer.marks.unwrap().lock, "mine");
+    assert_eq!(answer.request.unwrap().lock, "mine");
     assert!(
         answer.warnings[0].contains("the template's counts"),
         "{:?}",
@@ -65,7 +65,7 @@ fn a_workload_without_our_keys_is_left_alone() {
     for kind in ["Deployment", "ReplicaSet", "Unheard"] {
         let object = deployment(json!({ "note": "x" }), json!({}));
         let answer = copy(kind, &object, true).unwrap();
-        assert_eq!((answer.object, answer.marks), (None, None), "{kind}");
+        assert_eq!((answer.object, answer.request), (None, None), "{kind}");
     }
 }
 
@@ -111,8 +111,8 @@ fn a_wrong_key_is_refused_on_the_workload_already() {
 #[test]
 fn dangerous_combinations_are_warned_about() {
     let warnings = |object: &Value, has_ensemble| {
-        let marks = copy("Deployment", object, true).unwrap().marks.unwrap();
-        advise("Deployment", object, &marks, None, has_ensemble).join("\n")
+        let request = copy("Deployment", object, true).unwrap().request.unwrap();
+        advise("Deployment", object, &request, None, has_ensemble).join("\n")
     };
     let mut object = deployment(
         json!({ "lockkeeper.io/lock": "report", "lockkeeper.io/readiness": "holder" }),
@@ -124,6 +124,6 @@ fn dangerous_combinations_are_warned_about() {
     object["spec"]["template"]["spec"]["hostPID"] = json!(true);
     assert!(warnings(&object, true).contains("hostPID"));
     assert!(warnings(&object, false).contains("spec.zookeeper.connect"));
-    let marks = copy("Deployment", &object, true).unwrap().marks.unwrap();
-    assert_eq!(marks.readiness, Readiness::Holder);
+    let request = copy("Deployment", &object, true).unwrap().request.unwrap();
+    assert_eq!(request.readiness, Readiness::Holder);
 }

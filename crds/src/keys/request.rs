@@ -239,7 +239,10 @@ fn unknown(keys: Option<&Keys>) -> Option<&String> {
 }
 
 /// What label and annotation say, if they say the same.
-fn agreed<'a>(
+///
+/// # Errors
+/// When they differ.
+pub fn agreed<'a>(
     key: &'static str,
     labels: Option<&'a Keys>,
     annotations: Option<&'a Keys>,

@@ -2,12 +2,12 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use lockkeeper_crds::DistributedLockSpec;
-use lockkeeper_crds::lock::{LockMode, OnLoss, OnSuspect};
+use lockkeeper_crds::keys::LockRequest;
+use lockkeeper_crds::lock::{OnLoss, OnSuspect};
 
 use serde_json::Value;
 
 use super::context::Context;
-use super::marks::Marks;
 use super::names;
 use super::refusal::Refusal;
 
@@ -87,18 +87,18 @@ pub fn mounts_are_free(container: &Container, folders: &[&'static str]) -> Resul
 ///
 /// # Errors
 /// When the pod has no container with the name.
-pub fn guarded(pod: &Pod, marks: &Marks) -> Result<usize, Refusal> {
+pub fn guarded(pod: &Pod, request: &LockRequest) -> Result<usize, Refusal> {
     let containers = pod
         .spec
         .as_ref()
         .map(|spec| spec.containers.as_slice())
         .unwrap_or_default();
-    let position = match &marks.container {
+    let position = match &request.container {
         None => (!containers.is_empty()).then_some(0),
         Some(name) => containers.iter().position(|container| container.name == *name),
     };
     position.ok_or_else(|| Refusal::NoContainer {
-        name: marks.container.clone().unwrap_or_default(),
+        name: request.container.clone().unwrap_or_default(),
         containers: containers
             .iter()
             .map(|container| container.name.as_str())
@@ -111,26 +111,27 @@ pub fn guarded(pod: &Pod, marks: &Marks) -> Result<usize, Refusal> {
 ///
 /// # Errors
 /// The first thing that is wrong.
-pub fn lock(marks: &Marks, spec: &DistributedLockSpec, context: &Context<'_>) -> Result<(), Refusal> {
+pub fn lock(request: &LockRequest, spec: &DistributedLockSpec, context: &Context<'_>) -> Result<(), Refusal> {
     if spec.zookeeper.is_none() && context.sidecar.connect.is_none() {
-        return Err(Refusal::NoEnsemble(marks.lock.clone()));
+        return Err(Refusal::NoEnsemble(request.lock.clone()));
     }
     spec.validate(context.sidecar.tick_time)
         .map_err(|problem| Refusal::InvalidLock {
-            name: marks.lock.clone(),
+            name: request.lock.clone(),
             problem: problem.to_string(),
         })?;
-    if marks.access.is_some() && spec.mode != LockMode::ReadWrite {
-        return Err(Refusal::AccessOfExclusive(marks.lock.clone()));
-    }
-    Ok(())
+    Ok(request.check(spec)?)
 }
 
 /// Refuses pauses where the kubelet would restart what is paused: it asks the application itself.
 ///
 /// # Errors
 /// When there is a liveness or startup probe and the lock pauses.
-pub fn pauses(marks: &Marks, spec: &DistributedLockSpec, container: &Container) -> Result<(), Refusal> {
+pub fn pauses(
+    request: &LockRequest,
+    spec: &DistributedLockSpec,
+    container: &Container,
+) -> Result<(), Refusal> {
     let field = match (spec.on_loss, spec.on_suspect) {
         (OnLoss::Pause, _) => "onLoss",
         (_, OnSuspect::Pause) => "onSuspect",
@@ -140,7 +141,7 @@ pub fn pauses(marks: &Marks, spec: &DistributedLockSpec, container: &Container) 
         return Ok(());
     }
     Err(Refusal::PauseWithProbes {
-        lock: marks.lock.clone(),
+        lock: request.lock.clone(),
         container: container.name.clone(),
         field,
     })

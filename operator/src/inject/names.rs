@@ -35,8 +35,3 @@ pub const USER: i64 = 65532;
 
 /// Secret of a namespace with the identity of its pods, made by the operator.
 pub const CREDENTIALS_SECRET: &str = "lockkeeper-zookeeper";
-
-/// Annotation of injected pods: the version that injected them.
-pub const INJECTED: &str = "lockkeeper.io/injected";
-/// Annotation of pod templates: which of our keys were copied from the workload, separated by commas.
-pub const COPIED: &str = "lockkeeper.io/copied";

@@ -1,5 +1,7 @@
 //! Why a pod is refused. Each sentence says what is wrong, where, and what would be right.
 
+use lockkeeper_crds::keys::KeyError;
+
 use super::names;
 
 /// A pod that cannot be put behind its lock. It is not admitted at all, so that nothing runs unguarded.
@@ -8,46 +10,9 @@ pub enum Refusal {
     /// Not a pod.
     #[error("the object is not a pod that can be read: {0}")]
     Unreadable(String),
-    /// A label and an annotation contradict each other.
-    #[error(
-        "{key} is `{annotation}` as an annotation and `{label}` as a label: a pod has one lock, so make them the same or leave one out"
-    )]
-    Contradiction {
-        /// The key.
-        key: &'static str,
-        /// Value of the annotation.
-        annotation: String,
-        /// Value of the label.
-        label: String,
-    },
-    /// The lock's name.
-    #[error(
-        "{key} is `{value}`: write the name of one DistributedLock, lower case letters, digits and `-`, at most 63 characters, beginning and ending with a letter or digit"
-    )]
-    LockName {
-        /// The key.
-        key: &'static str,
-        /// What is there.
-        value: String,
-    },
-    /// A value that is not one of a key's.
-    #[error("{key} is `{value}`: write one of {allowed}")]
-    UnknownValue {
-        /// The key.
-        key: &'static str,
-        /// What is there.
-        value: String,
-        /// What may be there.
-        allowed: String,
-    },
-    /// A key of ours that does not exist.
-    #[error("{key} is not a key of Lockkeeper: the keys are {known}")]
-    UnknownKey {
-        /// What is there.
-        key: String,
-        /// What may be there.
-        known: String,
-    },
+    /// Labels and annotations that cannot be followed.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
     /// The guarded container does not exist.
     #[error(
         "lockkeeper.io/container is `{name}`, and the pod has no such container: write one of {containers}"
@@ -97,11 +62,6 @@ pub enum Refusal {
         /// What is wrong.
         problem: String,
     },
-    /// `access` and the lock's mode do not fit.
-    #[error(
-        "lockkeeper.io/access is given and DistributedLock `{0}` is not ReadWrite: remove the annotation or set spec.mode to ReadWrite"
-    )]
-    AccessOfExclusive(String),
     /// No ensemble.
     #[error(
         "nobody says which ensemble keeps DistributedLock `{0}`: set its spec.zookeeper.connect, or zookeeper.connect of the operator's chart"
@@ -175,16 +135,12 @@ impl Refusal {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unreadable(_) => "Unreadable",
-            Self::Contradiction { .. } => "Contradiction",
-            Self::LockName { .. } => "LockName",
-            Self::UnknownValue { .. } => "UnknownValue",
-            Self::UnknownKey { .. } => "UnknownKey",
+            Self::Keys(_) => "Keys",
             Self::NoContainer { .. } => "NoContainer",
             Self::Windows => "Windows",
             Self::HostPid => "HostPid",
             Self::NameTaken { .. } | Self::PortTaken(_) | Self::MountTaken { .. } => "NameTaken",
             Self::InvalidLock { .. } => "InvalidLock",
-            Self::AccessOfExclusive(_) => "AccessOfExclusive",
             Self::NoEnsemble(_) => "NoEnsemble",
             Self::NoCommand { .. } => "NoCommand",
             Self::SharedProcesses { .. } => "SharedProcesses",

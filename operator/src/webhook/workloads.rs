@@ -1,15 +1,16 @@
 //! Workloads: our keys are copied from the object to its pod template, and taken back with it.
 //!
 //! So `kubectl annotate deployment NAME lockkeeper.io/lock=LOCK` is enough. What was copied is written
-//! down on the template ([`names::COPIED`]): only that is ever taken back, and what a user wrote into the
+//! down on the template ([`keys::PROPAGATED`]): only that is ever taken back, and what a user wrote into the
 //! template stays.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use lockkeeper_crds::keys::{KeyError, LockRequest, Readiness};
 use lockkeeper_crds::{DistributedLockSpec, keys};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::inject::{HOLDER_OF_MANY, Marks, Readiness, Refusal, USER_KEYS, is_windows, names, value_of};
+use crate::inject::{HOLDER_OF_MANY, Refusal, is_windows};
 
 /// The workload as it should be, and what its template asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +18,7 @@ pub struct Copied {
     /// The whole object; `None` if nothing changes.
     pub object: Option<Value>,
     /// What the pods will ask for; `None` for no lock.
-    pub marks: Option<Marks>,
+    pub request: Option<LockRequest>,
     /// For the user.
     pub warnings: Vec<String>,
 }
@@ -33,7 +34,7 @@ pub fn copy(kind: &str, object: &Value, is_new: bool) -> Result<Copied, Refusal>
     else {
         return Ok(Copied {
             object: None,
-            marks: None,
+            request: None,
             warnings: Vec::new(),
         });
     };
@@ -44,14 +45,14 @@ pub fn copy(kind: &str, object: &Value, is_new: bool) -> Result<Copied, Refusal>
         .expect("it was there in the original");
     let before = metadata(template)?;
     let mut warnings = Vec::new();
-    let copied: Vec<&str> = annotation(&before, names::COPIED)
+    let copied: Vec<&str> = annotation(&before, keys::PROPAGATED)
         .map(|list| list.split(',').collect())
         .unwrap_or_default();
     let mut now_copied = Vec::new();
-    for key in USER_KEYS {
+    for key in keys::OF_USERS {
         let was_copied = copied.contains(&key);
-        let wanted = value_of(&own, key)?;
-        let present = if was_copied { None } else { value_of(&before, key)? };
+        let wanted = agreed(key, &own)?;
+        let present = if was_copied { None } else { agreed(key, &before)? };
         match (wanted, present) {
             (Some(wanted), None) => {
                 set(template, "annotations", key, wanted);
@@ -72,15 +73,16 @@ pub fn copy(kind: &str, object: &Value, is_new: bool) -> Result<Copied, Refusal>
         }
     }
     if now_copied.is_empty() {
-        unset(template, "annotations", names::COPIED);
+        unset(template, "annotations", keys::PROPAGATED);
     } else {
-        set(template, "annotations", names::COPIED, &now_copied.join(","));
+        set(template, "annotations", keys::PROPAGATED, &now_copied.join(","));
     }
-    let marks = Marks::parse(&metadata(template)?)?;
+    let after = metadata(template)?;
+    let request = LockRequest::parse(after.labels.as_ref(), after.annotations.as_ref())?;
     if patched == *object {
         return Ok(Copied {
             object: None,
-            marks,
+            request,
             warnings,
         });
     }
@@ -91,13 +93,13 @@ pub fn copy(kind: &str, object: &Value, is_new: bool) -> Result<Copied, Refusal>
         );
         return Ok(Copied {
             object: None,
-            marks,
+            request,
             warnings,
         });
     }
     Ok(Copied {
         object: Some(patched),
-        marks,
+        request,
         warnings,
     })
 }
@@ -107,7 +109,7 @@ pub fn copy(kind: &str, object: &Value, is_new: bool) -> Result<Copied, Refusal>
 pub fn advise(
     kind: &str,
     object: &Value,
-    marks: &Marks,
+    request: &LockRequest,
     lock: Option<&DistributedLockSpec>,
     has_ensemble: bool,
 ) -> Vec<String> {
@@ -127,13 +129,13 @@ pub fn advise(
         "Job" => object["spec"]["parallelism"].as_i64().unwrap_or(1),
         _ => object["spec"]["replicas"].as_i64().unwrap_or(1),
     };
-    if marks.readiness == Readiness::Holder && replicas > 1 {
+    if request.readiness == Readiness::Holder && replicas > 1 {
         warnings.push(HOLDER_OF_MANY.to_owned());
     }
     if !has_ensemble && lock.is_none_or(|lock| lock.zookeeper.is_none()) {
         warnings.push(format!(
             "{}; its pods will be refused",
-            Refusal::NoEnsemble(marks.lock.clone())
+            Refusal::NoEnsemble(request.lock.clone())
         ));
     }
     warnings
@@ -153,6 +155,10 @@ fn metadata(of: &Value) -> Result<ObjectMeta, Refusal> {
         Value::Null => Ok(ObjectMeta::default()),
         metadata => ObjectMeta::deserialize(metadata).map_err(|error| Refusal::Unreadable(error.to_string())),
     }
+}
+
+fn agreed<'a>(key: &'static str, metadata: &'a ObjectMeta) -> Result<Option<&'a String>, KeyError> {
+    keys::agreed(key, metadata.labels.as_ref(), metadata.annotations.as_ref())
 }
 
 fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
