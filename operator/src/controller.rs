@@ -75,7 +75,7 @@ async fn steps(lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Erro
     );
     let plan = build::build(&resolved);
     let applied = apply::apply(ctx, &connection, &resolved, &valid, &plan).await?;
-    let again = report::report(ctx, &resolved, &valid, applied).await?;
+    let again = report::report(ctx, &resolved, applied).await?;
     // Nobody says when a user resumes a rollout, or moves its partition.
     let held_back = resolved.rollout.is_some().then_some(LOOK);
     let again = again.into_iter().chain(held_back).min();

@@ -4,9 +4,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use lockkeeper_crds::ApiDuration;
 use lockkeeper_crds::lock::{
-    ConditionType, DistributedLockStatus, Holder, QUEUE_SHOWN, QueuedContender, Reason,
+    ConditionType, DistributedLockStatus, HOLDERS_SHOWN, Holder, QUEUE_SHOWN, QueuedContender, Reason,
 };
-use lockkeeper_lock::{Participant, Timing};
+use lockkeeper_lock::Participant;
 
 use crate::picture::Queue;
 
@@ -31,8 +31,6 @@ pub struct Observation<'a> {
     pub queue: &'a Queue,
     /// Its contenders in order.
     pub participants: &'a [Participant],
-    /// The lock's times, if they fit together.
-    pub timing: Option<Timing>,
     /// Whether the settings are in force.
     pub readiness: Readiness,
 }
@@ -56,7 +54,15 @@ pub fn observed(
     now: Timestamp,
 ) -> DistributedLockStatus {
     let (holding, others): (Vec<_>, Vec<_>) = seen.participants.iter().partition(|one| holds(one));
-    let holders: Vec<_> = holding.into_iter().map(|one| holder(seen.queue, one)).collect();
+    let stop_budget = holding
+        .first()
+        .and_then(|one| one.data.stop_budget_millis)
+        .map(ApiDuration::from_millis);
+    let holders: Vec<_> = holding
+        .into_iter()
+        .take(HOLDERS_SHOWN)
+        .map(|one| holder(seen.queue, one))
+        .collect();
     let waiting = i32::try_from(others.len()).unwrap_or(i32::MAX);
     let queue = others
         .into_iter()
@@ -93,10 +99,7 @@ pub fn observed(
         holders,
         waiting: Some(waiting),
         queue,
-        stop_budget: seen
-            .timing
-            .and_then(|timing| timing.spare())
-            .map(ApiDuration::from),
+        stop_budget,
         observed_generation: seen.generation,
         conditions: conditions.list,
     }

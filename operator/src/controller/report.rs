@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::apply::Applied;
 use super::resolve::Resolved;
-use super::validate::{Invalid, Valid};
+use super::validate::Invalid;
 use crate::context::Context;
 use crate::error::Error;
 use crate::events::{Notice, Reason};
@@ -29,12 +29,7 @@ const BETWEEN: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// Those of the API server; and when this replica does not lead.
-pub async fn report(
-    ctx: &Context,
-    resolved: &Resolved,
-    valid: &Result<Valid, Invalid>,
-    applied: Applied,
-) -> Result<Option<Duration>, Error> {
+pub async fn report(ctx: &Context, resolved: &Resolved, applied: Applied) -> Result<Option<Duration>, Error> {
     let Applied {
         not_ready,
         mut notices,
@@ -54,7 +49,6 @@ pub async fn report(
         generation: resolved.lock.metadata.generation,
         queue: &resolved.queue,
         participants: &resolved.participants,
-        timing: valid.as_ref().ok().map(|valid| valid.timing),
         readiness: readiness(resolved, not_ready),
     };
     let status = status::observed(&previous, &seen, Timestamp::now());

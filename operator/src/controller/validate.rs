@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_crds::lock::Reason;
-use lockkeeper_lock::Timing;
 use lockkeeper_lock::zookeeper::ConnectString;
 
 use crate::identity::Identity;
@@ -13,8 +12,6 @@ use crate::secrets::{Identities, UnusableSecret};
 /// What a lock needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Valid {
-    /// Its times.
-    pub timing: Timing,
     /// Who may use it.
     pub identities: Vec<Identity>,
 }
@@ -39,8 +36,7 @@ pub fn validate(
     tick_time: Duration,
 ) -> Result<Valid, Invalid> {
     let invalid = |reason, message| Invalid { reason, message };
-    let timing = spec
-        .validate(tick_time)
+    spec.validate(tick_time)
         .map_err(|error| invalid(Reason::InvalidSpec, error.to_string()))?;
     if let Some(zookeeper) = &spec.zookeeper
         && zookeeper.connect.parse().as_ref() != Ok(connect)
@@ -59,7 +55,7 @@ pub fn validate(
             return Err(invalid(Reason::SecretUnusable, message));
         }
     };
-    Ok(Valid { timing, identities })
+    Ok(Valid { identities })
 }
 
 #[cfg(test)]

@@ -28,7 +28,6 @@ fn status(previous: &DistributedLockStatus, queue: &Queue, mode: Mode, second: i
         generation: Some(1),
         queue,
         participants: &queue.participants(mode),
-        timing: None,
         readiness: Readiness::Ready,
     };
     observed(previous, &seen, Timestamp::from_second(second).unwrap())
@@ -62,6 +61,17 @@ fn the_holder_its_token_and_those_who_wait_are_shown_in_order() {
         condition(&status, ConditionType::Held),
         ("True", "HeldByPods", 100)
     );
+}
+
+#[test]
+fn the_time_to_stop_is_what_the_holders_pod_says_and_unknown_while_nobody_holds() {
+    let says = |state: &str| {
+        let text = format!(r#"{{"state":"{state}","stopBudgetMillis":4500}}"#);
+        queue(&[(5, text.into_bytes())])
+    };
+    let budget = |queue: &Queue| status(&Default::default(), queue, Mode::Exclusive, 1).stop_budget;
+    assert_eq!(budget(&says("held")), Some(ApiDuration::from_millis(4_500)));
+    assert_eq!(budget(&says("waiting")), None);
 }
 
 #[test]
