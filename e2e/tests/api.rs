@@ -250,8 +250,10 @@ fn kubectl_explains_the_resource() {
         ("dlock.spec.zookeeper.tickTime", "Default: `2s`"),
         ("dlock.status.holders.fencingToken", "it only grows"),
     ] {
+        // The API server tells what a new resource is a little after it serves it.
+        let explain = ["explain", path];
+        let text = space.cluster.wait_for(BOUND, &explain, |_| true).unwrap();
         // It breaks lines where they are long.
-        let text = space.kubectl(&["explain", path]).unwrap();
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(says), "{path}: {text}");
     }
