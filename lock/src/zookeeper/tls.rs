@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn a_server_whose_name_no_certificate_can_be_for_is_refused() {
         let (ca, _) = own("zk1");
-        let connect = "zk1,tcp+tls://fe80::1%eth0:2281"
+        let connect = "zk1,tcp+tls://[fe80::1%eth0]:2281"
             .parse::<super::super::ConnectString>()
             .unwrap();
         let zookeeper = super::super::ZooKeeper::new(connect, std::time::Duration::from_secs(4));
