@@ -18,10 +18,12 @@ use crate::process::{Process, wait_for};
 
 mod client;
 mod deletions;
+mod shared;
 mod words;
 
 pub use client::block_on;
 pub use deletions::{DeletionWatch, NodeLife};
+pub use shared::shared;
 pub use words::Mode;
 
 /// The port of clients on every server.

@@ -3,30 +3,18 @@
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use lockkeeper_e2e::ensemble::block_on;
+pub use lockkeeper_e2e::ensemble::shared as ensemble;
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::worker::{Options, Worker};
-use lockkeeper_e2e::{Config, Ensemble, Process, binaries};
+use lockkeeper_e2e::{Ensemble, Process, binaries};
 use rustix::process::Signal;
 use zookeeper_client::Client;
 
 /// Generous: the machine may have other work to do.
 pub const BOUND: Duration = Duration::from_secs(60);
-
-/// The servers that tests share which run at the same time; the last one of them ends them.
-pub fn ensemble() -> Arc<Ensemble> {
-    static SHARED: Mutex<Weak<Ensemble>> = Mutex::new(Weak::new());
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(running) = shared.upgrade() {
-        return running;
-    }
-    let started = Arc::new(Ensemble::start(Config::default()).expect("the servers start"));
-    *shared = Arc::downgrade(&started);
-    started
-}
 
 /// A worker with the recorder, on a host of its own.
 pub fn worker(ensemble: &Ensemble, name: &str, lock: &str, run: &[&str], recorder: &[&str]) -> Worker {

@@ -1,11 +1,11 @@
 //! Servers that the tests share, and the parts of the operator on hosts of their own.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use lockkeeper_e2e::ensemble::block_on;
-use lockkeeper_e2e::{Config, Ensemble, Host};
+pub use lockkeeper_e2e::ensemble::shared as ensemble;
+use lockkeeper_e2e::{Ensemble, Host};
 use lockkeeper_lock::zookeeper::{Credentials, Onlooker, ZooKeeper};
 use lockkeeper_operator::identity::Identity;
 use lockkeeper_operator::layout::Layout;
@@ -14,18 +14,6 @@ use lockkeeper_operator::tree::Tree;
 
 /// Generous: the machine may have other work to do.
 pub const BOUND: Duration = Duration::from_secs(60);
-
-/// Servers that tests share which run at the same time; the last one of them ends them.
-pub fn ensemble() -> Arc<Ensemble> {
-    static SHARED: Mutex<Weak<Ensemble>> = Mutex::new(Weak::new());
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(running) = shared.upgrade() {
-        return running;
-    }
-    let started = Arc::new(Ensemble::start(Config::default()).expect("the servers start"));
-    *shared = Arc::downgrade(&started);
-    started
-}
 
 /// The identity of the operator in all tests.
 pub fn operator() -> Identity {
