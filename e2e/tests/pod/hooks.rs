@@ -1,6 +1,7 @@
 //! Probes and hooks that are commands, in a pod.
 
 use std::fs;
+use std::net::TcpListener;
 
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::{Config, Ensemble};
@@ -60,9 +61,18 @@ fn an_http_hook_is_sent_after_the_start_and_ends_the_container_if_nobody_answers
         return;
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
-    let hook = r#"{"postStart":{"httpGet":{"port":9,"host":"255.255.255.255"}}}"#;
-    let mut pod = Pod::start_with(&ensemble, "first", "/locks/pod", &["--app-probes", hook], &[]);
+    let mut pod = Pod::empty(&ensemble, "first");
+    // The test is the one that should answer: it lets the application begin before it decides.
+    let listener = pod.host.run(|| TcpListener::bind("127.0.0.1:0")).unwrap().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let hook = format!(r#"{{"postStart":{{"httpGet":{{"port":{port},"host":"127.0.0.1"}}}}}}"#);
+    pod.start_sidecar(&ensemble, "/locks/pod", &["--app-probes", &hook]);
+
+    pod.start_container("first", &[]);
+    let asked = wait_for(BOUND, || listener.accept().ok()).unwrap_or_else(|| panic!("{}", pod.said()));
     let token = pod.wait_until_it_runs(0);
+    drop(asked);
     assert_eq!(pod.container_ends(), Some(1), "{}", pod.said());
     assert!(
         pod.said().contains("The postStart hook has failed"),
@@ -70,7 +80,10 @@ fn an_http_hook_is_sent_after_the_start_and_ends_the_container_if_nobody_answers
         pod.said()
     );
     assert_eq!(pod.lease_file(), None);
+
     // The kubelet starts the container again, and it gets the lock anew.
     pod.start_container("first", &[]);
+    let asked = wait_for(BOUND, || listener.accept().ok()).unwrap_or_else(|| panic!("{}", pod.said()));
     assert!(pod.wait_until_it_runs(token) > token);
+    drop(asked);
 }

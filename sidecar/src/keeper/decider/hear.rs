@@ -180,12 +180,19 @@ impl Decider {
         if matches!(self.app, App::OutOfSight { .. }) && self.policy.on_exit == OnExit::Release {
             self.next.get_or_insert(Next::QueueAgain);
         }
+        self.nothing_runs();
+    }
+
+    /// The next one that starts is another one, also if it gets the same process number: each container
+    /// counts its processes anew.
+    fn nothing_runs(&mut self) {
         self.app = App::Idle;
+        self.process = None;
     }
 
     /// The guard stopped it: as we asked, at its deadline, or before it could start.
     fn gone(&mut self, app: App) {
-        self.app = App::Idle;
+        self.nothing_runs();
         let next = match app {
             App::Stopping {
                 cause: Cause::Wish, ..
@@ -205,7 +212,7 @@ impl Decider {
     }
 
     fn exited(&mut self, code: u8, now: BootInstant) {
-        self.app = App::Idle;
+        self.nothing_runs();
         let ran_long = self
             .started_at
             .is_some_and(|started| now.saturating_since(started) >= LONGEST_BACK_OFF);

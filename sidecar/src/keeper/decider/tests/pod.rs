@@ -159,3 +159,26 @@ fn probes_see_an_application_while_it_runs_and_is_left_to() {
     desk.said(FromGuard::Started { token: B, pid: 9 });
     assert_eq!(desk.decider.running().unwrap().start, 2);
 }
+
+#[test]
+fn an_application_in_a_new_container_was_started_anew_whatever_its_process_number() {
+    let mut desk = Desk::running(wrap());
+    desk.said(exited(1));
+    desk.answered(released());
+    desk.decider.guard_lost();
+    desk.said(hello(None, false));
+    desk.answered(waiting(0));
+    desk.lock(held(B, 30_000));
+    desk.said(FromGuard::Started { token: B, pid: 2 });
+    assert_eq!(desk.decider.running().unwrap().start, 2);
+
+    // Killed with its container, without a last word.
+    desk.decider.guard_lost();
+    desk.said(hello(None, false));
+    desk.answered(released());
+    desk.answered(waiting(0));
+    let next = FencingToken(9);
+    desk.lock(held(next, 60_000));
+    desk.said(FromGuard::Started { token: next, pid: 2 });
+    assert_eq!(desk.decider.running().unwrap().start, 3);
+}
