@@ -12,6 +12,7 @@ FEATURES ?= tls
 ARGS ?=
 TARGET := $(shell uname -m)-unknown-linux-gnu
 STATIC := target/$(TARGET)/release/lockkeeper
+OPERATOR := target/$(TARGET)/release/lockkeeper-operator
 # The C library inside; addresses to relocate as a bitmap (glibc 2.36 or newer, which the build tries out
 # by running the binary); no tables for unwinding the stack, see the script; random numbers from the system
 # call, since a static binary does not find the C library's function and would need /dev/urandom.
@@ -42,6 +43,13 @@ release: ## Build the static binary, with FEATURES (tls), and tell its size
 	    --target $(TARGET) -p lockkeeper-sidecar --features "$(FEATURES)"
 	@$(STATIC) --version
 	@echo "$(STATIC): $$(stat -c %s $(STATIC)) bytes, with the features: $(FEATURES)"
+
+.PHONY: release-operator
+release-operator: ## Build the operator as a static binary, and tell its size
+	RUSTFLAGS='$(STATIC_FLAGS)' $(CARGO) build --release --locked \
+	    --target $(TARGET) -p lockkeeper-operator --bin lockkeeper-operator
+	@$(OPERATOR) --version
+	@echo "$(OPERATOR): $$(stat -c %s $(OPERATOR)) bytes"
 
 .PHONY: sizes
 sizes: ## Tell the size of the static binary without and with TLS

@@ -2,7 +2,7 @@
 //! one; it has nothing to do when they are fresh.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
 use anyhow::{Context, bail};
@@ -19,6 +19,33 @@ pub fn lockkeeper() -> anyhow::Result<PathBuf> {
             Linking::Shared,
         ),
     }
+}
+
+/// What users get, as a static binary, by the target of the Makefile that builds it: `release` for
+/// `lockkeeper`, `release-operator` for `lockkeeper-operator`.
+///
+/// # Errors
+/// When it cannot be built; with the words of the compiler.
+pub fn released(target: &str, name: &str) -> anyhow::Result<PathBuf> {
+    let workspace = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let output = Command::new("make")
+        .args(["--no-print-directory", target])
+        .current_dir(workspace)
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot run make")?;
+    if !output.status.success() {
+        bail!(
+            "make {target} failed:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    Ok(Path::new(workspace)
+        .join("target")
+        .join(triple)
+        .join("release")
+        .join(name))
 }
 
 /// The guarded program that writes down when it ran.

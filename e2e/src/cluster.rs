@@ -45,7 +45,10 @@ use images::Registry;
 use kubectl::Kubectl;
 use launch::{Supervisor, can_start};
 use layout::LOCK;
-pub use layout::{CONTROL_PLANE, DIRECTORY, KUBECONFIG, NodeLayout, REGISTRY_PORT_OUTSIDE};
+pub use layout::{
+    CONTROL_PLANE, DIRECTORY, KUBECONFIG, NodeLayout, REGISTRY_INSIDE, REGISTRY_PORT_OUTSIDE,
+    kubernetes_networks,
+};
 
 /// Names the kubeconfig of a cluster of the user's own, for the tests.
 pub const FOREIGN: &str = "LOCKKEEPER_E2E_KUBECONFIG";
@@ -267,14 +270,14 @@ impl Cluster {
         }
     }
 
-    /// Builds the Dockerfile in `folder` (it may use what is in there, but nothing of the network) and
-    /// pushes it; tells how pods name the image. `name` has a tag that has not been used: nodes do not
-    /// look for a newer one.
+    /// Builds the Dockerfile in `folder` (it may use what is in there, but nothing of the network), up to
+    /// `stage` if there is one, and pushes it; tells how pods name the image. `name` has a tag that has
+    /// not been used: nodes do not look for a newer one.
     ///
     /// # Errors
     /// When it cannot be built, or there is no registry: [`Unsupported`].
-    pub fn push_image(&self, name: &str, folder: &Path) -> anyhow::Result<String> {
-        self.registry()?.push(name, folder)
+    pub fn push_image(&self, name: &str, folder: &Path, stage: Option<&str>) -> anyhow::Result<String> {
+        self.registry()?.push(name, folder, stage)
     }
 
     /// The same for an image with nothing in it but one static program, which it runs.

@@ -17,6 +17,7 @@ pub mod cluster;
 pub mod demo;
 pub mod ensemble;
 pub mod faults;
+pub mod installation;
 pub mod java;
 pub mod network;
 pub mod owner;
@@ -29,6 +30,7 @@ pub mod worker;
 
 pub use cluster::Cluster;
 pub use ensemble::{Config, Ensemble};
+pub use installation::Installation;
 pub use network::{Host, Network, Unsupported};
 pub use process::Process;
 pub use worker::Worker;

@@ -29,6 +29,8 @@ use rustix::thread::LinkNameSpaceType;
 use crate::owner::{MARK, Owner};
 use crate::{Process, sys};
 
+mod join;
+
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 99, 255, 254);
 const REEXECUTED: &str = "LOCKKEEPER_E2E_IN_USER_NAMESPACE";
 

@@ -94,7 +94,7 @@ fn main() -> anyhow::Result<()> {
         Verb::Up(shape) => up(&shape.config()),
         Verb::Down => down(),
         Verb::Push { name, folder } => {
-            println!("{}", Cluster::running()?.push_image(&name, &folder)?);
+            println!("{}", Cluster::running()?.push_image(&name, &folder, None)?);
             Ok(())
         }
         Verb::Cut { node } => Ok(Cluster::running()?.node(node)?.cut()?),

@@ -27,6 +27,11 @@ impl Node<'_> {
         self.layout.address()
     }
 
+    /// Where packets of it and of its pods come from.
+    pub fn networks(&self) -> [String; 2] {
+        [format!("{}/32", self.layout.address()), self.layout.pods()]
+    }
+
     /// Its network namespace, for programs that stand on the node.
     pub fn host(&self) -> &Host {
         &self.cluster.nodes[usize::from(self.layout.number) - 1]

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-use super::layout::{ADDRESS, DIRECTORY, REGISTRY_PORT, REGISTRY_PORT_OUTSIDE};
+use super::layout::{DIRECTORY, REGISTRY_INSIDE, REGISTRY_PORT_OUTSIDE};
 use crate::{Host, Process, Unsupported};
 
 /// Names a registry that the nodes of a cluster of the user's own pull from, such as
@@ -44,7 +44,7 @@ impl Registry {
     /// When neither buildah nor a docker engine is there.
     pub fn own(control_plane: &Host) -> Result<Self, Unsupported> {
         let tool = Tool::find()?;
-        let pull = format!("{ADDRESS}:{REGISTRY_PORT}");
+        let pull = REGISTRY_INSIDE.to_owned();
         Ok(match tool {
             Tool::Buildah => Self {
                 tool,
@@ -85,17 +85,20 @@ impl Registry {
         })
     }
 
-    /// Builds the Dockerfile in `folder` and pushes the image as `name:tag`; tells how pods name it.
+    /// Builds the Dockerfile in `folder`, up to `stage` if there is one, and pushes the image as
+    /// `name:tag`; tells how pods name it.
     ///
     /// # Errors
     /// When it cannot be built or pushed; with the words of the tool.
-    pub fn push(&self, name: &str, folder: &Path) -> anyhow::Result<String> {
+    pub fn push(&self, name: &str, folder: &Path, stage: Option<&str>) -> anyhow::Result<String> {
         let target = format!("{}/{name}", self.push);
+        let stage = stage.map(|stage| format!("--target={stage}"));
         match self.tool {
             Tool::Docker => {
                 self.run(
                     Command::new("docker")
                         .args(["build", "--quiet", "--tag", &target])
+                        .args(stage)
                         .arg(folder),
                 )?;
                 self.run(Command::new("docker").args(["push", "--quiet", &target]))?;
@@ -104,6 +107,7 @@ impl Registry {
                 self.run(
                     self.buildah("bud")?
                         .args(["--isolation", "chroot", "--quiet", "--tag", &target])
+                        .args(stage)
                         .arg(folder),
                 )?;
                 let verify = format!("--tls-verify={}", self.encrypted);
@@ -126,7 +130,7 @@ impl Registry {
             folder.path().join("Dockerfile"),
             "FROM scratch\nCOPY program /program\nENTRYPOINT [\"/program\"]\n",
         )?;
-        self.push(name, folder.path())
+        self.push(name, folder.path(), None)
     }
 
     /// With everything in the cluster's directory, unless the images are for another cluster.

@@ -16,6 +16,8 @@ pub const API_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 pub const API_PORT: u16 = 16443;
 /// The registry's port on [`ADDRESS`].
 pub const REGISTRY_PORT: u16 = 5000;
+/// The registry, as pods and nodes name it.
+pub const REGISTRY_INSIDE: &str = "10.77.0.1:5000";
 /// The registry's port on this machine's own 127.0.0.1.
 pub const REGISTRY_PORT_OUTSIDE: u16 = 15000;
 /// Everything that the cluster writes, images included; removed with it.
@@ -36,7 +38,12 @@ pub fn pause_image() -> String {
 
 /// An image in the cluster's own registry, as pods name it.
 pub fn reference(name: &str) -> String {
-    format!("{ADDRESS}:{REGISTRY_PORT}/{name}")
+    format!("{REGISTRY_INSIDE}/{name}")
+}
+
+/// Where nodes and pods are, for whoever wants to be reached from there.
+pub fn kubernetes_networks() -> [String; 2] {
+    ["10.77.0.0/24".to_owned(), "10.78.0.0/16".to_owned()]
 }
 
 /// A program of this machine, administrators' ones included, which are not on everybody's path.

@@ -1,0 +1,203 @@
+//! Lockkeeper as users install it: images from the Dockerfiles, charts by helm, beside an ensemble that
+//! pods can reach.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+use lockkeeper_lock::BootInstant;
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+
+use crate::cluster::{REGISTRY_INSIDE, kubernetes_networks};
+use crate::{Cluster, Config, Ensemble, Process, Unsupported, binaries};
+
+/// Where the operator is.
+pub const SYSTEM: &str = "lockkeeper-system";
+/// The releases, as helm calls them.
+const RELEASE: &str = "lockkeeper";
+const CRDS: &str = "lockkeeper-crds";
+const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts");
+/// Helm waits for so long until everything is ready.
+const WAIT: &str = "--timeout=3m";
+
+/// The operator, in a cluster of this machine, and its ensemble.
+#[derive(Debug)]
+pub struct Installation {
+    cluster: &'static Cluster,
+    ensemble: Ensemble,
+    helm: PathBuf,
+    values: Value,
+}
+
+impl Installation {
+    /// Builds the images, starts an ensemble, installs both charts, and waits until the operator serves.
+    /// What an earlier one has left in the cluster is taken over.
+    ///
+    /// # Errors
+    /// When something does not build or start; [`Unsupported`] in a cluster of the user's own, whose
+    /// pods do not reach the ensemble.
+    pub fn start(cluster: &'static Cluster, config: Config) -> anyhow::Result<Self> {
+        let helm = cluster.program("helm")?;
+        let ensemble = Ensemble::start(config)?;
+        ensemble
+            .network()
+            .can_cut()
+            .and_then(|()| cluster.control_plane().map(drop))?;
+        let networks = kubernetes_networks();
+        let networks: Vec<_> = networks.iter().map(String::as_str).collect();
+        ensemble
+            .network()
+            .join(cluster.control_plane()?, &networks)
+            .context("pods cannot be brought to the ensemble")?;
+        let image = |folder: &str, binary: &str, make: &str| {
+            let program = binaries::released(make, binary)?;
+            push(cluster, folder, binary, &program)
+        };
+        let sidecar = image("sidecar", "lockkeeper", "release")?;
+        let operator = image("operator", "lockkeeper-operator", "release-operator")?;
+        let values = json!({
+            "image": parts(&operator),
+            "sidecar": { "image": parts(&sidecar) },
+            "zookeeper": {
+                "connect": ensemble.connect_string(),
+                "tickTime": format!("{}ms", ensemble.config().tick.as_millis()),
+            },
+            "registry": { "plainHttp": [REGISTRY_INSIDE] },
+            "logFormat": "text",
+        });
+        let installation = Self {
+            cluster,
+            ensemble,
+            helm,
+            values,
+        };
+        installation.install(&json!({}))?;
+        Ok(installation)
+    }
+
+    /// Installs both charts, or upgrades what is there, with `more` values, and waits until all is ready.
+    ///
+    /// # Errors
+    /// When helm fails, or something does not become ready; with its words.
+    pub fn install(&self, more: &Value) -> anyhow::Result<()> {
+        let crds = format!("{CHARTS}/{CRDS}");
+        let system = format!("--namespace={SYSTEM}");
+        self.helm(&["upgrade", "--install", CRDS, &crds, &system, "--create-namespace"])?;
+        let values = [&self.values, more].map(|values| -> anyhow::Result<_> {
+            let file = NamedTempFile::new()?;
+            fs::write(file.path(), values.to_string())?;
+            Ok(file)
+        });
+        let [own, more] = values;
+        let (own, more) = (own?, more?);
+        let files = [&own, &more].map(|file| format!("--values={}", file.path().display()));
+        let chart = format!("{CHARTS}/{RELEASE}");
+        self.helm(&[
+            "upgrade",
+            "--install",
+            RELEASE,
+            &chart,
+            &system,
+            &files[0],
+            &files[1],
+            "--wait",
+            WAIT,
+        ])
+        .with_context(|| self.story())?;
+        Ok(())
+    }
+
+    /// Runs helm; tells what it has printed.
+    ///
+    /// # Errors
+    /// When it fails; with its own words.
+    pub fn helm(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let mut command = Command::new(&self.helm);
+        command
+            .args(arguments)
+            .env("KUBECONFIG", self.cluster.kubeconfig())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let output = Process::spawn("helm", command)?.output()?;
+        ensure!(
+            output.status.success(),
+            "helm {} failed: {}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// The cluster that it is in.
+    pub fn cluster(&self) -> &'static Cluster {
+        self.cluster
+    }
+
+    /// The servers that keep the locks.
+    pub fn ensemble(&self) -> &Ensemble {
+        &self.ensemble
+    }
+
+    /// Loses every packet between the pods of a node, counted from 1, and the ensemble.
+    ///
+    /// # Errors
+    /// Where nothing can be cut.
+    pub fn cut_from_ensemble(&self, node: u8) -> Result<(), Unsupported> {
+        let networks = self.cluster.node(node)?.networks();
+        networks
+            .iter()
+            .try_for_each(|network| self.ensemble.network().cut_network(network))
+    }
+
+    /// Takes [`Self::cut_from_ensemble`] back.
+    ///
+    /// # Errors
+    /// When it was not cut.
+    pub fn heal_to_ensemble(&self, node: u8) -> Result<(), Unsupported> {
+        let networks = self.cluster.node(node)?.networks();
+        networks
+            .iter()
+            .try_for_each(|network| self.ensemble.network().heal_network(network))
+    }
+
+    /// What there is to know when it does not start.
+    fn story(&self) -> String {
+        let ask = |words: &[&str]| {
+            let question: Vec<_> = words.iter().copied().chain(["--namespace", SYSTEM]).collect();
+            self.cluster
+                .kubectl(&question)
+                .unwrap_or_else(|error| format!("{error:#}"))
+        };
+        [
+            ask(&["get", "pods", "--output=wide"]),
+            ask(&["get", "events", "--sort-by=.lastTimestamp"]),
+            ask(&["logs", "--selector=app.kubernetes.io/name=lockkeeper", "--tail=20"]),
+        ]
+        .join("\n")
+    }
+}
+
+/// Builds an image from the Dockerfile of a crate and the binary that it is for, and pushes it.
+fn push(cluster: &Cluster, crate_folder: &str, name: &str, program: &Path) -> anyhow::Result<String> {
+    let folder = tempfile::tempdir()?;
+    let dockerfile = Path::new(CHARTS).join("..").join(crate_folder).join("Dockerfile");
+    fs::copy(&dockerfile, folder.path().join("Dockerfile"))
+        .with_context(|| format!("cannot read {}", dockerfile.display()))?;
+    fs::copy(program, folder.path().join(name)).with_context(|| format!("cannot read {}", program.display()))?;
+    // Nodes do not look for a newer image of the same name, and the cluster may be an older one.
+    let tag = BootInstant::now().as_nanos();
+    cluster.push_image(
+        &format!("lockkeeper/{name}:{tag}"),
+        folder.path(),
+        Some("prebuilt"),
+    )
+}
+
+/// An image as the chart wants it.
+fn parts(image: &str) -> Value {
+    let (repository, tag) = image.rsplit_once(':').expect("an image of ours has a tag");
+    json!({ "repository": repository, "tag": tag })
+}

@@ -1,0 +1,234 @@
+//! A Kubernetes namespace of one test, and the records of the guarded programs in it.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use lockkeeper_e2e::checker::{Report, Rule, check};
+use lockkeeper_e2e::cluster::DIRECTORY;
+use lockkeeper_e2e::process::wait_for;
+use lockkeeper_e2e::record::{Moment, Record, Records};
+use lockkeeper_e2e::{Cluster, Config, Installation, binaries};
+use lockkeeper_lock::BootInstant;
+use serde_json::{Value, json};
+
+/// Generous: the machine may have other work to do.
+pub const BOUND: Duration = Duration::from_secs(180);
+
+/// Tests that break what all share do it alone.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The installation of all tests of this program; `None` where there can be none.
+pub fn installation() -> Option<&'static Installation> {
+    static SHARED: OnceLock<Option<Installation>> = OnceLock::new();
+    SHARED
+        .get_or_init(|| {
+            let cluster = Cluster::shared()?;
+            match Installation::start(cluster, Config::default()) {
+                Ok(installation) => Some(installation),
+                Err(error) if error.is::<lockkeeper_e2e::Unsupported>() => {
+                    println!("SKIPPED: {error:#}");
+                    None
+                }
+                Err(error) => panic!("{error:#}"),
+            }
+        })
+        .as_ref()
+}
+
+/// The image of the recorder, with nothing else in it: not even a shell.
+pub fn recorder(cluster: &Cluster) -> &'static str {
+    static IMAGE: OnceLock<String> = OnceLock::new();
+    IMAGE.get_or_init(|| {
+        let program = binaries::static_program("lockkeeper-recorder").unwrap();
+        let tag = BootInstant::now().as_nanos();
+        cluster
+            .push_program(&format!("lockkeeper/recorder:{tag}"), &program)
+            .unwrap()
+    })
+}
+
+/// A namespace, with all that is in it.
+pub struct Space {
+    pub installation: &'static Installation,
+    pub cluster: &'static Cluster,
+    pub name: &'static str,
+    records: PathBuf,
+}
+
+impl Space {
+    /// A new one; `None` where there can be no cluster.
+    pub fn new(name: &'static str) -> Option<Self> {
+        let installation = installation()?;
+        let cluster = installation.cluster();
+        let records = PathBuf::from(DIRECTORY).join("records").join(name);
+        // Of a run that was killed.
+        let _ = cluster.kubectl(&["delete", "namespace", name, "--ignore-not-found"]);
+        let _ = fs::remove_dir_all(&records);
+        fs::create_dir_all(&records).unwrap();
+        // Programs of any user write there.
+        fs::set_permissions(&records, Permissions::from_mode(0o777)).unwrap();
+        cluster.kubectl(&["create", "namespace", name]).unwrap();
+        Some(Self {
+            installation,
+            cluster,
+            name,
+            records,
+        })
+    }
+
+    /// Runs `kubectl` in this namespace; tells what it has printed.
+    pub fn kubectl(&self, words: &[&str]) -> anyhow::Result<String> {
+        self.cluster.kubectl(&self.inside(words))
+    }
+
+    /// Asks `kubectl` in this namespace until the answer pleases.
+    pub fn eventually(&self, words: &[&str], pleases: impl Fn(&str) -> bool) -> String {
+        self.cluster
+            .wait_for(BOUND, &self.inside(words), pleases)
+            .unwrap_or_else(|error| panic!("{error:#}\n{}", self.story()))
+    }
+
+    fn inside<'a>(&'a self, words: &[&'a str]) -> Vec<&'a str> {
+        [&["--namespace", self.name], words].concat()
+    }
+
+    /// Creates or changes objects.
+    pub fn apply(&self, objects: &[Value]) {
+        for object in objects {
+            self.cluster
+                .apply(&object.to_string())
+                .unwrap_or_else(|error| panic!("{error:#}"));
+        }
+    }
+
+    /// A lock with short times.
+    pub fn lock(&self, name: &str, spec: Value) -> Value {
+        let mut lock = json!({
+            "apiVersion": "lockkeeper.io/v1alpha1",
+            "kind": "DistributedLock",
+            "metadata": { "name": name, "namespace": self.name },
+            "spec": { "sessionTimeout": "6s", "stopGrace": "600ms" },
+        });
+        merge(&mut lock["spec"], spec);
+        lock
+    }
+
+    /// A container that records, as the pod's name, with more words for the recorder.
+    pub fn recording(&self, words: &[&str]) -> Value {
+        let command = [&["/program", "/records/record", "--name", "$(POD)"], words].concat();
+        json!({
+            "name": "app",
+            "image": recorder(self.cluster),
+            "command": command,
+            "env": [{ "name": "POD", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }],
+            "volumeMounts": [{ "name": "records", "mountPath": "/records" }],
+        })
+    }
+
+    /// What a pod with these containers is made from.
+    pub fn pod(&self, containers: &[Value]) -> Value {
+        json!({
+            "terminationGracePeriodSeconds": 10,
+            "containers": containers,
+            "volumes": [{ "name": "records", "hostPath": { "path": self.records, "type": "Directory" } }],
+            // A pod on each node, as far as possible.
+            "topologySpreadConstraints": [{
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": { "matchLabels": { "app": "worker" } },
+            }],
+            // A dead node's pods are replaced soon.
+            "tolerations": [
+                { "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2 },
+                { "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2 },
+            ],
+        })
+    }
+
+    /// A workload whose pods are behind the lock of its name.
+    pub fn workload(&self, kind: &str, name: &str, replicas: Option<u32>, pod: Value) -> Value {
+        let mut workload = json!({
+            "apiVersion": "apps/v1",
+            "kind": kind,
+            "metadata": {
+                "name": name,
+                "namespace": self.name,
+                "annotations": { "lockkeeper.io/lock": name },
+            },
+            "spec": {
+                "selector": { "matchLabels": { "app": "worker" } },
+                "template": { "metadata": { "labels": { "app": "worker" } }, "spec": pod },
+            },
+        });
+        if let Some(replicas) = replicas {
+            workload["spec"]["replicas"] = json!(replicas);
+        }
+        workload
+    }
+
+    /// What the guarded programs have written.
+    pub fn records(&self) -> Vec<Record> {
+        let file = self.records.join("record");
+        if file.exists() {
+            Records::read(&file).unwrap().records
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Waits until somebody runs under a token above `than`; tells the token, the name and when.
+    pub fn wait_until_it_runs(&self, than: i64) -> (i64, String, BootInstant) {
+        let began = || {
+            self.records().into_iter().find_map(|record| match record.moment {
+                Moment::Begin { name, .. } if record.token > than => Some((record.token, name, record.at)),
+                _ => None,
+            })
+        };
+        wait_for(BOUND, began).unwrap_or_else(|| panic!("nobody runs\n{}", self.story()))
+    }
+
+    /// No two ran at one moment, and tokens grew.
+    pub fn assert_exclusive(&self) -> Report {
+        let report = check(&self.records(), Rule::Exclusive);
+        assert!(report.is_clean(), "{:#?}", report.violations);
+        report
+    }
+
+    /// What there is to know when something does not happen.
+    pub fn story(&self) -> String {
+        let ask = |words: &[&str]| self.kubectl(words).unwrap_or_else(|error| format!("{error:#}"));
+        [
+            ask(&["get", "pods,distributedlocks", "--output=wide"]),
+            ask(&["get", "events", "--sort-by=.lastTimestamp"]),
+            ask(&["logs", "--selector=app=worker", "--all-containers", "--prefix", "--tail=30"]),
+        ]
+        .join("\n")
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        let delete = ["delete", "namespace", self.name, "--wait=false"];
+        if let Err(error) = self.cluster.kubectl(&delete) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
