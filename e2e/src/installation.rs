@@ -174,7 +174,11 @@ impl Installation {
         [
             ask(&["get", "pods", "--output=wide"]),
             ask(&["get", "events", "--sort-by=.lastTimestamp"]),
-            ask(&["logs", "--selector=app.kubernetes.io/name=lockkeeper", "--tail=20"]),
+            ask(&[
+                "logs",
+                "--selector=app.kubernetes.io/name=lockkeeper",
+                "--tail=20",
+            ]),
         ]
         .join("\n")
     }
@@ -186,7 +190,8 @@ fn push(cluster: &Cluster, crate_folder: &str, name: &str, program: &Path) -> an
     let dockerfile = Path::new(CHARTS).join("..").join(crate_folder).join("Dockerfile");
     fs::copy(&dockerfile, folder.path().join("Dockerfile"))
         .with_context(|| format!("cannot read {}", dockerfile.display()))?;
-    fs::copy(program, folder.path().join(name)).with_context(|| format!("cannot read {}", program.display()))?;
+    fs::copy(program, folder.path().join(name))
+        .with_context(|| format!("cannot read {}", program.display()))?;
     // Nodes do not look for a newer image of the same name, and the cluster may be an older one.
     let tag = BootInstant::now().as_nanos();
     cluster.push_image(

@@ -19,7 +19,9 @@ impl Network {
     pub fn join(&self, gateway: &Host, networks: &[&str]) -> io::Result<()> {
         let router = match &self.kind {
             Kind::Namespaces { router } => router,
-            Kind::Loopback { .. } => return Err(io::Error::other("hosts on loopback can be joined to nothing")),
+            Kind::Loopback { .. } => {
+                return Err(io::Error::other("hosts on loopback can be joined to nothing"));
+            }
         };
         let namespace = format!("/proc/{}/fd/{}", std::process::id(), router.as_raw_fd());
         gateway.ip(&format!(

@@ -108,7 +108,7 @@ impl Space {
     }
 
     /// A lock with short times.
-    pub fn lock(&self, name: &str, spec: Value) -> Value {
+    pub fn lock(&self, name: &str, spec: &Value) -> Value {
         let mut lock = json!({
             "apiVersion": "lockkeeper.io/v1alpha1",
             "kind": "DistributedLock",
@@ -173,9 +173,30 @@ impl Space {
         workload
     }
 
+    /// Waits until so many pods stand in the queue of a lock that is held.
+    pub fn wait_until_waiting(&self, lock: &str, count: usize) {
+        let state = "--output=jsonpath={.status.waiting} {.status.holders[*].pod}";
+        let wanted = format!("{count} ");
+        self.eventually(&["get", "distributedlock", lock, state], |answer| {
+            answer.starts_with(&wanted) && answer.len() > wanted.len()
+        });
+    }
+
+    /// The pods that hold a lock, as its status says.
+    pub fn holders(&self, lock: &str) -> Vec<String> {
+        let names = "--output=jsonpath={.status.holders[*].pod}";
+        let names = self.kubectl(&["get", "distributedlock", lock, names]).unwrap();
+        names.split_whitespace().map(str::to_owned).collect()
+    }
+
     /// What the guarded programs have written.
     pub fn records(&self) -> Vec<Record> {
-        let file = self.records.join("record");
+        self.records_of("record")
+    }
+
+    /// What programs have written that were told another file.
+    pub fn records_of(&self, file: &str) -> Vec<Record> {
+        let file = self.records.join(file);
         if file.exists() {
             Records::read(&file).unwrap().records
         } else {
@@ -207,7 +228,13 @@ impl Space {
         [
             ask(&["get", "pods,distributedlocks", "--output=wide"]),
             ask(&["get", "events", "--sort-by=.lastTimestamp"]),
-            ask(&["logs", "--selector=app=worker", "--all-containers", "--prefix", "--tail=30"]),
+            ask(&[
+                "logs",
+                "--selector=app=worker",
+                "--all-containers",
+                "--prefix",
+                "--tail=30",
+            ]),
         ]
         .join("\n")
     }
@@ -222,13 +249,13 @@ impl Drop for Space {
     }
 }
 
-fn merge(into: &mut Value, from: Value) {
+fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
             for (key, value) in from {
                 merge(into.entry(key).or_insert(Value::Null), value);
             }
         }
-        (into, from) => *into = from,
+        (into, from) => *into = from.clone(),
     }
 }
