@@ -30,6 +30,10 @@ pub use words::Mode;
 pub const CLIENT_PORT: u16 = 2181;
 /// The port of clients that speak TLS, on servers that do.
 pub const TLS_PORT: u16 = 2281;
+/// Who may do everything on the servers, whatever the rights of a node: the harness, where it has to see
+/// nodes of others. (ZooKeeper's `DigestAuthenticationProvider`: the name, and the password's SHA-1.)
+pub(crate) const SUPER: &str = "super:admin";
+const SUPER_DIGEST: &str = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs=";
 /// A server on a small machine with others starting beside it takes a second or two.
 const START_BOUND: Duration = Duration::from_secs(60);
 
@@ -346,7 +350,10 @@ impl Ensemble {
             .open(directory.join("log"))?;
         // What is written survives the death of a process without fsync; only a machine's would lose
         // it, and tests should not wait for a shared disk.
-        let mut arguments = vec!["-Dzookeeper.forceSync=no".to_owned()];
+        let mut arguments = vec![
+            "-Dzookeeper.forceSync=no".to_owned(),
+            format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST}"),
+        ];
         arguments.extend_from_slice(&self.config.java_arguments);
         let main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
         let mut command = java::command(main_class, 96, "info", &arguments)?;

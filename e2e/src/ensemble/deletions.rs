@@ -125,6 +125,7 @@ async fn watch(
 ) -> anyhow::Result<()> {
     let client = Client::connector()
         .with_session_timeout(Duration::from_secs(20))
+        .with_auth("digest", super::SUPER.as_bytes())
         .connect(address)
         .await
         .with_context(|| format!("cannot connect to the leader at {address}"))?;

@@ -3,24 +3,28 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use lockkeeper_e2e::checker::{Report, Rule, check};
 use lockkeeper_e2e::cluster::DIRECTORY;
+use lockkeeper_e2e::ensemble::DeletionWatch;
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::record::{Moment, Record, Records};
 use lockkeeper_e2e::{Cluster, Config, Installation, binaries};
 use lockkeeper_lock::BootInstant;
+use rustix::process::Pid;
 use serde_json::{Value, json};
 
 /// Generous: the machine may have other work to do.
 pub const BOUND: Duration = Duration::from_secs(180);
 
+static STAYS: RwLock<()> = RwLock::new(());
+
 /// Tests that break what all share do it alone.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+enum Stay {
+    Together { _guard: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
 }
 
 /// The installation of all tests of this program; `None` where there can be none.
@@ -59,11 +63,23 @@ pub struct Space {
     pub cluster: &'static Cluster,
     pub name: &'static str,
     records: PathBuf,
+    _stay: Stay,
 }
 
 impl Space {
     /// A new one; `None` where there can be no cluster.
     pub fn new(name: &'static str) -> Option<Self> {
+        let _guard = STAYS.read().unwrap_or_else(PoisonError::into_inner);
+        Self::staying(name, Stay::Together { _guard })
+    }
+
+    /// The same without other tests: for what breaks nodes, servers, or the operator.
+    pub fn alone(name: &'static str) -> Option<Self> {
+        let _guard = STAYS.write().unwrap_or_else(PoisonError::into_inner);
+        Self::staying(name, Stay::Alone { _guard })
+    }
+
+    fn staying(name: &'static str, stay: Stay) -> Option<Self> {
         let installation = installation()?;
         let cluster = installation.cluster();
         let records = PathBuf::from(DIRECTORY).join("records").join(name);
@@ -79,6 +95,7 @@ impl Space {
             cluster,
             name,
             records,
+            _stay: stay,
         })
     }
 
@@ -189,6 +206,71 @@ impl Space {
         names.split_whitespace().map(str::to_owned).collect()
     }
 
+    /// A Deployment of two pods, one on each node, behind the lock `report` with these settings; what
+    /// is there when one runs and the other one waits.
+    pub fn pair(&self, lock: &Value, recorder: &[&str]) -> Pair {
+        let pod = self.pod(&[self.recording(recorder)]);
+        self.apply(&[
+            self.lock("report", lock),
+            self.workload("Deployment", "report", Some(2), pod),
+        ]);
+        self.started()
+    }
+
+    /// Waits until one of two pods behind the lock `report` runs, and the other one waits.
+    pub fn started(&self) -> Pair {
+        let path = format!("/lockkeeper/locks/{}/report", self.name);
+        self.kubectl(&["wait", "--for=condition=Ready", "dlock/report", "--timeout=60s"])
+            .unwrap_or_else(|error| panic!("{error:#}"));
+        let deletions = self.installation.ensemble().watch_deletions(&path).unwrap();
+        self.wait_until_waiting("report", 1);
+        let (token, holder, _) = self.wait_until_it_runs(0);
+        Pair {
+            token,
+            holder,
+            deletions,
+        }
+    }
+
+    /// Another pod than the holder of `pair` runs; it and all others ran alone, and whoever was stopped
+    /// was gone before the leader deleted its node. Tells who runs now.
+    pub fn assert_handed_over(&self, pair: &Pair) -> (i64, String) {
+        let (token, next, _) = self.wait_until_it_runs(pair.token);
+        let deleted = pair.deletions.wait_for_deletion(pair.token, BOUND);
+        assert!(deleted.is_some(), "{}", self.story());
+        let report = self.assert_exclusive();
+        if pair.deletions.interrupted().is_none() {
+            for spare in report.spares(&pair.deletions.lives()) {
+                assert_eq!(spare.late, None, "{spare:?}");
+            }
+        }
+        (token, next)
+    }
+
+    /// The node of a pod, counted from 1.
+    pub fn node_of(&self, pod: &str) -> u8 {
+        let node = self.kubectl(&["get", "pod", pod, "--output=jsonpath={.spec.nodeName}"]);
+        node.unwrap().trim_start_matches('n').parse().unwrap()
+    }
+
+    /// A process of a pod, by a part of its command line.
+    pub fn process(&self, pod: &str, command: &str) -> Pid {
+        let uid = self
+            .kubectl(&["get", "pod", pod, "--output=jsonpath={.metadata.uid}"])
+            .unwrap();
+        let found = || {
+            fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+                let groups = fs::read_to_string(entry.path().join("cgroup")).ok()?;
+                let words = fs::read(entry.path().join("cmdline")).ok()?;
+                let words = String::from_utf8_lossy(&words).replace('\0', " ");
+                let is_it = groups.contains(&uid) && words.contains(command);
+                let pid = entry.file_name().to_str()?.parse().ok()?;
+                is_it.then(|| Pid::from_raw(pid)).flatten()
+            })
+        };
+        wait_for(BOUND, found).unwrap_or_else(|| panic!("no {command} in {pod}\n{}", self.story()))
+    }
+
     /// What the guarded programs have written.
     pub fn records(&self) -> Vec<Record> {
         self.records_of("record")
@@ -213,6 +295,15 @@ impl Space {
             })
         };
         wait_for(BOUND, began).unwrap_or_else(|| panic!("nobody runs\n{}", self.story()))
+    }
+
+    /// Who began to run, under which token, in this order.
+    pub fn begins(&self) -> Vec<(i64, String)> {
+        let begin = |record: Record| match record.moment {
+            Moment::Begin { name, .. } => Some((record.token, name)),
+            _ => None,
+        };
+        self.records().into_iter().filter_map(begin).collect()
     }
 
     /// No two ran at one moment, and tokens grew.
@@ -247,6 +338,16 @@ impl Drop for Space {
             eprintln!("{error:#}");
         }
     }
+}
+
+/// Two pods, of which one runs.
+pub struct Pair {
+    /// Under this token.
+    pub token: i64,
+    /// The pod that runs.
+    pub holder: String,
+    /// What the leader deletes.
+    pub deletions: DeletionWatch,
 }
 
 fn merge(into: &mut Value, from: &Value) {

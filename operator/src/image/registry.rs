@@ -10,6 +10,7 @@ use oci_client::manifest::{ImageIndexEntry, OciImageManifest, OciManifest};
 use oci_client::secrets::RegistryAuth;
 use oci_client::{Client, Reference};
 use serde::Deserialize;
+use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
 use super::credentials::Credential;
 use crate::inject::ImageConfig;
@@ -143,7 +144,8 @@ impl Registry {
         let mut problem = None;
         for auth in auths {
             // A client remembers tokens by registry: a new one for each, so that none is used for others.
-            match ask(self.client(), auth).await {
+            let client = self.client().map_err(|error| error.to_string())?;
+            match ask(client, auth).await {
                 Ok(answer) => return Ok(answer),
                 // The first is the one that was meant.
                 Err(error) => problem = problem.or(Some(error)),
@@ -162,14 +164,19 @@ impl Registry {
         ))
     }
 
-    fn client(&self) -> Client {
+    fn client(&self) -> Result<Client, OciDistributionError> {
         let authorities = self.options.authorities.iter().map(|pem| Certificate {
             encoding: CertificateEncoding::Pem,
             data: pem.clone(),
         });
-        Client::new(ClientConfig {
+        // The image of the operator has nothing in it but the operator: no authorities of a system.
+        let public = TLS_SERVER_ROOT_CERTS.iter().map(|authority| Certificate {
+            encoding: CertificateEncoding::Der,
+            data: authority.to_vec(),
+        });
+        Client::try_from(ClientConfig {
             protocol: ClientProtocol::HttpsExcept(self.options.plain_http.clone()),
-            extra_root_certificates: authorities.collect(),
+            extra_root_certificates: public.chain(authorities).collect(),
             user_agent: concat!("lockkeeper-operator/", env!("CARGO_PKG_VERSION")),
             ..ClientConfig::default()
         })

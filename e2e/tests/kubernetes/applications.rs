@@ -1,0 +1,66 @@
+//! Applications that end, or do not.
+
+use lockkeeper_e2e::process::wait_for;
+use serde_json::json;
+
+use crate::space::{BOUND, Space};
+
+#[test]
+fn an_application_that_exits_gives_the_lock_to_the_other_pod_at_once() {
+    let Some(space) = Space::new("exits") else {
+        return;
+    };
+    let pair = space.pair(&json!({}), &["--hold", "3s"]);
+    let (_, next) = space.assert_handed_over(&pair);
+    assert_ne!(next, pair.holder);
+}
+
+#[test]
+fn an_application_that_crashes_is_started_again_by_the_kubelet_and_the_others_run_meanwhile() {
+    let Some(space) = Space::new("crashes") else {
+        return;
+    };
+    let pair = space.pair(&json!({}), &["--hold", "3s", "--exit-code", "3"]);
+    let (_, next) = space.assert_handed_over(&pair);
+    assert_ne!(next, pair.holder);
+    let code = "--output=jsonpath={.status.containerStatuses[0].lastState.terminated.exitCode}";
+    space.eventually(&["get", "pod", &pair.holder, code], |code| code == "3");
+    let again = || {
+        let began = space.begins();
+        (began.iter().filter(|(_, name)| *name == pair.holder).count() > 1).then_some(())
+    };
+    wait_for(BOUND, again).unwrap_or_else(|| panic!("{}", space.story()));
+    space.assert_exclusive();
+}
+
+#[test]
+fn an_application_that_exits_and_is_to_hold_starts_again_under_its_token() {
+    let Some(space) = Space::new("holds") else {
+        return;
+    };
+    let pair = space.pair(&json!({ "onExit": "Hold" }), &["--hold", "3s"]);
+    let again = || {
+        let began = space.begins();
+        (began.len() > 1).then_some(began)
+    };
+    let began = wait_for(BOUND, again).unwrap_or_else(|| panic!("{}", space.story()));
+    assert!(
+        began
+            .iter()
+            .all(|begin| *begin == (pair.token, pair.holder.clone())),
+        "{began:?}"
+    );
+}
+
+#[test]
+fn an_application_that_hangs_on_sigterm_is_killed_with_its_pod_and_the_next_one_runs_after_it() {
+    let Some(space) = Space::new("hangs") else {
+        return;
+    };
+    let pair = space.pair(&json!({}), &["--ignore-sigterm", "--fork", "2"]);
+    space
+        .kubectl(&["delete", "pod", &pair.holder, "--wait=false"])
+        .unwrap();
+    let (_, next) = space.assert_handed_over(&pair);
+    assert_ne!(next, pair.holder);
+}

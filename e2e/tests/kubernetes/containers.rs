@@ -1,0 +1,93 @@
+//! What may be in the guarded container, and how it is guarded then.
+
+use rustix::process::{Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::space::Space;
+
+/// A pair guarded in the mode that is asked for, after the container was changed.
+fn pair(space: &Space, guard: &str, change: impl Fn(&mut Value)) -> crate::space::Pair {
+    let mut container = space.recording(&[]);
+    change(&mut container);
+    let mut workload = space.workload("Deployment", "report", Some(2), space.pod(&[container]));
+    workload["metadata"]["annotations"]["lockkeeper.io/guard"] = json!(guard);
+    space.apply(&[space.lock("report", &json!({})), workload]);
+    space.started()
+}
+
+/// Without a command in the pod: it is in the image alone.
+fn without_command(container: &mut Value) {
+    let mut words = container["command"].as_array().unwrap().clone();
+    words.remove(0);
+    let container = container.as_object_mut().unwrap();
+    container.remove("command");
+    container.insert("args".to_owned(), Value::Array(words));
+}
+
+fn release(space: &Space, pod: &str) {
+    space
+        .kubectl(&[
+            "exec",
+            pod,
+            "--container=lockkeeper",
+            "--",
+            "/lockkeeper",
+            "release",
+        ])
+        .unwrap();
+}
+
+#[test]
+fn a_command_that_only_the_image_knows_is_wrapped_all_the_same() {
+    let Some(space) = Space::new("entrypoint") else {
+        return;
+    };
+    let pair = pair(&space, "wrap", without_command);
+    let command = "--output=jsonpath={.spec.containers[0].command} {.spec.containers[0].args}";
+    let words = space.kubectl(&["get", "pod", &pair.holder, command]).unwrap();
+    assert!(
+        words.contains(r#""guard""#) && words.contains(r#""/program""#),
+        "{words}"
+    );
+    release(&space, &pair.holder);
+    let (_, next) = space.assert_handed_over(&pair);
+    assert_ne!(next, pair.holder);
+}
+
+#[test]
+fn a_container_is_guarded_by_signals_from_a_sidecar_of_the_same_user() {
+    let Some(space) = Space::new("same-user") else {
+        return;
+    };
+    let pair = pair(&space, "signal", |container| {
+        without_command(container);
+        container["securityContext"] = json!({ "runAsUser": 1000, "runAsNonRoot": true });
+    });
+    release(&space, &pair.holder);
+    let (token, next) = space.assert_handed_over(&pair);
+    assert_ne!(next, pair.holder);
+    // The first pod is gated anew, and gets it back.
+    space.wait_until_waiting("report", 1);
+    release(&space, &next);
+    let (_, again, _) = space.wait_until_it_runs(token);
+    assert_eq!(again, pair.holder);
+    space.assert_exclusive();
+}
+
+#[test]
+fn a_container_of_root_is_guarded_by_signals_with_the_one_capability_for_it() {
+    let Some(space) = Space::new("root") else {
+        return;
+    };
+    let pair = pair(&space, "signal", without_command);
+    let rights = "--output=jsonpath={.spec.initContainers[0].securityContext}";
+    let rights = space.kubectl(&["get", "pod", &pair.holder, rights]).unwrap();
+    assert!(
+        rights.contains(r#""add":["KILL"]"#) && rights.contains(r#""drop":["ALL"]"#),
+        "{rights}"
+    );
+    // A keeper that dies leaves an application that only the guard beside it stops.
+    kill_process(space.process(&pair.holder, "lockkeeper sidecar"), Signal::KILL).unwrap();
+    let (_, next) = space.assert_handed_over(&pair);
+    assert_ne!(next, pair.holder);
+}
