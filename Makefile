@@ -22,6 +22,11 @@ STATIC_FLAGS := -C target-feature=+crt-static $(call link-arg,-z$(comma)pack-rel
     $(call link-arg,-T$(comma)$(CURDIR)/sidecar/static.ld) $(call link-arg,--no-eh-frame-hdr) \
     --cfg getrandom_backend="linux_getrandom"
 BINARY := $(CURDIR)/$(STATIC)
+# What images are called: REGISTRY/REPOSITORY.
+IMAGES ?= lockkeeper
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+# The authorities that the operator's image brings.
+CA_CERTIFICATES ?= $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
 CLUSTER := $(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-cluster --
 CRATES := lockkeeper-lock lockkeeper-sidecar lockkeeper-crds lockkeeper-operator lockkeeper-e2e
 
@@ -50,6 +55,24 @@ release-operator: ## Build the operator as a static binary, and tell its size
 	    --target $(TARGET) -p lockkeeper-operator --bin lockkeeper-operator
 	@$(OPERATOR) --version
 	@echo "$(OPERATOR): $$(stat -c %s $(OPERATOR)) bytes"
+
+.PHONY: image-contexts
+image-contexts: release release-operator ## Put together in target/images what the images are made of
+	@test -n "$(CA_CERTIFICATES)" || { echo "no bundle of authorities: install ca-certificates, or set CA_CERTIFICATES"; exit 64; }
+	@rm -rf target/images
+	@install -D $(STATIC) target/images/sidecar/lockkeeper
+	@install -D $(OPERATOR) target/images/operator/lockkeeper-operator
+	@install -D -m 644 $(CA_CERTIFICATES) target/images/operator/ca-certificates.crt
+	@for crate in sidecar operator; do cp $$crate/Dockerfile target/images/$$crate/; done
+
+.PHONY: images
+images: image-contexts ## Build the images IMAGES/lockkeeper and IMAGES/lockkeeper-operator with buildah or docker
+	@tool="buildah bud --isolation chroot"; \
+	if docker info >/dev/null 2>&1; then tool="docker build"; fi; \
+	for crate in sidecar operator; do \
+	    name=lockkeeper; [ $$crate = sidecar ] || name=lockkeeper-operator; \
+	    $$tool --target prebuilt --tag $(IMAGES)/$$name:$(VERSION) target/images/$$crate; \
+	done
 
 .PHONY: sizes
 sizes: ## Tell the size of the static binary without and with TLS

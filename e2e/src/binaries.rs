@@ -21,31 +21,31 @@ pub fn lockkeeper() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// What users get, as a static binary, by the target of the Makefile that builds it: `release` for
-/// `lockkeeper`, `release-operator` for `lockkeeper-operator`.
+/// What the image of a crate, `sidecar` or `operator`, is made of: a folder with the binary that users get
+/// and a Dockerfile.
 ///
 /// # Errors
 /// When it cannot be built; with the words of the compiler.
-pub fn released(target: &str, name: &str) -> anyhow::Result<PathBuf> {
-    let workspace = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    let output = Command::new("make")
-        .args(["--no-print-directory", target])
-        .current_dir(workspace)
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot run make")?;
-    if !output.status.success() {
-        bail!(
-            "make {target} failed:\n{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+pub fn image_context(crate_folder: &str) -> anyhow::Result<PathBuf> {
+    static BUILT: Mutex<bool> = Mutex::new(false);
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut is_built = BUILT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !*is_built {
+        let output = Command::new("make")
+            .args(["--no-print-directory", "image-contexts"])
+            .current_dir(&workspace)
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot run make")?;
+        if !output.status.success() {
+            bail!(
+                "make image-contexts failed:\n{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        *is_built = true;
     }
-    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    Ok(Path::new(workspace)
-        .join("target")
-        .join(triple)
-        .join("release")
-        .join(name))
+    Ok(workspace.join("target/images").join(crate_folder))
 }
 
 /// The guarded program that writes down when it ran.

@@ -2,7 +2,7 @@
 //! pods can reach.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
@@ -51,12 +51,14 @@ impl Installation {
             .network()
             .join(cluster.control_plane()?, &networks)
             .context("pods cannot be brought to the ensemble")?;
-        let image = |folder: &str, binary: &str, make: &str| {
-            let program = binaries::released(make, binary)?;
-            push(cluster, folder, binary, &program)
+        // Nodes do not look for a newer image of the same name, and the cluster may be an older one.
+        let tag = BootInstant::now().as_nanos();
+        let image = |crate_folder: &str, name: &str| {
+            let context = binaries::image_context(crate_folder)?;
+            cluster.push_image(&format!("lockkeeper/{name}:{tag}"), &context, Some("prebuilt"))
         };
-        let sidecar = image("sidecar", "lockkeeper", "release")?;
-        let operator = image("operator", "lockkeeper-operator", "release-operator")?;
+        let sidecar = image("sidecar", "lockkeeper")?;
+        let operator = image("operator", "lockkeeper-operator")?;
         let values = json!({
             "image": parts(&operator),
             "sidecar": { "image": parts(&sidecar) },
@@ -182,23 +184,6 @@ impl Installation {
         ]
         .join("\n")
     }
-}
-
-/// Builds an image from the Dockerfile of a crate and the binary that it is for, and pushes it.
-fn push(cluster: &Cluster, crate_folder: &str, name: &str, program: &Path) -> anyhow::Result<String> {
-    let folder = tempfile::tempdir()?;
-    let dockerfile = Path::new(CHARTS).join("..").join(crate_folder).join("Dockerfile");
-    fs::copy(&dockerfile, folder.path().join("Dockerfile"))
-        .with_context(|| format!("cannot read {}", dockerfile.display()))?;
-    fs::copy(program, folder.path().join(name))
-        .with_context(|| format!("cannot read {}", program.display()))?;
-    // Nodes do not look for a newer image of the same name, and the cluster may be an older one.
-    let tag = BootInstant::now().as_nanos();
-    cluster.push_image(
-        &format!("lockkeeper/{name}:{tag}"),
-        folder.path(),
-        Some("prebuilt"),
-    )
 }
 
 /// An image as the chart wants it.

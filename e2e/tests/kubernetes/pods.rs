@@ -74,12 +74,17 @@ fn a_drained_node_loses_its_lock_to_the_other_one() {
     };
     let pair = space.pair(&json!({}), &[]);
     let node = format!("n{}", space.node_of(&pair.holder));
-    space
-        .kubectl(&["drain", &node, "--pod-selector=app=worker", "--delete-emptydir-data", "--timeout=120s"])
-        .unwrap();
-    let handed_over = space.assert_handed_over(&pair);
+    let drained = space.kubectl(&[
+        "drain",
+        &node,
+        "--pod-selector=app=worker",
+        "--delete-emptydir-data",
+        "--timeout=120s",
+    ]);
+    let next = drained.map(|_| space.wait_until_it_runs(pair.token));
     space.kubectl(&["uncordon", &node]).unwrap();
-    assert_ne!(handed_over.1, pair.holder);
+    assert_ne!(next.unwrap().1, pair.holder);
+    space.assert_handed_over(&pair);
 }
 
 #[test]

@@ -10,7 +10,6 @@ use oci_client::manifest::{ImageIndexEntry, OciImageManifest, OciManifest};
 use oci_client::secrets::RegistryAuth;
 use oci_client::{Client, Reference};
 use serde::Deserialize;
-use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
 use super::credentials::Credential;
 use crate::inject::ImageConfig;
@@ -169,14 +168,10 @@ impl Registry {
             encoding: CertificateEncoding::Pem,
             data: pem.clone(),
         });
-        // The image of the operator has nothing in it but the operator: no authorities of a system.
-        let public = TLS_SERVER_ROOT_CERTS.iter().map(|authority| Certificate {
-            encoding: CertificateEncoding::Der,
-            data: authority.to_vec(),
-        });
+        // Not `Client::new`, which panics where the system has no authorities.
         Client::try_from(ClientConfig {
             protocol: ClientProtocol::HttpsExcept(self.options.plain_http.clone()),
-            extra_root_certificates: public.chain(authorities).collect(),
+            extra_root_certificates: authorities.collect(),
             user_agent: concat!("lockkeeper-operator/", env!("CARGO_PKG_VERSION")),
             ..ClientConfig::default()
         })
