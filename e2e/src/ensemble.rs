@@ -32,7 +32,7 @@ pub const CLIENT_PORT: u16 = 2181;
 pub const TLS_PORT: u16 = 2281;
 /// Who may do everything on the servers, whatever the rights of a node: the harness, where it has to see
 /// nodes of others. (ZooKeeper's `DigestAuthenticationProvider`: the name, and the password's SHA-1.)
-pub(crate) const SUPER: &str = "super:admin";
+pub const SUPER: &str = "super:admin";
 const SUPER_DIGEST: &str = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs=";
 /// A server on a small machine with others starting beside it takes a second or two.
 const START_BOUND: Duration = Duration::from_secs(60);

@@ -2,7 +2,12 @@
 
 mod applications;
 mod containers;
+mod nodes;
+mod pausing;
 mod pods;
 mod processes;
+mod rollouts;
+mod servers;
 mod space;
+mod tenants;
 mod workloads;

@@ -23,8 +23,14 @@ static STAYS: RwLock<()> = RwLock::new(());
 
 /// Tests that break what all share do it alone.
 enum Stay {
-    Together { _guard: RwLockReadGuard<'static, ()> },
-    Alone { _guard: RwLockWriteGuard<'static, ()> },
+    Together {
+        _guard: RwLockReadGuard<'static, ()>,
+    },
+    Alone {
+        _guard: RwLockWriteGuard<'static, ()>,
+    },
+    /// With a space of the same test, which stays.
+    Guest,
 }
 
 /// The installation of all tests of this program; `None` where there can be none.
@@ -77,6 +83,11 @@ impl Space {
     pub fn alone(name: &'static str) -> Option<Self> {
         let _guard = STAYS.write().unwrap_or_else(PoisonError::into_inner);
         Self::staying(name, Stay::Alone { _guard })
+    }
+
+    /// A second one for the same test.
+    pub fn beside(&self, name: &'static str) -> Self {
+        Self::staying(name, Stay::Guest).expect("there is a cluster")
     }
 
     fn staying(name: &'static str, stay: Stay) -> Option<Self> {
@@ -245,6 +256,32 @@ impl Space {
             }
         }
         (token, next)
+    }
+
+    /// The holder of `pair` still runs, now.
+    pub fn assert_undisturbed(&self, pair: &Pair) {
+        let since = BootInstant::now();
+        let runs = || {
+            let records = self.records();
+            let last = records.iter().max_by_key(|record| record.at)?;
+            (last.at > since).then_some(last.token)
+        };
+        let token = wait_for(BOUND, runs).unwrap_or_else(|| panic!("nobody runs\n{}", self.story()));
+        assert_eq!(token, pair.token, "{}", self.story());
+        assert_eq!(self.begins(), [(pair.token, pair.holder.clone())]);
+    }
+
+    /// The holder of `pair`, or another one, runs now, and nobody ran beside it.
+    pub fn assert_somebody_runs(&self) {
+        let since = BootInstant::now();
+        let runs = || {
+            self.records()
+                .iter()
+                .any(|record| record.at > since)
+                .then_some(())
+        };
+        wait_for(BOUND, runs).unwrap_or_else(|| panic!("nobody runs\n{}", self.story()));
+        self.assert_exclusive();
     }
 
     /// The node of a pod, counted from 1.

@@ -1,0 +1,103 @@
+//! Nodes that crash, are cut off, or whose programs are restarted.
+
+use lockkeeper_e2e::cluster::Node;
+use serde_json::json;
+
+use crate::space::{Pair, Space};
+
+/// Puts everything back in order, also when a test fails.
+struct Mended<'a, F: Fn()>(&'a Space, F);
+
+impl<F: Fn()> Drop for Mended<'_, F> {
+    fn drop(&mut self) {
+        (self.1)();
+        // The next test needs both nodes.
+        let ready = [
+            "wait",
+            "--for=condition=Ready",
+            "nodes",
+            "--all",
+            "--timeout=180s",
+        ];
+        if let Err(error) = self.0.kubectl(&ready) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// Two pods, of which one runs, and the node that it runs on.
+fn on_a_node(space: &Space) -> (Pair, u8) {
+    let pair = space.pair(&json!({}), &["--ignore-sigterm"]);
+    let node = space.node_of(&pair.holder);
+    (pair, node)
+}
+
+fn node(space: &Space, number: u8) -> Node<'static> {
+    space.cluster.node(number).unwrap()
+}
+
+#[test]
+fn a_node_that_is_cut_off_loses_the_lock_to_the_other_one_and_its_application_is_gone_before() {
+    let Some(space) = Space::alone("node-cut") else {
+        return;
+    };
+    let (pair, number) = on_a_node(&space);
+    let mended = Mended(&space, || node(&space, number).restore().unwrap());
+    node(&space, number).cut().unwrap();
+    let (_, next) = space.assert_handed_over(&pair);
+    assert_ne!(next, pair.holder);
+    drop(mended);
+    space.assert_somebody_runs();
+}
+
+#[test]
+fn a_node_that_reaches_everybody_but_the_ensemble_loses_the_lock_in_time() {
+    let Some(space) = Space::alone("node-off-ensemble") else {
+        return;
+    };
+    let (pair, number) = on_a_node(&space);
+    let mended = Mended(&space, || space.installation.heal_to_ensemble(number).unwrap());
+    space.installation.cut_from_ensemble(number).unwrap();
+    let (_, next) = space.assert_handed_over(&pair);
+    assert_ne!(next, pair.holder);
+    drop(mended);
+    // It stands in the queue again.
+    space.wait_until_waiting("report", 1);
+    space.assert_exclusive();
+}
+
+#[test]
+fn a_node_that_crashes_loses_the_lock_to_the_other_one() {
+    let Some(space) = Space::alone("node-crash") else {
+        return;
+    };
+    let (pair, number) = on_a_node(&space);
+    let mended = Mended(&space, || node(&space, number).boot().unwrap());
+    node(&space, number).crash().unwrap();
+    let (_, next) = space.assert_handed_over(&pair);
+    assert_ne!(next, pair.holder);
+    drop(mended);
+    space.assert_somebody_runs();
+}
+
+#[test]
+fn kubelet_and_containerd_can_be_restarted_without_a_loss() {
+    let Some(space) = Space::alone("node-programs") else {
+        return;
+    };
+    let (pair, number) = on_a_node(&space);
+    for program in ["kubelet", "containerd"] {
+        node(&space, number).kill(program).unwrap();
+        space.assert_undisturbed(&pair);
+        node(&space, number).start_again(program).unwrap();
+        space.assert_undisturbed(&pair);
+    }
+    let mended = Mended(&space, || ());
+    drop(mended);
+    // And the kubelet knows its pods: one that is deleted hands over.
+    space
+        .kubectl(&["delete", "pod", &pair.holder, "--wait=false"])
+        .unwrap();
+    let (_, next) = space.assert_handed_over(&pair);
+    assert_ne!(next, pair.holder);
+}

@@ -1,0 +1,171 @@
+//! Rollouts: the lock moves along with them.
+
+use serde_json::json;
+
+use crate::space::Space;
+
+impl Space {
+    /// Changes something that every pod has to be made anew for.
+    fn roll(&self, value: &str) {
+        let set = format!("VALUE={value}");
+        self.kubectl(&["set", "env", "deployment/report", "--containers=app", &set])
+            .unwrap();
+    }
+
+    fn wait_for_rollout(&self) {
+        self.kubectl(&["rollout", "status", "deployment/report", "--timeout=180s"])
+            .unwrap_or_else(|error| panic!("{error:#}\n{}", self.story()));
+    }
+
+    /// The hash of the newest ReplicaSet's pods.
+    fn revision_of(&self, pod: &str) -> String {
+        let hash = r"--output=jsonpath={.metadata.labels.pod-template-hash}";
+        self.kubectl(&["get", "pod", pod, hash]).unwrap()
+    }
+}
+
+#[test]
+fn a_rollout_of_one_replica_that_is_ready_when_it_holds_completes_forward_and_back() {
+    let Some(space) = Space::new("roll-one") else {
+        return;
+    };
+    let mut workload = space.workload(
+        "Deployment",
+        "report",
+        Some(1),
+        space.pod(&[space.recording(&[])]),
+    );
+    workload["metadata"]["annotations"]["lockkeeper.io/readiness"] = json!("holder");
+    space.apply(&[space.lock("report", &json!({})), workload]);
+    let (first, old, _) = space.wait_until_it_runs(0);
+    space.wait_for_rollout();
+    let before = space.revision_of(&old);
+    space.roll("2");
+    space.wait_for_rollout();
+    let (second, new, _) = space.wait_until_it_runs(first);
+    assert_ne!(space.revision_of(&new), before);
+    space.kubectl(&["rollout", "undo", "deployment/report"]).unwrap();
+    space.wait_for_rollout();
+    let (_, back, _) = space.wait_until_it_runs(second);
+    assert_eq!(space.revision_of(&back), before);
+    let report = space.assert_exclusive();
+    assert_eq!(report.holds.len(), 3, "one handoff for each rollout");
+    for (_, gap) in report.gaps {
+        println!("nobody ran for {gap:?}");
+    }
+}
+
+#[test]
+fn a_rollout_of_three_replicas_moves_the_lock_once_and_the_service_follows() {
+    let Some(space) = Space::new("roll-three") else {
+        return;
+    };
+    let workload = space.workload(
+        "Deployment",
+        "report",
+        Some(3),
+        space.pod(&[space.recording(&[])]),
+    );
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": { "name": "active", "namespace": space.name },
+        "spec": {
+            "selector": { "app": "worker", "lockkeeper.io/role": "active" },
+            "ports": [{ "port": 80, "targetPort": 8000 }],
+        },
+    });
+    space.apply(&[space.lock("report", &json!({})), workload, service]);
+    space.wait_until_waiting("report", 2);
+    let (first, _, _) = space.wait_until_it_runs(0);
+    let follows = |holder: &str| {
+        let address = space
+            .kubectl(&["get", "pod", holder, "--output=jsonpath={.status.podIP}"])
+            .unwrap();
+        let endpoints = "--output=jsonpath={.items[*].endpoints[*].addresses[*]}";
+        space.eventually(
+            &[
+                "get",
+                "endpointslices",
+                "--selector=kubernetes.io/service-name=active",
+                endpoints,
+            ],
+            |addresses| addresses == address,
+        );
+    };
+    follows(&space.holders("report")[0]);
+    space.roll("2");
+    space.wait_for_rollout();
+    space.wait_until_it_runs(first);
+    space.wait_until_waiting("report", 2);
+    follows(&space.holders("report")[0]);
+    let holds = space.assert_exclusive().holds;
+    // The first of the new revision, and no other one of the old before it.
+    assert_eq!(holds.len(), 2, "{holds:?}");
+}
+
+#[test]
+fn a_paused_rollout_leaves_the_lock_where_it_is() {
+    let Some(space) = Space::new("roll-paused") else {
+        return;
+    };
+    let pair = space.pair(&json!({}), &[]);
+    space.kubectl(&["rollout", "pause", "deployment/report"]).unwrap();
+    space.roll("2");
+    space
+        .kubectl(&["scale", "deployment", "report", "--replicas=3"])
+        .unwrap();
+    space.wait_until_waiting("report", 2);
+    space.assert_undisturbed(&pair);
+    space
+        .kubectl(&["rollout", "resume", "deployment/report"])
+        .unwrap();
+    space.wait_for_rollout();
+    space.assert_handed_over(&pair);
+}
+
+#[test]
+fn a_statefulset_rolls_out_from_the_last_to_the_first_and_the_lock_ends_at_a_new_pod() {
+    let Some(space) = Space::new("roll-stateful") else {
+        return;
+    };
+    let mut workload = space.workload(
+        "StatefulSet",
+        "report",
+        Some(2),
+        space.pod(&[space.recording(&[])]),
+    );
+    workload["spec"]["serviceName"] = json!("report");
+    space.apply(&[space.lock("report", &json!({})), workload]);
+    let pair = space.started();
+    assert_eq!(pair.holder, "report-0");
+    space
+        .kubectl(&["set", "env", "statefulset/report", "--containers=app", "VALUE=2"])
+        .unwrap();
+    space
+        .kubectl(&["rollout", "status", "statefulset/report", "--timeout=180s"])
+        .unwrap_or_else(|error| panic!("{error:#}\n{}", space.story()));
+    space.assert_handed_over(&pair);
+    space.wait_until_waiting("report", 1);
+    let holds = space.assert_exclusive().holds;
+    assert_eq!(holds.len(), 2, "handed over to the new report-1 once: {holds:?}");
+}
+
+#[test]
+fn a_daemonset_rolls_out_and_the_lock_ends_at_a_new_pod() {
+    let Some(space) = Space::new("roll-daemon") else {
+        return;
+    };
+    let workload = space.workload("DaemonSet", "report", None, space.pod(&[space.recording(&[])]));
+    space.apply(&[space.lock("report", &json!({})), workload]);
+    let pair = space.started();
+    space
+        .kubectl(&["set", "env", "daemonset/report", "--containers=app", "VALUE=2"])
+        .unwrap();
+    space
+        .kubectl(&["rollout", "status", "daemonset/report", "--timeout=180s"])
+        .unwrap_or_else(|error| panic!("{error:#}\n{}", space.story()));
+    space.assert_handed_over(&pair);
+    space.wait_until_waiting("report", 1);
+    space.assert_exclusive();
+}
