@@ -3,7 +3,7 @@
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::space::Space;
+use crate::space::{KEEPER, Space};
 
 /// A pair guarded in the mode that is asked for, after the container was changed.
 fn pair(space: &Space, guard: &str, change: impl Fn(&mut Value)) -> crate::space::Pair {
@@ -87,7 +87,7 @@ fn a_container_of_root_is_guarded_by_signals_with_the_one_capability_for_it() {
         "{rights}"
     );
     // A keeper that dies leaves an application that only the guard beside it stops.
-    kill_process(space.process(&pair.holder, "lockkeeper sidecar"), Signal::KILL).unwrap();
+    kill_process(space.process(&pair.holder, KEEPER), Signal::KILL).unwrap();
     let (_, next) = space.assert_handed_over(&pair);
     assert_ne!(next, pair.holder);
 }

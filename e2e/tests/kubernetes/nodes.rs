@@ -3,26 +3,18 @@
 use lockkeeper_e2e::cluster::Node;
 use serde_json::json;
 
-use crate::space::{Pair, Space};
+use crate::space::{Mend, Pair, Space};
 
-/// Puts everything back in order, also when a test fails.
-struct Mended<'a, F: Fn()>(&'a Space, F);
-
-impl<F: Fn()> Drop for Mended<'_, F> {
-    fn drop(&mut self) {
-        (self.1)();
-        // The next test needs both nodes.
-        let ready = [
-            "wait",
-            "--for=condition=Ready",
-            "nodes",
-            "--all",
-            "--timeout=180s",
-        ];
-        if let Err(error) = self.0.kubectl(&ready) {
-            eprintln!("{error:#}");
-        }
-    }
+/// The next test needs both nodes.
+fn wait_for_nodes(space: &Space) -> anyhow::Result<()> {
+    let ready = [
+        "wait",
+        "--for=condition=Ready",
+        "nodes",
+        "--all",
+        "--timeout=180s",
+    ];
+    space.cluster.kubectl(&ready).map(drop)
 }
 
 /// Two pods, of which one runs, and the node that it runs on.
@@ -42,7 +34,10 @@ fn a_node_that_is_cut_off_loses_the_lock_to_the_other_one_and_its_application_is
         return;
     };
     let (pair, number) = on_a_node(&space);
-    let mended = Mended(&space, || node(&space, number).restore().unwrap());
+    let mended = Mend(|| {
+        node(&space, number).restore()?;
+        wait_for_nodes(&space)
+    });
     node(&space, number).cut().unwrap();
     let (_, next) = space.assert_handed_over(&pair);
     assert_ne!(next, pair.holder);
@@ -56,7 +51,7 @@ fn a_node_that_reaches_everybody_but_the_ensemble_loses_the_lock_in_time() {
         return;
     };
     let (pair, number) = on_a_node(&space);
-    let mended = Mended(&space, || space.installation.heal_to_ensemble(number).unwrap());
+    let mended = Mend(|| Ok(space.installation.heal_to_ensemble(number)?));
     space.installation.cut_from_ensemble(number).unwrap();
     let (_, next) = space.assert_handed_over(&pair);
     assert_ne!(next, pair.holder);
@@ -72,7 +67,10 @@ fn a_node_that_crashes_loses_the_lock_to_the_other_one() {
         return;
     };
     let (pair, number) = on_a_node(&space);
-    let mended = Mended(&space, || node(&space, number).boot().unwrap());
+    let mended = Mend(|| {
+        node(&space, number).boot()?;
+        wait_for_nodes(&space)
+    });
     node(&space, number).crash().unwrap();
     let (_, next) = space.assert_handed_over(&pair);
     assert_ne!(next, pair.holder);
@@ -87,13 +85,13 @@ fn kubelet_and_containerd_can_be_restarted_without_a_loss() {
     };
     let (pair, number) = on_a_node(&space);
     for program in ["kubelet", "containerd"] {
+        let started = Mend(|| node(&space, number).start_again(program));
         node(&space, number).kill(program).unwrap();
         space.assert_undisturbed(&pair);
-        node(&space, number).start_again(program).unwrap();
+        drop(started);
         space.assert_undisturbed(&pair);
     }
-    let mended = Mended(&space, || ());
-    drop(mended);
+    wait_for_nodes(&space).unwrap();
     // And the kubelet knows its pods: one that is deleted hands over.
     space
         .kubectl(&["delete", "pod", &pair.holder, "--wait=false"])

@@ -1,9 +1,9 @@
 //! `onLoss: Pause` and `onSuspect: Pause`: stopped, and thawed under the rules.
 
+use lockkeeper_e2e::process::wait_for;
 use serde_json::json;
 
-use crate::space::{BOUND, Space};
-use lockkeeper_e2e::process::wait_for;
+use crate::space::{APPLICATION, BOUND, Mend, Space};
 
 #[test]
 fn a_paused_application_goes_on_in_its_place_under_a_new_token_when_its_pod_holds_again() {
@@ -12,11 +12,12 @@ fn a_paused_application_goes_on_in_its_place_under_a_new_token_when_its_pod_hold
     };
     let pair = space.pair(&json!({ "onLoss": "Pause" }), &[]);
     let node = space.node_of(&pair.holder);
-    let process = space.process(&pair.holder, "/program");
+    let process = space.process(&pair.holder, APPLICATION);
+    let healed = Mend(|| Ok(space.installation.heal_to_ensemble(node)?));
     space.installation.cut_from_ensemble(node).unwrap();
     let next = space.wait_until_it_runs(pair.token);
     assert!(is_stopped(process), "paused while another one runs");
-    space.installation.heal_to_ensemble(node).unwrap();
+    drop(healed);
     space.wait_until_waiting("report", 1);
     assert!(is_stopped(process), "paused while it waits");
 
@@ -59,10 +60,11 @@ fn a_suspected_application_is_stopped_and_thawed_when_its_lock_is_confirmed() {
     let lock = json!({ "onSuspect": "Pause", "sessionTimeout": "20s" });
     let pair = space.pair(&lock, &[]);
     let node = space.node_of(&pair.holder);
-    let process = space.process(&pair.holder, "/program");
+    let process = space.process(&pair.holder, APPLICATION);
+    let healed = Mend(|| Ok(space.installation.heal_to_ensemble(node)?));
     space.installation.cut_from_ensemble(node).unwrap();
     wait_for(BOUND, || is_stopped(process).then_some(())).unwrap_or_else(|| panic!("{}", space.story()));
-    space.installation.heal_to_ensemble(node).unwrap();
+    drop(healed);
     wait_for(BOUND, || (!is_stopped(process)).then_some(())).unwrap_or_else(|| panic!("{}", space.story()));
     space.assert_undisturbed(&pair);
 }

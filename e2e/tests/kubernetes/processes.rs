@@ -3,10 +3,7 @@
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use crate::space::Space;
-
-const KEEPER: &str = "lockkeeper sidecar";
-const GUARD: &str = "lockkeeper guard";
+use crate::space::{GUARD, KEEPER, Space};
 
 /// Sends a signal to a process of the pod that holds, and looks on until another one does.
 fn after(name: &'static str, command: &str, signal: Signal) {

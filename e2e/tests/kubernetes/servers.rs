@@ -6,7 +6,7 @@ use lockkeeper_e2e::process::wait_for;
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use crate::space::{BOUND, Space};
+use crate::space::{BOUND, GUARD, Mend, Space};
 
 #[test]
 fn a_lost_leader_of_the_ensemble_costs_nobody_the_lock() {
@@ -16,10 +16,11 @@ fn a_lost_leader_of_the_ensemble_costs_nobody_the_lock() {
     let pair = space.pair(&json!({ "sessionTimeout": "15s" }), &[]);
     let ensemble = space.installation.ensemble();
     let leader = ensemble.leader().unwrap();
+    let restarted = Mend(|| ensemble.restart(leader));
     ensemble.kill(leader);
     ensemble.wait_for_quorum().unwrap();
     space.assert_undisturbed(&pair);
-    ensemble.restart(leader).unwrap();
+    drop(restarted);
     space.assert_undisturbed(&pair);
 }
 
@@ -30,10 +31,11 @@ fn without_a_quorum_the_application_is_stopped_in_time_and_runs_again_with_it() 
     };
     let pair = space.pair(&json!({}), &["--ignore-sigterm"]);
     let ensemble = space.installation.ensemble();
+    let restarted = Mend(|| [1, 2].into_iter().try_for_each(|server| ensemble.restart(server)));
     for server in [1, 2] {
         ensemble.kill(server);
     }
-    let guard = space.process(&pair.holder, "lockkeeper guard");
+    let guard = space.process(&pair.holder, GUARD);
     // What runs is a child of the guard: none is left.
     let children = format!("/proc/{0}/task/{0}/children", guard.as_raw_pid());
     let gone = || {
@@ -45,9 +47,7 @@ fn without_a_quorum_the_application_is_stopped_in_time_and_runs_again_with_it() 
     space.eventually(&["get", "dlock", "report", unreachable], |status| {
         status == "False"
     });
-    for server in [1, 2] {
-        ensemble.restart(server).unwrap();
-    }
+    drop(restarted);
     let (token, _, _) = space.wait_until_it_runs(pair.token);
     assert!(token > pair.token);
     space.eventually(&["get", "dlock", "report", unreachable], |status| {
@@ -63,13 +63,14 @@ fn a_lock_changes_hands_while_there_is_no_api_server() {
         return;
     };
     let pair = space.pair(&json!({}), &[]);
-    let guard = space.process(&pair.holder, "lockkeeper guard");
+    let guard = space.process(&pair.holder, GUARD);
+    let started = Mend(|| space.cluster.start_again("kube-apiserver"));
     space.cluster.kill("kube-apiserver").unwrap();
     kill_process(guard, Signal::KILL).unwrap();
     let next = wait_for(BOUND, || {
         space.begins().into_iter().find(|(token, _)| *token > pair.token)
     });
-    space.cluster.start_again("kube-apiserver").unwrap();
+    drop(started);
     let (_, next) = next.expect("the other one runs");
     assert_ne!(next, pair.holder);
     space.eventually(
@@ -100,9 +101,10 @@ fn without_the_operator_locks_change_hands_marked_pods_are_refused_and_others_ar
             SYSTEM,
             &replicas,
         ];
-        space.cluster.kubectl(&words).unwrap();
+        space.cluster.kubectl(&words).map(drop)
     };
-    scale("0");
+    let back = Mend(|| scale("2"));
+    scale("0").unwrap();
     let endpoints = [
         "get",
         "endpointslices",
@@ -153,7 +155,7 @@ fn without_the_operator_locks_change_hands_marked_pods_are_refused_and_others_ar
         .kubectl(&["annotate", "deployment", "report", "example.com/note=1"])
         .unwrap();
 
-    scale("2");
+    drop(back);
     space.eventually(
         &[
             "get",

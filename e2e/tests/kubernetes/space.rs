@@ -290,7 +290,7 @@ impl Space {
         node.unwrap().trim_start_matches('n').parse().unwrap()
     }
 
-    /// A process of a pod, by a part of its command line.
+    /// A process of a pod, by what its command line begins with.
     pub fn process(&self, pod: &str, command: &str) -> Pid {
         let uid = self
             .kubectl(&["get", "pod", pod, "--output=jsonpath={.metadata.uid}"])
@@ -300,7 +300,7 @@ impl Space {
                 let groups = fs::read_to_string(entry.path().join("cgroup")).ok()?;
                 let words = fs::read(entry.path().join("cmdline")).ok()?;
                 let words = String::from_utf8_lossy(&words).replace('\0', " ");
-                let is_it = groups.contains(&uid) && words.contains(command);
+                let is_it = groups.contains(&uid) && words.starts_with(command);
                 let pid = entry.file_name().to_str()?.parse().ok()?;
                 is_it.then(|| Pid::from_raw(pid)).flatten()
             })
@@ -376,6 +376,26 @@ impl Drop for Space {
         }
     }
 }
+
+/// What is done when a test is over, also when it fails: others need what it has broken.
+pub struct Mend<F: Fn() -> anyhow::Result<()>>(pub F);
+
+impl<F: Fn() -> anyhow::Result<()>> Drop for Mend<F> {
+    fn drop(&mut self) {
+        match (self.0)() {
+            Ok(()) => {}
+            Err(error) if std::thread::panicking() => eprintln!("{error:#}"),
+            Err(error) => panic!("{error:#}"),
+        }
+    }
+}
+
+/// How the command lines of processes begin in a wrapped pod.
+pub const KEEPER: &str = "/lockkeeper sidecar";
+/// The guard.
+pub const GUARD: &str = "/lockkeeper/lockkeeper guard";
+/// The application.
+pub const APPLICATION: &str = "/program";
 
 /// Two pods, of which one runs.
 pub struct Pair {
