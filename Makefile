@@ -96,7 +96,7 @@ test: setup ## Run all tests, those on a real ensemble and on a real Kubernetes 
 	$(CARGO) test --profile quick --locked -p lockkeeper-lock --test histories
 
 .PHONY: lint
-lint: deny ## Check format, lints, documentation, every crate alone, and the dependencies
+lint: deny lint-charts ## Check format, lints, documentation, charts, every crate alone, and the dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
@@ -105,6 +105,17 @@ lint: deny ## Check format, lints, documentation, every crate alone, and the dep
 	    $(CARGO) doc --workspace --all-features --no-deps --document-private-items --locked
 	# In a workspace, a feature that one crate turns on is on for all: alone each has to bring its own.
 	for crate in $(CRATES); do $(CARGO) check --locked -p "$$crate"; done
+
+.PHONY: lint-charts
+lint-charts: setup ## Check the charts with helm
+	@if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
+	    $(CLUSTER) build; \
+	    helm=$$($(CLUSTER) program helm | tail -1); \
+	    $$helm lint --strict charts/lockkeeper-crds; \
+	    for values in charts/lockkeeper/ci/*.yaml; do $$helm lint --strict charts/lockkeeper --values "$$values"; done; \
+	else \
+	    echo "skipped: helm lint (helm is built with the cluster, which needs root and Go)"; \
+	fi
 
 .PHONY: deny
 deny: cargo-deny ## Check licences, banned and doubled crates, and sources

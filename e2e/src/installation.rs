@@ -2,7 +2,7 @@
 //! pods can reach.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
@@ -18,7 +18,7 @@ pub const SYSTEM: &str = "lockkeeper-system";
 /// The releases, as helm calls them.
 const RELEASE: &str = "lockkeeper";
 const CRDS: &str = "lockkeeper-crds";
-const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts");
+const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// Helm waits for so long until everything is ready.
 const WAIT: &str = "--timeout=3m";
 
@@ -84,7 +84,17 @@ impl Installation {
     /// # Errors
     /// When helm fails, or something does not become ready; with its words.
     pub fn install(&self, more: &Value) -> anyhow::Result<()> {
-        let crds = format!("{CHARTS}/{CRDS}");
+        self.install_from(Path::new(WORKSPACE), more)
+    }
+
+    /// The same from another checkout's charts.
+    ///
+    /// # Errors
+    /// As [`Self::install`].
+    pub fn install_from(&self, checkout: &Path, more: &Value) -> anyhow::Result<()> {
+        let charts = checkout.join("charts");
+        let chart = |name: &str| charts.join(name).display().to_string();
+        let crds = chart(CRDS);
         let system = format!("--namespace={SYSTEM}");
         self.helm(&["upgrade", "--install", CRDS, &crds, &system, "--create-namespace"])?;
         let values = [&self.values, more].map(|values| -> anyhow::Result<_> {
@@ -95,7 +105,7 @@ impl Installation {
         let [own, more] = values;
         let (own, more) = (own?, more?);
         let files = [&own, &more].map(|file| format!("--values={}", file.path().display()));
-        let chart = format!("{CHARTS}/{RELEASE}");
+        let chart = chart(RELEASE);
         self.helm(&[
             "upgrade",
             "--install",

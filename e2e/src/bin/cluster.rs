@@ -20,6 +20,11 @@ struct Arguments {
 enum Verb {
     /// Build the programs of the cluster, unless they have been built.
     Build,
+    /// Tell where one of its programs is, such as helm; build them first unless they have been built.
+    Program {
+        /// Its name.
+        name: String,
+    },
     /// Start a cluster, and leave it running.
     Up(Shape),
     /// End the cluster, and remove every trace of it and of clusters that were killed.
@@ -89,6 +94,10 @@ fn main() -> anyhow::Result<()> {
                 "The cluster's programs have been built: {} is one.",
                 kubectl.display()
             );
+            Ok(())
+        }
+        Verb::Program { name } => {
+            println!("{}", Programs::built()?.path(&name).display());
             Ok(())
         }
         Verb::Up(shape) => up(&shape.config()),

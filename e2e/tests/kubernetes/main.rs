@@ -1,6 +1,7 @@
 //! What users are promised of guarded pods, on two real nodes, with the charts installed by helm.
 
 mod applications;
+mod charts;
 mod containers;
 mod nodes;
 mod pausing;
