@@ -8,6 +8,8 @@ MAKEFLAGS += --no-builtin-rules --warn-undefined-variables
 CARGO ?= cargo
 # Features of the released binary.
 FEATURES ?= tls
+# 1: only the first act of `make demo`.
+ACT ?=
 # Arguments for `make bench`, `make campaign`, `make cluster-up` and `make demo`.
 ARGS ?=
 TARGET := $(shell uname -m)-unknown-linux-gnu
@@ -154,12 +156,21 @@ campaign: setup ## Inject faults for long, and check that no two holders overlap
 	$(CARGO) run --profile quick --locked -p lockkeeper-e2e --bin lockkeeper-campaign -- $(ARGS)
 
 .PHONY: demo
-demo: setup ## Show three workers under one lock, what goes wrong, and who ran when
+demo: setup ## Show workers under one lock while things break, then pods on Kubernetes (ACT=1: only the first)
 	@echo "Building (the first time about three minutes) ..."
 	# One package at a time: what is built for both at once would be built again for each alone.
 	$(CARGO) build --locked -p lockkeeper-sidecar --bin lockkeeper
 	$(CARGO) build --locked -p lockkeeper-e2e --bins
 	$(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-demo -- $(ARGS)
+	@if [ "$(ACT)" = 1 ]; then \
+	    :; \
+	elif [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
+	    echo "The second act, on Kubernetes. It is built the first time: 8 to 10 minutes."; \
+	    $(CLUSTER) build; \
+	    $(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-demo -- --act 2 $(ARGS); \
+	else \
+	    echo "The second act, on Kubernetes, is left out: it needs root and Go."; \
+	fi
 
 .PHONY: cluster-build
 cluster-build: setup ## Build Kubernetes for the test cluster: 8 to 10 minutes, once per machine

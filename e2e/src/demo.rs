@@ -15,11 +15,13 @@ use lockkeeper_lock::BootInstant;
 use crate::ensemble::{Config, Ensemble};
 use crate::network::{Network, Unsupported};
 use crate::owner::Owner;
-use crate::timeline::svg;
+use crate::timeline::{Timeline, svg};
 use crate::{binaries, java};
 
 mod acts;
 mod console;
+mod nodes;
+mod pods;
 mod stage;
 mod summary;
 
@@ -29,6 +31,8 @@ use stage::{Interrupted, Stage};
 /// What the user asked for.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What is shown.
+    pub act: Act,
     /// A further file for the picture.
     pub svg: Option<PathBuf>,
     /// Where picture, records and logs go; `demo` in the build's target directory by default.
@@ -37,6 +41,15 @@ pub struct Options {
     pub loopback: bool,
     /// Set to end the demonstration before its time.
     pub interrupted: Arc<AtomicBool>,
+}
+
+/// A part of the demonstration, complete in itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// `lockkeeper run`, without Kubernetes.
+    Run,
+    /// Pods on two nodes.
+    Kubernetes,
 }
 
 /// How the demonstration ended, after everything that it started is gone.
@@ -57,6 +70,16 @@ pub enum Ending {
 /// # Errors
 /// When something is missing on this machine, or a step did not happen within a minute.
 pub fn run(options: &Options) -> anyhow::Result<Ending> {
+    match options.act {
+        Act::Run => run_first(options),
+        Act::Kubernetes => match nodes::play(options) {
+            Err(error) => interrupted_or(error),
+            ending => ending,
+        },
+    }
+}
+
+fn run_first(options: &Options) -> anyhow::Result<Ending> {
     let can_cut = find_out_about_cuts(options.loopback)?;
     let mut console = Console::new();
     console.title("Lockkeeper: workers under one lock, on real ZooKeeper servers, while things break.")?;
@@ -75,18 +98,28 @@ pub fn run(options: &Options) -> anyhow::Result<Ending> {
     }
     let (report, mut console) = summary::tell(stage)?;
 
-    let picture = svg::render(&report.timeline, "Lockkeeper: who ran under the lock, and when");
-    let files = [Some(results.join("timeline.svg")), options.svg.clone()];
-    for file in files.into_iter().flatten() {
-        fs::write(&file, &picture).with_context(|| format!("cannot write {}", file.display()))?;
-        console.line(&format!("Picture: {}", file.display()))?;
-    }
+    draw(
+        &mut console,
+        &report.timeline,
+        results.join("timeline.svg"),
+        options,
+    )?;
     console.line(&format!("Records and logs of everybody: {}", results.display()))?;
     Ok(if report.is_clean {
         Ending::Clean
     } else {
         Ending::Violated
     })
+}
+
+/// Writes the picture of a timeline, and says where.
+fn draw(console: &mut Console, timeline: &Timeline, file: PathBuf, options: &Options) -> anyhow::Result<()> {
+    let picture = svg::render(timeline, "Lockkeeper: who ran under the lock, and when");
+    for file in [Some(file), options.svg.clone()].into_iter().flatten() {
+        fs::write(&file, &picture).with_context(|| format!("cannot write {}", file.display()))?;
+        console.line(&format!("Picture: {}", file.display()))?;
+    }
+    Ok(())
 }
 
 /// Whether connections can be cut here. Makes a network, and with that a user namespace, before
@@ -152,7 +185,11 @@ fn results_directory(options: &Options) -> anyhow::Result<PathBuf> {
         Some(directory) => directory.clone(),
         None => binaries::target_directory()?.join("demo"),
     };
-    let cleared = clear(&directory);
+    // The acts leave theirs beside each other.
+    let cleared = match options.act {
+        Act::Run => clear(&directory),
+        Act::Kubernetes => fs::create_dir_all(&directory),
+    };
     cleared.with_context(|| format!("cannot prepare {}", directory.display()))?;
     Ok(directory)
 }

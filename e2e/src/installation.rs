@@ -24,21 +24,21 @@ const WAIT: &str = "--timeout=3m";
 
 /// The operator, in a cluster of this machine, and its ensemble.
 #[derive(Debug)]
-pub struct Installation {
-    cluster: &'static Cluster,
+pub struct Installation<'a> {
+    cluster: &'a Cluster,
     ensemble: Ensemble,
     helm: PathBuf,
     values: Value,
 }
 
-impl Installation {
+impl<'a> Installation<'a> {
     /// Builds the images, starts an ensemble, installs both charts, and waits until the operator serves.
     /// What an earlier one has left in the cluster is taken over.
     ///
     /// # Errors
     /// When something does not build or start; [`Unsupported`] in a cluster of the user's own, whose
     /// pods do not reach the ensemble.
-    pub fn start(cluster: &'static Cluster, config: Config) -> anyhow::Result<Self> {
+    pub fn start(cluster: &'a Cluster, config: Config) -> anyhow::Result<Self> {
         let helm = cluster.program("helm")?;
         let ensemble = Ensemble::start(config)?;
         ensemble
@@ -144,7 +144,7 @@ impl Installation {
     }
 
     /// The cluster that it is in.
-    pub fn cluster(&self) -> &'static Cluster {
+    pub fn cluster(&self) -> &'a Cluster {
         self.cluster
     }
 

@@ -6,16 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
-use lockkeeper_e2e::demo::{self, Ending, Options};
+use lockkeeper_e2e::demo::{self, Act, Ending, Options};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Shows what Lockkeeper does on three real ZooKeeper servers, in about a minute.
+/// Shows what Lockkeeper does on three real ZooKeeper servers, in about a minute an act.
 ///
 /// Exits with 1 when two applications ran at the same moment or tokens did not grow, with 2 when the
 /// demonstration could not be given, and with 130 when it was interrupted. Leaves nothing running.
 #[derive(Parser)]
 #[command(name = "lockkeeper-demo")]
 struct Args {
+    /// 1: workers of `lockkeeper run`. 2: pods on two nodes of a real Kubernetes (needs root).
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    act: u8,
     /// Draw the timeline into this SVG file as well; it is always among the results, as timeline.svg.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -30,6 +33,7 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     let options = Options {
+        act: if args.act == 1 { Act::Run } else { Act::Kubernetes },
         svg: args.svg,
         results: args.results,
         loopback: args.loopback,

@@ -34,8 +34,8 @@ enum Stay {
 }
 
 /// The installation of all tests of this program; `None` where there can be none.
-pub fn installation() -> Option<&'static Installation> {
-    static SHARED: OnceLock<Option<Installation>> = OnceLock::new();
+pub fn installation() -> Option<&'static Installation<'static>> {
+    static SHARED: OnceLock<Option<Installation<'static>>> = OnceLock::new();
     SHARED
         .get_or_init(|| {
             let cluster = Cluster::shared()?;
@@ -65,7 +65,7 @@ pub fn recorder(cluster: &Cluster) -> &'static str {
 
 /// A namespace, with all that is in it.
 pub struct Space {
-    pub installation: &'static Installation,
+    pub installation: &'static Installation<'static>,
     pub cluster: &'static Cluster,
     pub name: &'static str,
     records: PathBuf,
