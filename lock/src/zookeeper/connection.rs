@@ -1,10 +1,11 @@
 //! One client, one server, one TCP connection.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 use zookeeper_client as zk;
 
 use super::executor::Executor;
@@ -34,6 +35,10 @@ struct Inner {
     /// Stands before every path. Not the client's: below that nobody could make the chroot itself.
     chroot: String,
     acls: Rights,
+    /// Who we are: what the servers were shown over this connection.
+    identities: Mutex<Vec<String>>,
+    /// Our contender, once it is created: its rights follow [`Inner::identities`].
+    contender: Mutex<Option<String>>,
     executor: Executor,
 }
 
@@ -56,9 +61,35 @@ impl ZooKeeperConnection {
                 target,
                 chroot,
                 acls,
+                identities: Mutex::default(),
+                contender: Mutex::default(),
                 executor,
             }),
         }
+    }
+
+    /// Takes over from the connection before, and shows the servers whatever `identities` come in
+    /// `followed` later on.
+    pub(super) fn follow(
+        &self,
+        identities: Vec<String>,
+        followed: Option<watch::Receiver<Vec<String>>>,
+        before: Option<&Self>,
+    ) {
+        let known = before.map_or_else(|| identities.clone(), Self::identities);
+        let is_more = identities.len() > known.len();
+        *lock(&self.inner.identities) = identities;
+        *lock(&self.inner.contender) = before.and_then(|before| lock(&before.inner.contender).clone());
+        if let Some(followed) = followed {
+            // It does not keep the connection alive, and ends with it.
+            let following = follow(Arc::downgrade(&self.inner), followed, is_more);
+            self.inner.executor.run(following);
+        }
+    }
+
+    /// Who we are.
+    pub(super) fn identities(&self) -> Vec<String> {
+        lock(&self.inner.identities).clone()
     }
 
     pub(super) fn info(&self) -> &zk::SessionInfo {
@@ -103,10 +134,59 @@ impl Inner {
         format!("{}{path}", self.chroot)
     }
 
+    /// Shows the servers identities that are new to them. False when they refuse.
+    async fn show(&self, identities: Vec<String>) -> bool {
+        for identity in identities {
+            if lock(&self.identities).contains(&identity) {
+                continue;
+            }
+            if self.client.auth("digest", identity.as_bytes()).await.is_err() {
+                return false;
+            }
+            lock(&self.identities).push(identity);
+        }
+        true
+    }
+
+    /// Opens the contender to all that we are.
+    async fn open_contender(&self) {
+        let contender = lock(&self.contender).clone();
+        let Some(contender) = contender else { return };
+        let rights = self.acls.list_of_contenders();
+        if let Err(error) = self.client.set_acl(&contender, rights, None).await {
+            tracing::debug!(%error, "Contender not opened to a new identity");
+        }
+    }
+
     fn is_intact(&self) -> bool {
         // The state channel keeps only the newest state, but it knows whether there was a newer one.
         self.state.clone().changed().now_or_never().is_none()
     }
+}
+
+/// Follows the identities for as long as the connection is there. Best effort: a connection that is lost
+/// meanwhile is followed by one that does it again.
+async fn follow(inner: Weak<Inner>, mut followed: watch::Receiver<Vec<String>>, mut is_more: bool) {
+    loop {
+        let Some(inner) = inner.upgrade() else { return };
+        let known = lock(&inner.identities).len();
+        let wanted = followed.borrow_and_update().clone();
+        if !inner.show(wanted).await {
+            return;
+        }
+        if is_more || lock(&inner.identities).len() > known {
+            inner.open_contender().await;
+            is_more = false;
+        }
+        drop(inner);
+        if followed.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn token(stat: &zk::Stat) -> FencingToken {
@@ -124,13 +204,7 @@ impl Connection for ZooKeeperConnection {
 
     fn closed(&self) -> impl Future<Output = Closed> + Send + 'static {
         let inner = Arc::clone(&self.inner);
-        async move {
-            match inner.state.clone().changed().await {
-                zk::SessionState::Expired => Closed::Expired,
-                zk::SessionState::AuthFailed => Closed::AuthFailed,
-                _ => Closed::Disconnected,
-            }
-        }
+        async move { inner.state.clone().changed().await.into() }
     }
 
     fn is_intact(&self) -> bool {
@@ -146,7 +220,13 @@ impl Connection for ZooKeeperConnection {
         self.call(move |inner| async move {
             let options = zk::CreateMode::EphemeralSequential.with_acls(inner.acls.of_contenders());
             let whole = inner.whole(&prefix);
+            let known = lock(&inner.identities).len();
             let (stat, sequence) = inner.client.create(&whole, &data, &options).await?;
+            *lock(&inner.contender) = Some(format!("{whole}{sequence}"));
+            if lock(&inner.identities).len() > known {
+                // They came while it was being created, and may have come too late for it.
+                inner.open_contender().await;
+            }
             Ok(Created {
                 path: format!("{prefix}{sequence}"),
                 czxid: token(&stat),
@@ -323,6 +403,16 @@ impl Connection for ZooKeeperConnection {
             while !state.changed().await.is_terminated() {}
         };
         let _ = tokio::time::timeout(PATIENCE_FOR_CLOSING, ended).await;
+    }
+}
+
+impl From<zk::SessionState> for Closed {
+    fn from(state: zk::SessionState) -> Self {
+        match state {
+            zk::SessionState::Expired => Self::Expired,
+            zk::SessionState::AuthFailed => Self::AuthFailed,
+            _ => Self::Disconnected,
+        }
     }
 }
 
