@@ -228,6 +228,33 @@ mod tests {
     }
 
     #[test]
+    fn what_pods_need_for_tls_is_theirs_and_never_the_operators_own_certificate() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let files = tempfile::tempdir().unwrap();
+        let path = |name: &str| files.path().join(name).to_str().unwrap().to_owned();
+        for who in ["operator", "pods"] {
+            let issued = rcgen::generate_simple_self_signed([who.to_owned()]).unwrap();
+            std::fs::write(path(&format!("{who}.pem")), issued.cert.pem()).unwrap();
+            std::fs::write(path(&format!("{who}.key")), issued.signing_key.serialize_pem()).unwrap();
+        }
+        let [ca, key, pods, pods_key] = ["operator.pem", "operator.key", "pods.pem", "pods.key"].map(path);
+        let mut arguments = vec!["--connect", "tcp+tls://zk:2281", "--tls-ca", &ca];
+        arguments.extend(["--tls-cert", &ca, "--tls-key", &key]);
+        let keys = |arguments: &[&str]| {
+            let certificates = settings(arguments, "u:secret").unwrap().certificates;
+            certificates.into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&arguments), ["ca.crt"]);
+        arguments.extend(["--pod-tls-cert", &pods]);
+        let refusal = settings(&arguments, "u:secret").unwrap_err();
+        assert!(refusal.contains("--pod-tls-key"), "{refusal}");
+        arguments.extend(["--pod-tls-key", &pods_key]);
+        assert_eq!(keys(&arguments), ["ca.crt", "tls.crt", "tls.key"]);
+        let certificates = settings(&arguments, "u:secret").unwrap().certificates;
+        assert_eq!(certificates["tls.key"].0, std::fs::read(&pods_key).unwrap());
+    }
+
+    #[test]
     fn what_is_wrong_is_said_with_the_flag_and_without_the_secret() {
         for (arguments, auth, expected) in [
             (vec!["--connect", "zk:2181"], "secret", "--auth-file"),

@@ -119,9 +119,13 @@ pub fn out_of_reach(
         let message = "not to be known while the ensemble cannot be reached".to_owned();
         ("Unknown", Reason::Disconnected, message)
     };
-    let (ready, reason, message) = match problem.reason {
-        Reason::Disconnected => unknown(),
-        reason => ("False", reason, problem.message.clone()),
+    let (ready, reason, message, observed_generation) = match problem.reason {
+        Reason::Disconnected => {
+            let (ready, reason, message) = unknown();
+            (ready, reason, message, previous.observed_generation)
+        }
+        // The settings were looked at: the fault is with them, or with the ensemble that they name.
+        reason => ("False", reason, problem.message.clone(), generation),
     };
     conditions.set(ConditionType::Ready, ready, reason, message);
     let (held, reason, message) = unknown();
@@ -130,6 +134,7 @@ pub fn out_of_reach(
     conditions.set(ConditionType::EnsembleReachable, "False", problem.reason, message);
     DistributedLockStatus {
         conditions: conditions.list,
+        observed_generation,
         ..previous.clone()
     }
 }

@@ -169,14 +169,17 @@ impl Tree {
         Ok(repairs)
     }
 
-    /// Removes a lock's root and control node, unless somebody stands in the queue.
+    /// Removes a lock's root and control node, unless somebody stands in the queue. What is somebody else's
+    /// in an ensemble that is none of the operator's stays: it could not be provided either, and no object
+    /// waits for it.
     ///
     /// # Errors
-    /// When a node is somebody else's, or the connection is lost.
+    /// When a node is somebody else's in the operator's ensemble, or the connection is lost.
     pub async fn remove_lock(&self, connection: &Onlooker, key: &LockKey) -> Result<Removal, TreeError> {
         for path in [self.layout.lock(key), self.layout.control(key)] {
             match connection.delete(&path, None).await {
                 Ok(()) | Err(Error::NoNode) => {}
+                Err(Error::NoAuth) if self.namespace.is_some() => {}
                 Err(Error::NotEmpty) => return Ok(Removal::InUse),
                 Err(error) => return Err(failed(&path, error)),
             }
@@ -186,6 +189,7 @@ impl Tree {
             let path = format!("{parent}/{}", key.namespace);
             match connection.delete(&path, None).await {
                 Ok(()) | Err(Error::NoNode | Error::NotEmpty) => {}
+                Err(Error::NoAuth) if self.namespace.is_some() => {}
                 Err(error) => return Err(failed(&path, error)),
             }
         }

@@ -1,6 +1,8 @@
 //! One client, one server, one TCP connection.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+mod identities;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -82,7 +84,7 @@ impl ZooKeeperConnection {
         *lock(&self.inner.contender) = before.and_then(|before| lock(&before.inner.contender).clone());
         if let Some(followed) = followed {
             // It does not keep the connection alive, and ends with it.
-            let following = follow(Arc::downgrade(&self.inner), followed, is_more);
+            let following = identities::follow(Arc::downgrade(&self.inner), followed, is_more);
             self.inner.executor.run(following);
         }
     }
@@ -134,54 +136,9 @@ impl Inner {
         format!("{}{path}", self.chroot)
     }
 
-    /// Shows the servers identities that are new to them. False when they refuse.
-    async fn show(&self, identities: Vec<String>) -> bool {
-        for identity in identities {
-            if lock(&self.identities).contains(&identity) {
-                continue;
-            }
-            if self.client.auth("digest", identity.as_bytes()).await.is_err() {
-                return false;
-            }
-            lock(&self.identities).push(identity);
-        }
-        true
-    }
-
-    /// Opens the contender to all that we are.
-    async fn open_contender(&self) {
-        let contender = lock(&self.contender).clone();
-        let Some(contender) = contender else { return };
-        let rights = self.acls.list_of_contenders();
-        if let Err(error) = self.client.set_acl(&contender, rights, None).await {
-            tracing::debug!(%error, "Contender not opened to a new identity");
-        }
-    }
-
     fn is_intact(&self) -> bool {
         // The state channel keeps only the newest state, but it knows whether there was a newer one.
         self.state.clone().changed().now_or_never().is_none()
-    }
-}
-
-/// Follows the identities for as long as the connection is there. Best effort: a connection that is lost
-/// meanwhile is followed by one that does it again.
-async fn follow(inner: Weak<Inner>, mut followed: watch::Receiver<Vec<String>>, mut is_more: bool) {
-    loop {
-        let Some(inner) = inner.upgrade() else { return };
-        let known = lock(&inner.identities).len();
-        let wanted = followed.borrow_and_update().clone();
-        if !inner.show(wanted).await {
-            return;
-        }
-        if is_more || lock(&inner.identities).len() > known {
-            inner.open_contender().await;
-            is_more = false;
-        }
-        drop(inner);
-        if followed.changed().await.is_err() {
-            return;
-        }
     }
 }
 

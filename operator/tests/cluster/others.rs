@@ -1,12 +1,15 @@
 //! Locks that name another ensemble than the operator's.
 
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube::api::DeleteParams;
 use lockkeeper_crds::lock::{SecretRef, ZooKeeperSpec};
 use lockkeeper_crds::{ApiDuration, DistributedLock, DistributedLockSpec};
 use lockkeeper_e2e::{Config, Ensemble};
 use lockkeeper_operator::identity::Identity;
 
 use crate::contender::{Contender, way};
-use crate::world::{BOUND, condition, eventually, holders, message, world};
+use crate::world::{BOUND, condition, eventually, holders, message, world, world_alone};
 
 fn start() -> Ensemble {
     Ensemble::start(Config {
@@ -94,9 +97,7 @@ async fn while_another_ensemble_is_down_only_its_locks_say_so_and_all_others_go_
 
     // The last lock takes the session with it.
     let api = space.api::<DistributedLock>();
-    api.delete("there", &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
+    api.delete("there", &DeleteParams::default()).await.unwrap();
     eventually("the session is dropped", async || {
         let connections = other.ask(0, "cons")?;
         (!connections.contains("sid=")).then_some(())
@@ -109,6 +110,37 @@ async fn while_another_ensemble_is_down_only_its_locks_say_so_and_all_others_go_
         None,
         "nothing is left"
     );
+    space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_whose_credentials_went_while_no_operator_ran_does_not_stay_for_ever() {
+    let Some(world) = world_alone().await else { return };
+    let other = start();
+    let space = world.namespace("orphaned").await;
+    space
+        .write_secret("team", &[("auth", "digest:team:secret")])
+        .await;
+    space
+        .lock("report", spec(&other.connect_string(), Some("team")))
+        .await;
+    space
+        .wait_for_lock(
+            "report",
+            "it is provided, and kept until its nodes are gone",
+            |lock| is_ready(lock) && !lock.finalizers().is_empty(),
+        )
+        .await;
+    drop(world.take_operator());
+    let delete = DeleteParams::default();
+    space.api::<Secret>().delete("team", &delete).await.unwrap();
+    let locks = space.api::<DistributedLock>();
+    locks.delete("report", &delete).await.unwrap();
+    world.put_operator(world.operator("operator-after").await);
+    eventually("the object is gone", async || {
+        locks.get_opt("report").await.unwrap().is_none().then_some(())
+    })
+    .await;
     space.leave().await;
 }
 
@@ -143,7 +175,7 @@ async fn what_is_wrong_with_a_secret_or_an_ensemble_is_said_and_mended_without_a
     )
     .await;
     let note = space.wait_for_event("report", "ProvisioningFailed").await;
-    assert!(note.contains("Secret team"), "{note}");
+    assert!(note.contains("key auth of Secret team"), "{note}");
     space.write_secret("team", &[("auth", "digest:team:old")]).await;
     space.wait_for_lock("report", "it is provided", is_ready).await;
 

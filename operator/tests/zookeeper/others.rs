@@ -11,7 +11,7 @@ use lockkeeper_lock::zookeeper::{Credentials, ZooKeeper};
 use lockkeeper_operator::identity::Identity;
 use lockkeeper_operator::layout::{Layout, LockKey};
 use lockkeeper_operator::mirror::{Link, Mirror};
-use lockkeeper_operator::tree::{Tree, TreeError};
+use lockkeeper_operator::tree::{Removal, Tree, TreeError};
 use zookeeper_client::{Acls, CreateMode, Error};
 
 use crate::authority::Authority;
@@ -121,6 +121,8 @@ fn a_namespace_owns_its_part_through_rotations_and_others_need_a_path_of_their_o
                 panic!("{made:?}")
             };
             assert_eq!(path, "/others/lockkeeper/locks/b");
+            // Nor does an object wait for what it never got.
+            assert_eq!(tree.remove_lock(&connection, &key).await.unwrap(), Removal::Done);
         },
     );
 }
