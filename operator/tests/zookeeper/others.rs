@@ -7,6 +7,7 @@ use std::time::Duration;
 use lockkeeper_crds::lock::Reason;
 use lockkeeper_e2e::ensemble::{TlsFiles, block_on};
 use lockkeeper_e2e::{Config, Ensemble};
+use lockkeeper_lock::ensemble::{Connection, Ensemble as _, Op};
 use lockkeeper_lock::zookeeper::{Credentials, ZooKeeper};
 use lockkeeper_operator::identity::Identity;
 use lockkeeper_operator::layout::{Layout, LockKey};
@@ -125,6 +126,31 @@ fn a_namespace_owns_its_part_through_rotations_and_others_need_a_path_of_their_o
             assert_eq!(tree.remove_lock(&connection, &key).await.unwrap(), Removal::Done);
         },
     );
+}
+
+#[test]
+fn a_session_that_is_taken_elsewhere_is_still_who_it_was_when_it_queued() {
+    let ensemble = ensemble();
+    let [before, now] = ["a", "a"].map(|namespace| Identity::generate(namespace).digest_auth());
+    let (identities, followed) = tokio::sync::watch::channel(vec![before]);
+    let zookeeper = ZooKeeper::new(ensemble.connect_string().parse().unwrap(), Duration::from_secs(4))
+        .with_credentials(Credentials::Digests(followed));
+    block_on(ensemble.observer(), || async move {
+        let first = zookeeper.attach(0, None, BOUND).await.unwrap();
+        first.make_path("/moved/lock", Vec::new()).await.unwrap();
+        let contender = first.create_contender("/moved/lock/_c_x-lock-", Vec::new());
+        let path = contender.await.unwrap().path;
+        // Before the connection in use can take it on.
+        identities.send_replace(vec![now]);
+        let second = zookeeper.attach(1, Some(&first), BOUND).await.unwrap();
+        let renewal = vec![Op::Check { path }];
+        assert_eq!(
+            second.multi(renewal).await,
+            Ok(()),
+            "its contender is open to the one before alone"
+        );
+    })
+    .unwrap();
 }
 
 #[test]
