@@ -15,6 +15,7 @@ use crate::leader::Leadership;
 use crate::metrics::Metrics;
 use crate::others::Others;
 use crate::pods::Pods;
+use crate::rotation::{Making, Obstacle};
 use crate::secrets::Secrets;
 
 /// Shared by all reconciliations.
@@ -31,6 +32,8 @@ pub struct Context {
     pub pods: Arc<Pods>,
     /// The namespaces' identities.
     pub secrets: Arc<Secrets>,
+    /// Held by whoever makes or rotates identities.
+    pub making: Making,
     /// Whether this replica may write.
     pub leadership: Leadership,
     /// Events for users.
@@ -59,7 +62,7 @@ pub struct Memory {
     /// The last loss of the ensemble that its status speaks of.
     pub lost: u64,
     /// Why the rotation of its namespace's identity was put off when people were told last.
-    pub put_off: Option<String>,
+    pub put_off: Option<Obstacle>,
 }
 
 /// Nodes that were found in order.

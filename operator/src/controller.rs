@@ -16,7 +16,7 @@ use crate::metrics::Outcome;
 use crate::others::{Source, Standing};
 use crate::picture::Queue;
 use crate::reach::Reach;
-use crate::rotation;
+use crate::rotation::{self, Obstacle};
 
 pub mod apply;
 pub mod build;
@@ -136,16 +136,16 @@ async fn without(
     Ok(again.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// Tells people once why a rotation waits.
-fn rotation_news(ctx: &Context, key: &LockKey, put_off: Option<String>) -> Option<Notice> {
+/// Tells people once why a rotation waits, at the locks that it waits for.
+fn rotation_news(ctx: &Context, key: &LockKey, put_off: Option<Obstacle>) -> Option<Notice> {
     let mut is_news = false;
     ctx.memories.edit(key, |memory| {
         is_news = memory.put_off != put_off;
         memory.put_off.clone_from(&put_off);
     });
     put_off
-        .filter(|_| is_news)
-        .map(|why| Notice::new(Reason::RotationWaits, why))
+        .filter(|why| is_news && why.locks.contains(key))
+        .map(|why| Notice::new(Reason::RotationWaits, why.sentence))
 }
 
 /// When nothing happens: once in a while, and not all at once.

@@ -201,6 +201,15 @@ impl Others {
         sources.into_iter().map(with_standing).collect()
     }
 
+    /// The locks that name this.
+    pub fn users_of(&self, source: &Source) -> HashSet<LockKey> {
+        let known = lock(&self.known);
+        known
+            .get(source)
+            .map(|other| lock(&other.users).clone())
+            .unwrap_or_default()
+    }
+
     fn users(&self) -> HashSet<LockKey> {
         let known = lock(&self.known);
         known

@@ -6,7 +6,11 @@
 //! the identity in use. Keepers see to that by themselves, when their kubelet has written the Secret into their
 //! volume; those that cannot have to be restarted.
 
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
 use lockkeeper_lock::zookeeper::Onlooker;
+use tokio::time::Instant;
 use zookeeper_client::Error as ZkError;
 
 use crate::context::Context;
@@ -20,6 +24,23 @@ use crate::tree::TreeError;
 /// Contenders that are named; more are counted.
 const NAMED: usize = 3;
 
+/// How long an obstacle is believed: the locks of a namespace are all looked at when it is to be rotated,
+/// and one look goes through all their queues.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Why a rotation that somebody asks for has to wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// One sentence.
+    pub sentence: String,
+    /// The locks that have to do with it.
+    pub locks: HashSet<LockKey>,
+}
+
+/// Obstacles that were found last, by namespace. Who holds it may make and rotate identities: one at a time,
+/// however many locks of a namespace ask for it.
+pub type Making = tokio::sync::Mutex<HashMap<String, (Instant, Obstacle)>>;
+
 /// Sees to it that the namespace has an identity, with all that pods need. Its locks are open to a new one
 /// before anybody can read it from the Secret. Says why a rotation that somebody asks for has to wait.
 ///
@@ -29,17 +50,24 @@ pub async fn ensure_identity(
     ctx: &Context,
     connection: &Onlooker,
     namespace: &str,
-) -> Result<Option<String>, Error> {
+) -> Result<Option<Obstacle>, Error> {
     if ctx.secrets.wanted(namespace, true).is_none() {
         return Ok(None);
     }
-    let _making = ctx.secrets.making().await;
-    let obstacle = match ctx.secrets.of(namespace) {
-        Some(Ok(known)) if known.is_rotation_asked => {
-            obstacle(ctx, connection, namespace, &known.all[0]).await?
+    let mut making = ctx.making.lock().await;
+    let known = making.remove(namespace).filter(|(at, _)| at.elapsed() < LOOK);
+    let obstacle = match (ctx.secrets.of(namespace), known) {
+        (Some(Ok(secret)), None) if secret.is_rotation_asked => {
+            let found = obstacle(ctx, connection, namespace, &secret.all[0]).await?;
+            found.map(|found| (Instant::now(), found))
         }
+        (Some(Ok(secret)), known) if secret.is_rotation_asked => known,
         _ => None,
     };
+    if let Some(found) = &obstacle {
+        making.insert(namespace.to_owned(), found.clone());
+    }
+    let obstacle = obstacle.map(|(_, obstacle)| obstacle);
     // Another lock of the namespace may have been first.
     let Some(wanted) = ctx.secrets.wanted(namespace, obstacle.is_none()) else {
         return Ok(obstacle);
@@ -66,7 +94,7 @@ async fn obstacle(
     connection: &Onlooker,
     namespace: &str,
     current: &Identity,
-) -> Result<Option<String>, Error> {
+) -> Result<Option<Obstacle>, Error> {
     let mut behind = left_behind(&ctx.own, connection, namespace, current).await?;
     for (source, standing) in ctx.others.with_identity_of(namespace) {
         match standing {
@@ -74,15 +102,18 @@ async fn obstacle(
                 ensemble, connection, ..
             } => behind.extend(left_behind(&ensemble, &connection, namespace, current).await?),
             Standing::Unsure | Standing::Out(_) | Standing::Orphaned(_) => {
-                return Ok(Some(format!(
+                let sentence = format!(
                     "the rotation of the namespace's identity waits: the operator cannot see who uses it in the \
                      ensemble {}",
                     source.connect
-                )));
+                );
+                let locks = ctx.others.users_of(&source);
+                return Ok(Some(Obstacle { sentence, locks }));
             }
         }
     }
-    Ok(sentence(&behind))
+    let locks = behind.iter().map(|(key, _)| key.clone()).collect();
+    Ok(sentence(&behind).map(|sentence| Obstacle { sentence, locks }))
 }
 
 fn sentence(behind: &[(LockKey, String)]) -> Option<String> {

@@ -32,6 +32,7 @@ use crate::metrics::Metrics;
 use crate::others::{self, Others};
 use crate::pods::Pods;
 use crate::reach::Reach;
+use crate::rotation::Making;
 use crate::secrets::{self, Secrets};
 use crate::tree::Tree;
 use crate::webhook::metrics::WebhookMetrics;
@@ -114,6 +115,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         changes,
         pods: Arc::clone(&pods),
         secrets: Arc::clone(&secrets),
+        making: Making::default(),
         leadership: Leadership::of(&lock),
         metrics: Metrics::register(&mut registry),
         tick_time: timing.tick_time,

@@ -16,7 +16,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
-use tokio::sync::{Mutex, MutexGuard, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::identity::Identity;
 
@@ -65,7 +65,6 @@ pub struct Secrets {
     known: RwLock<HashMap<String, Result<Identities, UnusableSecret>>>,
     changed: mpsc::UnboundedSender<String>,
     is_ready: watch::Sender<bool>,
-    making: Mutex<()>,
     certificates: Certificates,
 }
 
@@ -133,7 +132,6 @@ impl Secrets {
             known: RwLock::default(),
             changed,
             is_ready: watch::Sender::new(false),
-            making: Mutex::default(),
             certificates,
         };
         (secrets, namespaces)
@@ -147,11 +145,6 @@ impl Secrets {
     /// True once all Secrets are known.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.is_ready.subscribe()
-    }
-
-    /// For whoever makes or rotates: one at a time, however many locks of a namespace ask for it.
-    pub async fn making(&self) -> MutexGuard<'_, ()> {
-        self.making.lock().await
     }
 
     /// What the Secret of a namespace should hold instead, if it is missing, incomplete or to be rotated;
