@@ -57,12 +57,21 @@ pub enum InvalidSpec {
 }
 
 impl DistributedLockSpec {
-    /// The times of the lock in an ensemble whose `tickTime` is `tick_time` unless the settings name one.
+    /// The tick that the times stand on: `tick_time` in the operator's ensemble, and what the settings say in
+    /// one that they name.
+    fn tick_time(&self, tick_time: Duration) -> Duration {
+        match &self.zookeeper {
+            None => tick_time,
+            Some(named) => named.tick_time.unwrap_or(DEFAULT_TICK_TIME).get(),
+        }
+    }
+
+    /// The times of the lock, with `tick_time` as the `tickTime` of the operator's ensemble.
     pub fn timing(&self, tick_time: Duration) -> Timing {
         let session_timeout = self.session_timeout.get();
         Timing {
             session_timeout,
-            tick_time: self.stated_tick_time().map_or(tick_time, ApiDuration::get),
+            tick_time: self.tick_time(tick_time),
             renew_interval: self.renew_interval.map_or(session_timeout / 8, ApiDuration::get),
             stop_grace: self.stop_grace.get(),
         }

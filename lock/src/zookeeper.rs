@@ -15,6 +15,7 @@ mod tls;
 
 use std::time::Duration;
 
+use tokio::sync::watch;
 use zookeeper_client as zk;
 
 pub use address::{ConnectString, InvalidConnectString, ServerAddress};
@@ -40,6 +41,28 @@ pub enum Credentials {
     Anonymous,
     /// A digest identity, `user:password`: nodes are open to it alone, and to nobody else.
     Digest(String),
+    /// Several of them at once: nodes are open to each. What is added later is shown to the servers over
+    /// connections in use too, and contenders are opened to it; what goes is kept until the session ends.
+    Digests(watch::Receiver<Vec<String>>),
+}
+
+impl Credentials {
+    /// The identities at this moment.
+    fn identities(&self) -> Vec<String> {
+        match self {
+            Self::Anonymous => Vec::new(),
+            Self::Digest(identity) => vec![identity.clone()],
+            Self::Digests(identities) => identities.borrow().clone(),
+        }
+    }
+
+    /// To wait for more.
+    fn followed(&self) -> Option<watch::Receiver<Vec<String>>> {
+        match self {
+            Self::Digests(identities) => Some(identities.clone()),
+            Self::Anonymous | Self::Digest(_) => None,
+        }
+    }
 }
 
 impl std::fmt::Debug for Credentials {
@@ -47,6 +70,7 @@ impl std::fmt::Debug for Credentials {
         f.write_str(match self {
             Self::Anonymous => "Anonymous",
             Self::Digest(_) => "Digest(…)",
+            Self::Digests(_) => "Digests(…)",
         })
     }
 }
@@ -127,7 +151,7 @@ impl ZooKeeper {
         None
     }
 
-    fn connector(&self) -> zk::Connector {
+    fn connector(&self, identities: &[String]) -> zk::Connector {
         // Eager: one server is one attempt.
         let connector = zk::Client::connector()
             .with_fail_eagerly()
@@ -137,10 +161,9 @@ impl ZooKeeper {
             Some(tls) => connector.with_tls(tls.options()),
             None => connector,
         };
-        match &self.credentials {
-            Credentials::Anonymous => connector,
-            Credentials::Digest(identity) => connector.with_auth("digest", identity.as_bytes()),
-        }
+        identities.iter().fold(connector, |connector, identity| {
+            connector.with_auth("digest", identity.as_bytes())
+        })
     }
 }
 
@@ -166,9 +189,14 @@ impl Ensemble for ZooKeeper {
             server: server.to_string(),
             reason,
         };
-        let mut connector = self.connector();
+        let mut identities = self.credentials.identities();
         if let Some(resume) = resume {
             resume.retire();
+            // Those that the contender is open to, whatever has come since.
+            rights::join(&mut identities, resume.identities());
+        }
+        let mut connector = self.connector(&identities);
+        if let Some(resume) = resume {
             // The negotiated timeout, not the one asked for: it is negotiated anew.
             connector = connector
                 .with_session(resume.info().clone())
@@ -192,6 +220,7 @@ impl Ensemble for ZooKeeper {
         let chroot = self.connect.chroot().to_owned();
         let rights = Rights::new(&self.credentials, &self.readers);
         let connection = ZooKeeperConnection::new(client, executor, connector, target, chroot, rights);
+        connection.follow(identities, self.credentials.followed(), resume);
         if resume.is_some_and(|resume| resume.session().id != connection.session().id) {
             // The old session is gone, whatever this server calls the new one.
             return Err(EnsembleError::SessionExpired);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
+use k8s_openapi::ByteString;
 use lockkeeper_lock::zookeeper::{ConnectString, Credentials, InvalidTls, ZooKeeper};
 use lockkeeper_lock::{LockPath, Timing};
 use lockkeeper_sidecar::args::{LogArgs, Tls};
@@ -12,6 +13,7 @@ use lockkeeper_sidecar::duration;
 use lockkeeper_sidecar::exit::Failure;
 
 use crate::identity::Identity;
+use crate::secrets::{CA, CERTIFICATE, Certificates, KEY};
 use crate::webhook::args::WebhookArgs;
 
 /// Time for a write that was begun under the lease of the leader: what is left of the session timeout
@@ -50,6 +52,26 @@ pub struct OperatorArgs {
     /// Key (PEM) of the own certificate
     #[arg(long, env = "LOCKKEEPER_TLS_KEY", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
+
+    /// Certificate (PEM) for guarded pods to show to the ensemble: it comes into the Secret of each namespace.
+    /// Not the operator's own, whose rights the pods would have
+    #[arg(
+        long,
+        env = "LOCKKEEPER_POD_TLS_CERT",
+        value_name = "FILE",
+        requires = "pod_tls_key",
+        requires = "tls_ca"
+    )]
+    pub pod_tls_cert: Option<PathBuf>,
+
+    /// Key (PEM) of the pods' certificate
+    #[arg(
+        long,
+        env = "LOCKKEEPER_POD_TLS_KEY",
+        value_name = "FILE",
+        requires = "pod_tls_cert"
+    )]
+    pub pod_tls_key: Option<PathBuf>,
 
     /// How long the ensemble keeps the leadership of a replica that is silent
     #[arg(long, env = "LOCKKEEPER_SESSION_TIMEOUT", value_name = "DURATION", default_value = "15s", value_parser = duration::parse)]
@@ -92,6 +114,8 @@ pub struct Settings {
     pub admin_listen: SocketAddr,
     /// The webhooks.
     pub webhook: WebhookArgs,
+    /// What pods need to reach the ensemble over TLS.
+    pub certificates: Certificates,
 }
 
 // === impl OperatorArgs ===
@@ -109,6 +133,8 @@ impl OperatorArgs {
             tls_ca,
             tls_cert,
             tls_key,
+            pod_tls_cert,
+            pod_tls_key,
             session_timeout,
             tick_time,
             admin_listen,
@@ -129,6 +155,8 @@ impl OperatorArgs {
         let identity = Identity::parse(&content)
             .map_err(|error| Failure::usage(format!("--auth-file {file} {error}")))?;
         let tls = Tls::read(tls_ca.as_deref(), tls_cert.as_deref(), tls_key.as_deref())?;
+        let of_pods = Tls::read(None, pod_tls_cert.as_deref(), pod_tls_key.as_deref())?;
+        let certificates = certificates(tls.ca.as_ref(), of_pods);
         let wants_tls = connect.servers().iter().any(|server| server.tls);
         let zookeeper = ZooKeeper::new(connect, session_timeout)
             .with_credentials(Credentials::Digest(identity.digest_auth()));
@@ -152,8 +180,20 @@ impl OperatorArgs {
             timing,
             admin_listen,
             webhook,
+            certificates,
         })
     }
+}
+
+/// As in the Secret of each namespace.
+fn certificates(ca: Option<&String>, of_pods: Tls) -> Certificates {
+    let own = of_pods.identity;
+    let own = own.map(|own| [(CERTIFICATE, own.certificate), (KEY, own.key)]);
+    let ca = ca.map(|ca| (CA, ca.clone()));
+    ca.into_iter()
+        .chain(own.into_iter().flatten())
+        .map(|(key, pem)| (key.to_owned(), ByteString(pem.into_bytes())))
+        .collect()
 }
 
 fn invalid_tls(error: InvalidTls) -> Failure {
@@ -185,6 +225,33 @@ mod tests {
         let settings = settings(&["--connect", "zk:2181"], "digest:operator:secret\n").unwrap();
         assert_eq!(settings.root, "/lockkeeper");
         assert_eq!(settings.identity.digest_auth(), "operator:secret");
+    }
+
+    #[test]
+    fn what_pods_need_for_tls_is_theirs_and_never_the_operators_own_certificate() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let files = tempfile::tempdir().unwrap();
+        let path = |name: &str| files.path().join(name).to_str().unwrap().to_owned();
+        for who in ["operator", "pods"] {
+            let issued = rcgen::generate_simple_self_signed([who.to_owned()]).unwrap();
+            std::fs::write(path(&format!("{who}.pem")), issued.cert.pem()).unwrap();
+            std::fs::write(path(&format!("{who}.key")), issued.signing_key.serialize_pem()).unwrap();
+        }
+        let [ca, key, pods, pods_key] = ["operator.pem", "operator.key", "pods.pem", "pods.key"].map(path);
+        let mut arguments = vec!["--connect", "tcp+tls://zk:2281", "--tls-ca", &ca];
+        arguments.extend(["--tls-cert", &ca, "--tls-key", &key]);
+        let keys = |arguments: &[&str]| {
+            let certificates = settings(arguments, "u:secret").unwrap().certificates;
+            certificates.into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&arguments), ["ca.crt"]);
+        arguments.extend(["--pod-tls-cert", &pods]);
+        let refusal = settings(&arguments, "u:secret").unwrap_err();
+        assert!(refusal.contains("--pod-tls-key"), "{refusal}");
+        arguments.extend(["--pod-tls-key", &pods_key]);
+        assert_eq!(keys(&arguments), ["ca.crt", "tls.crt", "tls.key"]);
+        let certificates = settings(&arguments, "u:secret").unwrap().certificates;
+        assert_eq!(certificates["tls.key"].0, std::fs::read(&pods_key).unwrap());
     }
 
     #[test]

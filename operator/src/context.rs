@@ -6,43 +6,42 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::runtime::events::Recorder;
-use lockkeeper_lock::zookeeper::ConnectString;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::changes::Changes;
+use crate::ensemble::Ensemble;
 use crate::layout::LockKey;
 use crate::leader::Leadership;
 use crate::metrics::Metrics;
-use crate::mirror::Mirror;
+use crate::others::Others;
 use crate::pods::Pods;
-use crate::reach::Reach;
+use crate::rotation::{Making, Obstacle};
 use crate::secrets::Secrets;
-use crate::tree::Tree;
 
 /// Shared by all reconciliations.
 pub struct Context {
     /// The API server.
     pub client: Client,
-    /// The queues.
-    pub mirror: Mirror,
-    /// How the operator stands with the ensemble.
-    pub reach: watch::Receiver<Reach>,
-    /// The nodes.
-    pub tree: Tree,
+    /// The operator's own ensemble, by which its replicas choose who writes.
+    pub own: Arc<Ensemble>,
+    /// Those that locks name in its place.
+    pub others: Arc<Others>,
+    /// Locks that somebody has to look at, in whichever ensemble.
+    pub changes: Arc<Changes>,
     /// The pods behind locks.
     pub pods: Arc<Pods>,
     /// The namespaces' identities.
     pub secrets: Arc<Secrets>,
+    /// Held by whoever makes or rotates identities.
+    pub making: Making,
     /// Whether this replica may write.
     pub leadership: Leadership,
     /// Events for users.
     pub recorder: Recorder,
     /// What is counted.
     pub metrics: Metrics,
-    /// The ensemble's tick.
+    /// The tick of the operator's ensemble, as its user says.
     pub tick_time: Duration,
-    /// Where the ensemble is.
-    pub connect: ConnectString,
     /// What is remembered of each lock.
     pub memories: Memories,
 }
@@ -62,6 +61,8 @@ pub struct Memory {
     pub yielded: Option<Instant>,
     /// The last loss of the ensemble that its status speaks of.
     pub lost: u64,
+    /// Why the rotation of its namespace's identity was put off when people were told last.
+    pub put_off: Option<Obstacle>,
 }
 
 /// Nodes that were found in order.

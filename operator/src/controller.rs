@@ -10,15 +10,21 @@ use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::events::{Notice, Reason};
 use crate::layout::LockKey;
 use crate::metrics::Outcome;
+use crate::others::{Source, Standing};
+use crate::picture::Queue;
 use crate::reach::Reach;
+use crate::rotation::{self, Obstacle};
 
 pub mod apply;
 pub mod build;
 pub mod report;
 pub mod resolve;
 pub mod validate;
+
+use validate::Ticks;
 
 /// Until a failed reconciliation is tried again: up to twice this, so that many do not come at once.
 const RETRY: Duration = Duration::from_secs(1);
@@ -45,41 +51,101 @@ pub async fn reconcile(lock: Arc<DistributedLock>, ctx: Arc<Context>) -> Result<
 
 async fn steps(lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Error> {
     let key = LockKey::new(lock.namespace().unwrap_or_default(), lock.name_any());
-    let reach = ctx.reach.borrow().clone();
-    let connection = match reach {
+    let source = Source::of(&lock, &ctx.own.connect);
+    let reach = ctx.own.reach.borrow().clone();
+    let own = match reach {
         Reach::Up(connection) if ctx.leadership.is_leading() => connection,
-        // The leader does it; or it comes again when the ensemble is back.
-        Reach::Up(_) | Reach::Unsure => return Ok(Action::await_change()),
-        Reach::Lost { reason, time } => {
+        Reach::Lost { problem, time } if matches!(source, Ok(None)) => {
             // Once for each loss: a replica that alone is cut off does not argue with the leader.
             if ctx.memories.of(&key).lost == time {
                 return Ok(Action::await_change());
             }
-            let resolved = resolve::resolve(ctx, key.clone(), lock).await?;
-            let again = report::report_loss(ctx, &resolved, &reason).await?;
+            let resolved = resolve::resolve(ctx, ctx.own.mirror.queue(&key), key.clone(), lock).await?;
+            let again = report::report_loss(ctx, &resolved, &problem, false).await?;
             if again.is_none() {
                 ctx.memories.edit(&key, |memory| memory.lost = time);
             }
             return Ok(again.map_or_else(Action::await_change, Action::requeue));
         }
+        // The leader does it; or it comes again when the ensemble is back.
+        Reach::Up(_) | Reach::Unsure | Reach::Lost { .. } => return Ok(Action::await_change()),
     };
+    let mut put_off = None;
     if lock.metadata.deletion_timestamp.is_none() {
-        apply::ensure_identity(ctx, &connection, &key.namespace).await?;
+        put_off = rotation::ensure_identity(ctx, &own, &key.namespace).await?;
     }
-    let resolved = resolve::resolve(ctx, key, lock).await?;
-    let valid = validate::validate(
-        &resolved.lock.spec,
-        resolved.identities.as_ref(),
-        &ctx.connect,
-        ctx.tick_time,
-    );
+    let standing = match source {
+        Ok(None) => Standing::Up {
+            ensemble: Arc::clone(&ctx.own),
+            connection: own,
+            problem: None,
+        },
+        Ok(Some(source)) => ctx.others.standing(&source),
+        Err(problem) => Standing::Out(problem),
+    };
+    let (ensemble, connection, problem) = match standing {
+        Standing::Up {
+            ensemble,
+            connection,
+            problem,
+        } => (ensemble, connection, problem),
+        // It comes again when that is known.
+        Standing::Unsure => return Ok(Action::await_change()),
+        out => return without(ctx, key, lock, out).await,
+    };
+    let resolved = resolve::resolve(ctx, ensemble.mirror.queue(&key), key, lock).await?;
+    let ticks = Ticks {
+        stated: ctx.tick_time,
+        told: ensemble.mirror.tick_time(),
+    };
+    let identities = ensemble.is_own.then_some(resolved.identities.as_ref());
+    let valid = match problem {
+        Some(problem) => Err(problem),
+        None => validate::validate(&resolved.lock.spec, identities, ticks),
+    };
     let plan = build::build(&resolved);
-    let applied = apply::apply(ctx, &connection, &resolved, &valid, &plan).await?;
+    let mut applied = apply::apply(ctx, (&ensemble, &connection), &resolved, &valid, &plan).await?;
+    let is_put_off = put_off.is_some();
+    applied.notices.extend(rotation_news(ctx, &resolved.key, put_off));
     let again = report::report(ctx, &resolved, applied).await?;
-    // Nobody says when a user resumes a rollout, or moves its partition.
-    let held_back = resolved.rollout.is_some().then_some(LOOK);
+    // Nobody says when a user resumes a rollout, or moves its partition; or when a keeper has opened its
+    // contender to another identity.
+    let held_back = (is_put_off || resolved.rollout.is_some()).then_some(LOOK);
     let again = again.into_iter().chain(held_back).min();
     Ok(Action::requeue(again.unwrap_or_else(recheck)))
+}
+
+/// A lock of an ensemble that there is no way to: the operator's own, or one that it names.
+async fn without(
+    ctx: &Context,
+    key: LockKey,
+    lock: Arc<DistributedLock>,
+    standing: Standing,
+) -> Result<Action, Error> {
+    let resolved = resolve::resolve(ctx, Queue::default(), key, lock).await?;
+    let is_deleted = resolved.lock.metadata.deletion_timestamp.is_some();
+    let problem = match standing {
+        Standing::Orphaned(_) if is_deleted => {
+            apply::let_go(ctx, &resolved).await?;
+            return Ok(Action::await_change());
+        }
+        Standing::Out(problem) | Standing::Orphaned(problem) => problem,
+        Standing::Unsure | Standing::Up { .. } => return Ok(Action::await_change()),
+    };
+    let again = report::report_loss(ctx, &resolved, &problem, true).await?;
+    Ok(again.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// Tells people once why a rotation waits, at the locks that it waits for.
+fn rotation_news(ctx: &Context, key: &LockKey, put_off: Option<Obstacle>) -> Option<Notice> {
+    let mut is_news = false;
+    ctx.memories.edit(key, |memory| {
+        is_news = memory.put_off != put_off;
+        memory.put_off.clone_from(&put_off);
+    });
+    put_off
+        .filter(|why| is_news && why.locks.contains(key))
+        .map(|why| Notice::new(Reason::RotationWaits, why.sentence))
 }
 
 /// When nothing happens: once in a while, and not all at once.

@@ -1,7 +1,18 @@
 //! Why a reconciliation did not come to its end.
 
+use lockkeeper_crds::lock::Reason;
+
 use crate::leader::NotLeading;
 use crate::tree::TreeError;
+
+/// Something that people have to mend, for a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// One of the closed set.
+    pub reason: Reason,
+    /// One sentence.
+    pub message: String,
+}
 
 /// An error, with its cause as its source.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +41,16 @@ pub enum Error {
         #[source]
         source: kube::Error,
     },
+}
+
+// === impl Problem ===
+
+impl Problem {
+    /// With this reason and sentence.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { reason, message }
+    }
 }
 
 // === impl Error ===

@@ -18,6 +18,8 @@ pub enum Reason {
     HandoffRefused,
     /// Nodes in ZooKeeper were missing, or open to others, and are in order again.
     NodesRepaired,
+    /// The identity of the namespace is to be rotated, and pods do not know the one in use yet.
+    RotationWaits,
     /// The object cannot go while somebody is in the queue.
     DeletionWaits,
     /// The settings do not fit together.
@@ -46,6 +48,7 @@ impl Reason {
             Self::HandoffRequested => "HandoffRequested",
             Self::HandoffRefused => "HandoffRefused",
             Self::NodesRepaired => "NodesRepaired",
+            Self::RotationWaits => "RotationWaits",
             Self::DeletionWaits => "DeletionWaits",
             Self::InvalidSpec => "InvalidSpec",
             Self::ProvisioningFailed => "ProvisioningFailed",
@@ -57,6 +60,7 @@ impl Reason {
             Self::LockAcquired | Self::LockReleased => "Follow",
             Self::HandoffRequested | Self::HandoffRefused => "HandOver",
             Self::NodesRepaired | Self::ProvisioningFailed | Self::InvalidSpec => "Provide",
+            Self::RotationWaits => "Rotate",
             Self::DeletionWaits => "Delete",
         }
     }
@@ -66,6 +70,7 @@ impl Reason {
             Self::LockAcquired | Self::LockReleased | Self::HandoffRequested => EventType::Normal,
             Self::HandoffRefused
             | Self::NodesRepaired
+            | Self::RotationWaits
             | Self::DeletionWaits
             | Self::InvalidSpec
             | Self::ProvisioningFailed => EventType::Warning,

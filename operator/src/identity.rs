@@ -10,6 +10,10 @@ use zookeeper_client::AuthId;
 /// Bytes of a generated password: 192 bits, so that nobody finds it from its SHA-1.
 const PASSWORD_BYTES: usize = 24;
 
+/// Bytes that tell the identities of a namespace apart in their names: whoever may read a node sees the
+/// names in its ACL, and nothing of the passwords.
+const NAME_BYTES: usize = 6;
+
 /// Name and password. Its `Debug` does not show the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
@@ -25,14 +29,27 @@ pub struct InvalidIdentity;
 // === impl Identity ===
 
 impl Identity {
-    /// A new identity of a namespace: user `ns-<namespace>` and a random password.
+    /// A new identity of a namespace: user `ns-<namespace>.<random>` and a random password.
     pub fn generate(namespace: &str) -> Self {
-        let mut bytes = [0; PASSWORD_BYTES];
-        rand::fill(&mut bytes).expect("the operating system gives random bytes");
         Self {
-            user: user(namespace),
-            password: URL_SAFE_NO_PAD.encode(bytes),
+            user: format!("{}.{}", user(namespace), random::<NAME_BYTES>()),
+            password: random::<PASSWORD_BYTES>(),
         }
+    }
+
+    /// Reads one identity or more, each in a line of its own.
+    ///
+    /// # Errors
+    /// When a line is something else.
+    pub fn parse_lines(text: &str) -> Result<Vec<Self>, InvalidIdentity> {
+        let text = text.trim_end_matches(['\r', '\n']);
+        // Nothing is no identity either.
+        text.split('\n').map(Self::parse).collect()
+    }
+
+    /// The name in an ACL, before the colon.
+    pub fn user(&self) -> &str {
+        &self.user
     }
 
     /// Reads `digest:USER:PASSWORD` or `USER:PASSWORD`; line ends at the end do not count.
@@ -67,7 +84,7 @@ impl Identity {
 
     /// Whether it is one of this namespace.
     pub fn is_of(&self, namespace: &str) -> bool {
-        self.user == user(namespace)
+        is_user_of(&self.user, namespace)
     }
 
     /// The identity in an ACL: `USER:base64(SHA-1(USER:PASSWORD))`
@@ -83,8 +100,20 @@ impl Identity {
     }
 }
 
+/// Whether a name in an ACL is one of this namespace. No namespace has a dot in its name.
+pub fn is_user_of(name: &str, namespace: &str) -> bool {
+    let rest = name.strip_prefix(&user(namespace));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 fn user(namespace: &str) -> String {
     format!("ns-{namespace}")
+}
+
+fn random<const BYTES: usize>() -> String {
+    let mut bytes = [0; BYTES];
+    rand::fill(&mut bytes).expect("the operating system gives random bytes");
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 impl fmt::Debug for Identity {
@@ -111,13 +140,24 @@ mod tests {
         let identity = Identity::generate("shop");
         assert_eq!(Identity::parse(&identity.to_line()).as_ref(), Ok(&identity));
         assert!(identity.is_of("shop") && !identity.is_of("sho"));
-        assert_ne!(identity, Identity::generate("shop"));
+        assert!(!Identity::generate("shop-2").is_of("shop"));
+        let other = Identity::generate("shop");
+        assert_ne!(
+            identity.user(),
+            other.user(),
+            "who is who is seen without the password"
+        );
+        let lines = format!("{}\n{}\n", identity.to_line(), other.to_line());
+        assert_eq!(Identity::parse_lines(&lines), Ok(vec![identity, other]));
     }
 
     #[test]
     fn what_is_no_identity_is_refused_and_no_password_is_shown() {
         for text in ["", "digest:", "digest:secret", ":secret", "u:", "u:a\nv:b"] {
             assert_eq!(Identity::parse(text), Err(InvalidIdentity), "{text}");
+        }
+        for text in ["", "\n", "u:a\nsecret", "u:a\n\nv:b"] {
+            assert_eq!(Identity::parse_lines(text), Err(InvalidIdentity), "{text}");
         }
         let shown = format!("{:?}", Identity::parse("u:secret").unwrap());
         assert!(!shown.contains("secret"), "{shown}");

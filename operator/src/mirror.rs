@@ -4,14 +4,18 @@
 //! between two connections is told to nobody. Each connection is a client of its own, so nothing of an
 //! old one can be taken for something of a new one.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use lockkeeper_crds::lock::Reason;
+use lockkeeper_lock::ensemble::{Closed, Ensemble, EnsembleError};
 use lockkeeper_lock::zookeeper::{Onlooker, ZooKeeper};
 use tokio::sync::watch;
 
 use crate::changes::Changes;
-use crate::layout::{Layout, LockKey};
+use crate::error::Problem;
+use crate::layout::LockKey;
 use crate::picture::{Picture, Queue};
 use crate::tree::Tree;
 
@@ -23,6 +27,9 @@ use follow::Follow;
 /// second; the next server is tried after this.
 const PATIENCE: Duration = Duration::from_secs(4);
 
+/// How long a server may take to say its tick.
+const PATIENCE_FOR_TICK: Duration = Duration::from_millis(500);
+
 /// Pause after every server was tried in vain.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -30,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 pub enum Link {
     /// Not connected, and why; before the first attempt as well.
-    Down(String),
+    Down(Problem),
     /// Connected; everything is being read, and what is known may be old.
     Reading(Arc<Onlooker>),
     /// Connected, and the picture follows.
@@ -53,10 +60,11 @@ pub struct MirrorTask {
     link: watch::Sender<Link>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     picture: RwLock<Picture>,
-    changes: Changes,
+    changes: Arc<Changes>,
+    tick_time: Mutex<Option<Duration>>,
 }
 
 // === impl Link ===
@@ -74,10 +82,15 @@ impl Link {
 // === impl Mirror ===
 
 impl Mirror {
-    /// A mirror of the tree's locks, and the task that fills it.
-    pub fn new(zookeeper: ZooKeeper, tree: Tree) -> (Self, MirrorTask) {
-        let shared = Arc::new(Shared::default());
-        let (sender, link) = watch::channel(Link::Down("not connected yet".to_owned()));
+    /// A mirror of the tree's locks, which announces what changes, and the task that fills it.
+    pub fn new(zookeeper: ZooKeeper, tree: Tree, changes: Arc<Changes>) -> (Self, MirrorTask) {
+        let shared = Arc::new(Shared {
+            picture: RwLock::default(),
+            changes,
+            tick_time: Mutex::default(),
+        });
+        let nothing_yet = Problem::new(Reason::Disconnected, "not connected yet");
+        let (sender, link) = watch::channel(Link::Down(nothing_yet));
         let task = MirrorTask {
             zookeeper,
             tree,
@@ -109,6 +122,15 @@ impl Mirror {
         keys.cloned().collect()
     }
 
+    /// The ensemble's `tickTime` as it told it last, if it ever did.
+    pub fn tick_time(&self) -> Option<Duration> {
+        *self
+            .shared
+            .tick_time
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// How many lock roots and contenders there are.
     pub fn size(&self) -> (usize, usize) {
         let picture = self.shared.read();
@@ -116,7 +138,7 @@ impl Mirror {
     }
 
     /// Waits for changes, and takes them: each lock once, however often it changed. There is one
-    /// taker.
+    /// taker, also where mirrors share them.
     pub async fn changes(&self) -> Vec<LockKey> {
         self.shared.changes.take().await
     }
@@ -158,16 +180,22 @@ impl MirrorTask {
         loop {
             let index = next % servers;
             next = index + 1;
-            let reason = match self.zookeeper.onlooker(index, PATIENCE).await {
+            let mut problem = match self.zookeeper.onlooker(index, PATIENCE).await {
                 Ok(connection) => {
                     failures = 0;
                     self.follow(Arc::new(connection)).await
                 }
-                Err(error) => error.to_string(),
+                Err(error) => problem(&error),
             };
             failures += 1;
-            tracing::warn!(reason, "No connection to the ensemble");
-            self.link.send_replace(Link::Down(reason));
+            if failures >= servers
+                && let Some(objection) = self.zookeeper.objection().await
+            {
+                problem = self::problem(&objection);
+            }
+            let connect = self.zookeeper.connect_string();
+            tracing::warn!(%connect, reason = problem.message, "No connection to the ensemble");
+            self.link.send_replace(Link::Down(problem));
             if failures >= servers {
                 failures = 0;
                 tokio::time::sleep(PAUSE).await;
@@ -176,15 +204,24 @@ impl MirrorTask {
     }
 
     /// Serves one connection to its end, and says why it ended.
-    async fn follow(&self, connection: Arc<Onlooker>) -> String {
+    async fn follow(&self, connection: Arc<Onlooker>) -> Problem {
         self.link.send_replace(Link::Reading(Arc::clone(&connection)));
-        if let Err(error) = self.tree.ensure(&connection).await {
-            return error.to_string();
+        let lost = |message: String| Problem::new(Reason::Disconnected, message);
+        let (ensured, told) = tokio::join!(
+            self.tree.ensure(&connection),
+            self.zookeeper.tick_time(PATIENCE_FOR_TICK)
+        );
+        if let Err(error) = ensured {
+            return match connection.closed().now_or_never() {
+                Some(Closed::AuthFailed) => self::problem(&EnsembleError::AuthFailed),
+                _ => lost(error.to_string()),
+            };
         }
+        self.tell_tick_time(told);
         let started = tokio::time::Instant::now();
-        let mut follow = match Follow::start(Arc::clone(&connection), self.layout()).await {
+        let mut follow = match Follow::start(Arc::clone(&connection), &self.tree).await {
             Ok(follow) => follow,
-            Err(error) => return error.to_string(),
+            Err(error) => return lost(error.to_string()),
         };
         loop {
             if let Some(picture) = follow.take_finished() {
@@ -194,12 +231,31 @@ impl MirrorTask {
                 tracing::info!(locks, contenders, took = ?started.elapsed(), "Read all queues");
             }
             if let Err(reason) = follow.step(&self.shared).await {
-                return reason;
+                return lost(reason);
             }
         }
     }
 
-    fn layout(&self) -> Layout {
-        self.tree.layout().clone()
+    fn tell_tick_time(&self, told: Option<Duration>) {
+        let mut known = self
+            .shared
+            .tick_time
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if told.is_none() && known.is_none() {
+            let connect = self.zookeeper.connect_string();
+            tracing::info!(%connect, "The ensemble does not tell its tickTime (four-letter word conf)");
+        }
+        *known = told.or(*known);
     }
+}
+
+/// What an attempt came to, for a condition.
+fn problem(error: &EnsembleError) -> Problem {
+    let reason = match error {
+        EnsembleError::AuthFailed => Reason::CredentialsRefused,
+        EnsembleError::Untrusted { .. } => Reason::TlsFailed,
+        _ => Reason::Disconnected,
+    };
+    Problem::new(reason, error.to_string())
 }

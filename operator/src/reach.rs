@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_crds::lock::Reason;
 use lockkeeper_lock::zookeeper::Onlooker;
 use tokio::sync::watch;
 
+use crate::error::Problem;
 use crate::mirror::{Link, Mirror};
 
 /// How long the ensemble may be out of reach before objects say so: longer than the election of a
@@ -23,7 +25,7 @@ pub enum Reach {
     /// Out of reach for longer than [`PATIENCE`].
     Lost {
         /// Why, as of the last attempt before that was clear.
-        reason: String,
+        problem: Problem,
         /// Counts the times that this happened.
         time: u64,
     },
@@ -39,13 +41,15 @@ pub async fn follow(mirror: Mirror, reach: watch::Sender<Reach>) {
             up.map(|link| link.up().cloned())
         };
         let Ok(up) = tokio::time::timeout(PATIENCE, is_up).await else {
-            let reason = match &*link.borrow() {
-                Link::Down(reason) => reason.clone(),
-                Link::Reading(_) | Link::Up(_) => "reading the queues takes long".to_owned(),
+            let problem = match &*link.borrow() {
+                Link::Down(problem) => problem.clone(),
+                Link::Reading(_) | Link::Up(_) => {
+                    Problem::new(Reason::Disconnected, "reading the queues takes long")
+                }
             };
             time += 1;
-            tracing::warn!(reason, "The ensemble is out of reach");
-            reach.send_replace(Reach::Lost { reason, time });
+            tracing::warn!(reason = problem.message, "The ensemble is out of reach");
+            reach.send_replace(Reach::Lost { problem, time });
             if link.wait_for(|link| link.up().is_some()).await.is_err() {
                 return;
             }

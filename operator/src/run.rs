@@ -22,15 +22,18 @@ use tokio::task::JoinSet;
 use crate::admin::{Admin, AdminServer, Readiness};
 use crate::adopt::{self, object};
 use crate::args::Settings;
+use crate::changes::Changes;
 use crate::context::{Context, Memories};
 use crate::controller::{on_error, reconcile};
+use crate::ensemble::Ensemble;
 use crate::layout::Layout;
 use crate::leader::{self, Leadership};
 use crate::metrics::Metrics;
-use crate::mirror::Mirror;
+use crate::others::{self, Others};
 use crate::pods::Pods;
-use crate::reach::{self, Reach};
-use crate::secrets::Secrets;
+use crate::reach::Reach;
+use crate::rotation::Making;
+use crate::secrets::{self, Secrets};
 use crate::tree::Tree;
 use crate::webhook::metrics::WebhookMetrics;
 use crate::webhook::run::{Surroundings, Webhooks};
@@ -74,6 +77,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         timing,
         admin_listen,
         webhook,
+        certificates,
     } = settings;
     let client = Client::try_default().await.map_err(|error| {
         Failure::unavailable(format!(
@@ -84,40 +88,50 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
     let connect = zookeeper.connect_string().clone();
     let acl_id = identity.acl_id();
     let tree = Tree::new(Layout::new(format!("{}{root}", connect.chroot())), identity);
-    let (mirror, mirror_task) = Mirror::new(zookeeper.clone(), tree.clone());
-    let (reach, reach_seen) = watch::channel(Reach::Unsure);
+    let mut tasks = JoinSet::new();
+    let changes = Arc::new(Changes::default());
+    let own = Ensemble::follow(zookeeper.clone(), tree, true, Arc::clone(&changes), &mut tasks);
+    let has_certificate = certificates.contains_key(secrets::CERTIFICATE);
     let lock = Lock::new(
         zookeeper,
         BootClock,
         LockOptions::new(format!("{root}/operator"), timing),
     );
-    let (pods, (secrets, namespaces)) = (Arc::new(Pods::new()), Secrets::new());
+    let (pods, (secrets, namespaces)) = (Arc::new(Pods::new()), Secrets::new(certificates));
     let secrets = Arc::new(secrets);
     let mut registry = Registry::default();
+    let others = Others::new(others::Shared {
+        client: client.clone(),
+        secrets: Arc::clone(&secrets),
+        changes: Arc::clone(&changes),
+        own: connect.clone(),
+        root: root.clone(),
+    });
     let ctx = Arc::new(Context {
         recorder: Recorder::new(client.clone(), Reporter::from("lockkeeper-operator")),
         client,
-        mirror: mirror.clone(),
-        reach: reach_seen,
-        tree,
+        own,
+        others: Arc::new(others),
+        changes,
         pods: Arc::clone(&pods),
         secrets: Arc::clone(&secrets),
+        making: Making::default(),
         leadership: Leadership::of(&lock),
         metrics: Metrics::register(&mut registry),
         tick_time: timing.tick_time,
-        connect,
         memories: Memories::default(),
     });
     let (locks_ready, leading) = (watch::Sender::new(false), watch::Sender::new(false));
     let are_locks_ready = locks_ready.subscribe();
-    let (store, locks) = locks(&ctx.client, locks_ready);
+    let (store, locks) = locks(&ctx, locks_ready);
     let webhooks = Webhooks::bind(
         webhook,
         Surroundings {
             client: ctx.client.clone(),
             locks: store.clone(),
             leading: leading.subscribe(),
-            connect: ctx.connect.to_string(),
+            connect: connect.to_string(),
+            has_certificate,
             tick_time: ctx.tick_time,
             root,
             acl_id,
@@ -131,9 +145,6 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         .with("pods", pods.ready())
         .with("Secrets", secrets.ready());
 
-    let mut tasks = JoinSet::new();
-    tasks.spawn(mirror_task.run());
-    tasks.spawn(reach::follow(mirror, reach));
     tasks.spawn({
         let client = ctx.client.clone();
         async move { pods.follow(client).await }
@@ -195,14 +206,15 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
 /// Says in `is_ready` when the store is complete. `Store::wait_until_ready` wakes only one of those who
 /// wait (kube-runtime 5, `DelayedInit`), and that one is the controller.
 fn locks(
-    client: &Client,
+    ctx: &Context,
     is_ready: watch::Sender<bool>,
 ) -> (
     Store<DistributedLock>,
     impl Stream<Item = Result<DistributedLock, watcher::Error>> + Send + 'static,
 ) {
     let (store, writer) = reflector::store();
-    let api: Api<DistributedLock> = Api::all(client.clone());
+    let api: Api<DistributedLock> = Api::all(ctx.client.clone());
+    let others = Arc::clone(&ctx.others);
     let objects = watcher(api, watcher::Config::default().page_size(PAGE))
         .default_backoff()
         .modify(|lock| {
@@ -210,6 +222,7 @@ fn locks(
         })
         .reflect(writer)
         .inspect(move |event| {
+            others.hear(event);
             if let Ok(Event::InitDone) = event {
                 is_ready.send_replace(true);
             }
@@ -227,9 +240,9 @@ fn triggers(
     leading: watch::Receiver<bool>,
 ) -> Triggers {
     let objects = locks.map(|lock| lock.map(|lock| ObjectRef::from_obj(&lock)));
-    let queues = stream::unfold(ctx.mirror.clone(), |mirror| async {
-        let keys = mirror.changes().await;
-        Some((keys, mirror))
+    let queues = stream::unfold(Arc::clone(&ctx.changes), |changes| async {
+        let keys = changes.take().await;
+        Some((keys, changes))
     });
     let pods = stream::unfold((Arc::clone(ctx), store.clone()), |(ctx, store)| async {
         let keys = ctx.pods.changes().await;
@@ -254,7 +267,7 @@ fn triggers(
     };
     let everything = {
         let store = store.clone();
-        let reach = changes(ctx.reach.clone()).filter(|reach| ready(!matches!(reach, Reach::Unsure)));
+        let reach = changes(ctx.own.reach.clone()).filter(|reach| ready(!matches!(reach, Reach::Unsure)));
         let leading = changes(leading).filter(|leading| ready(*leading));
         stream::select(reach.map(drop), leading.map(drop)).flat_map(move |()| {
             let all = store.state().into_iter();
@@ -295,10 +308,10 @@ async fn gauges(ctx: Arc<Context>, mut leading: watch::Receiver<bool>) {
     /// As fine as anybody scrapes.
     const PERIOD: Duration = Duration::from_secs(5);
     loop {
-        let (locks, contenders) = ctx.mirror.size();
+        let (locks, contenders) = ctx.own.mirror.size();
         ctx.metrics.locks.set(locks as u64);
         ctx.metrics.contenders.set(contenders as u64);
-        let is_connected = matches!(*ctx.reach.borrow(), Reach::Up(_));
+        let is_connected = matches!(*ctx.own.reach.borrow(), Reach::Up(_));
         ctx.metrics.connected.set(is_connected.into());
         ctx.metrics.leading.set(ctx.leadership.is_leading().into());
         // At once when that changes, for whoever waits for it; the sender outlives this task.

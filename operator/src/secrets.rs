@@ -1,10 +1,9 @@
 //! The identity of each namespace, kept in a Secret there: made when a lock needs it, made again when
 //! somebody deletes it, rotated when somebody asks.
 //!
-//! A rotation takes no right from pods that run: the identity before counts until the next rotation. But
-//! a contender can be read by its own identity only, so that a pod with the new one cannot wait behind
-//! one with the old one: its keeper tries again until that one is gone. So rotate, and restart the
-//! workloads of the namespace.
+//! The Secret holds the identity in use and the one before, and a keeper shows both to the servers. So pods
+//! of two neighbouring generations can read each other's contenders, and the one before counts until the
+//! next rotation, which waits for those who know neither ([`crate::rotation`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -17,18 +16,23 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
-use tokio::sync::{Mutex, MutexGuard, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::identity::Identity;
 
 /// Name of the Secret, in every namespace that has locks.
 pub const NAME: &str = "lockkeeper-zookeeper";
 
-/// Key with the identity in use, as the sidecar's `--auth-file` reads it.
+/// Key with the identity in use, and in a second line the one before the last rotation: as the sidecar's
+/// `--auth-file` reads it.
 pub const AUTH: &str = "auth";
 
-/// Key with the identity before the last rotation: its pods go on until they are made anew.
-pub const PREVIOUS: &str = "previous";
+/// Keys with certificates, where the ensemble speaks TLS, as in a lock's own `tlsSecret`.
+pub const CA: &str = "ca.crt";
+/// See [`CA`].
+pub const CERTIFICATE: &str = "tls.crt";
+/// See [`CA`].
+pub const KEY: &str = "tls.key";
 
 /// Annotation on the Secret by which a user asks for a rotation, whatever its value.
 pub const ROTATE: &str = "lockkeeper.io/rotate";
@@ -40,7 +44,12 @@ pub struct Identities {
     pub all: Vec<Identity>,
     /// Whether somebody asks for a new one.
     pub is_rotation_asked: bool,
+    /// Whether the certificates are there that pods need.
+    pub has_certificates: bool,
 }
+
+/// What pods need beside an identity: the keys of the Secret with their content.
+pub type Certificates = BTreeMap<String, ByteString>;
 
 /// A Secret that is not what it should be, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,70 +65,74 @@ pub struct Secrets {
     known: RwLock<HashMap<String, Result<Identities, UnusableSecret>>>,
     changed: mpsc::UnboundedSender<String>,
     is_ready: watch::Sender<bool>,
-    making: Mutex<()>,
+    certificates: Certificates,
 }
 
 // === impl Identities ===
 
 impl Identities {
-    /// Reads a Secret.
+    /// A first one.
+    fn first(namespace: &str) -> Self {
+        Self {
+            all: vec![Identity::generate(namespace)],
+            is_rotation_asked: false,
+            has_certificates: true,
+        }
+    }
+
+    /// Reads a Secret, which should have these certificates.
     ///
     /// # Errors
-    /// When a key is missing or holds something else.
-    pub fn of(secret: &Secret) -> Result<Self, UnusableSecret> {
+    /// When the identities are missing or something else.
+    pub fn of(secret: &Secret, certificates: &Certificates) -> Result<Self, UnusableSecret> {
         let namespace = secret.namespace().unwrap_or_default();
-        let read = |key| {
-            let data = secret.data.as_ref()?.get(key)?;
-            let unusable = |problem: String| UnusableSecret { key, problem };
-            let text = std::str::from_utf8(&data.0).map_err(|_| unusable("is not text".into()));
-            Some(text.and_then(|text| {
-                let identity = Identity::parse(text).map_err(|error| unusable(error.to_string()))?;
-                if !identity.is_of(&namespace) {
-                    return Err(unusable(format!("must hold an identity of ns-{namespace}")));
-                }
-                Ok(identity)
-            }))
-        };
-        let missing = UnusableSecret {
-            key: AUTH,
-            problem: "is missing".into(),
-        };
-        let mut all = vec![read(AUTH).ok_or(missing)??];
-        all.extend(read(PREVIOUS).transpose()?);
+        let unusable = |problem: String| UnusableSecret { key: AUTH, problem };
+        let data = secret.data.as_ref();
+        let value = |key: &str| data.and_then(|data| data.get(key));
+        let auth = value(AUTH).ok_or_else(|| unusable("is missing".into()))?;
+        let text = std::str::from_utf8(&auth.0).map_err(|_| unusable("is not text".into()))?;
+        let all = Identity::parse_lines(text).map_err(|error| unusable(error.to_string()))?;
+        if !all.iter().all(|identity| identity.is_of(&namespace)) {
+            return Err(unusable(format!("must hold identities of ns-{namespace}")));
+        }
         Ok(Self {
             all,
             is_rotation_asked: secret.annotations().contains_key(ROTATE),
+            has_certificates: certificates
+                .iter()
+                .all(|(key, content)| value(key) == Some(content)),
         })
     }
 
     /// After a rotation: a new one, and the one that was in use.
     fn rotated(&self, namespace: &str) -> Self {
+        let mut all = Self::first(namespace).all;
+        all.push(self.all[0].clone());
         Self {
-            all: vec![Identity::generate(namespace), self.all[0].clone()],
-            is_rotation_asked: false,
+            all,
+            ..Self::first(namespace)
         }
     }
 
-    fn data(&self) -> BTreeMap<String, ByteString> {
-        [AUTH, PREVIOUS]
-            .into_iter()
-            .zip(&self.all)
-            .map(|(key, identity)| (key.to_owned(), ByteString(identity.to_line().into_bytes())))
-            .collect()
+    fn data(&self, certificates: &Certificates) -> BTreeMap<String, ByteString> {
+        let lines: Vec<_> = self.all.iter().map(Identity::to_line).collect();
+        let auth = (AUTH.to_owned(), ByteString(lines.join("\n").into_bytes()));
+        certificates.clone().into_iter().chain([auth]).collect()
     }
 }
 
 // === impl Secrets ===
 
 impl Secrets {
-    /// Knows nothing yet. The receiver gets the namespaces whose Secret changed.
-    pub fn new() -> (Self, mpsc::UnboundedReceiver<String>) {
+    /// Knows nothing yet. All Secrets get these certificates. The receiver gets the namespaces whose Secret
+    /// changed.
+    pub fn new(certificates: Certificates) -> (Self, mpsc::UnboundedReceiver<String>) {
         let (changed, namespaces) = mpsc::unbounded_channel();
         let secrets = Self {
             known: RwLock::default(),
             changed,
             is_ready: watch::Sender::new(false),
-            making: Mutex::default(),
+            certificates,
         };
         (secrets, namespaces)
     }
@@ -134,19 +147,18 @@ impl Secrets {
         self.is_ready.subscribe()
     }
 
-    /// For whoever makes or rotates: one at a time, however many locks of a namespace ask for it.
-    pub async fn making(&self) -> MutexGuard<'_, ()> {
-        self.making.lock().await
-    }
-
-    /// What the Secret of a namespace should hold instead, if it is missing or to be rotated.
-    pub fn wanted(&self, namespace: &str) -> Option<Identities> {
+    /// What the Secret of a namespace should hold instead, if it is missing, incomplete or to be rotated;
+    /// and whether a rotation may be.
+    pub fn wanted(&self, namespace: &str, may_rotate: bool) -> Option<Identities> {
         match self.of(namespace) {
-            None => Some(Identities {
-                all: vec![Identity::generate(namespace)],
-                is_rotation_asked: false,
+            None => Some(Identities::first(namespace)),
+            Some(Ok(identities)) if identities.is_rotation_asked && may_rotate => {
+                Some(identities.rotated(namespace))
+            }
+            Some(Ok(identities)) if !identities.has_certificates => Some(Identities {
+                has_certificates: true,
+                ..identities
             }),
-            Some(Ok(identities)) if identities.is_rotation_asked => Some(identities.rotated(namespace)),
             Some(_) => None,
         }
     }
@@ -170,7 +182,7 @@ impl Secrets {
             dry_run: true,
             ..PostParams::default()
         };
-        match api.create(&asked, &secret(wanted)).await {
+        match api.create(&asked, &self.secret(wanted)).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
             answer => answer.map(drop),
         }
@@ -189,14 +201,15 @@ impl Secrets {
     ) -> Result<(), kube::Error> {
         let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
         let secret = if self.of(namespace).is_none() {
-            match api.create(&PostParams::default(), &secret(wanted)).await {
+            match api.create(&PostParams::default(), &self.secret(wanted)).await {
                 Err(kube::Error::Api(status)) if status.is_already_exists() => api.get(NAME).await?,
                 created => created?,
             }
         } else {
+            let asked = wanted.is_rotation_asked.then_some("");
             let patch = json!({
-                "metadata": {"annotations": {ROTATE: null}},
-                "data": wanted.data(),
+                "metadata": {"annotations": {ROTATE: asked}},
+                "data": wanted.data(&self.certificates),
             });
             let patch = Patch::Merge(patch);
             api.patch(NAME, &PatchParams::default(), &patch).await?
@@ -215,7 +228,10 @@ impl Secrets {
             match event {
                 Ok(Event::Init) => first = HashMap::new(),
                 Ok(Event::InitApply(secret)) => {
-                    first.insert(secret.namespace().unwrap_or_default(), Identities::of(&secret));
+                    first.insert(
+                        secret.namespace().unwrap_or_default(),
+                        Identities::of(&secret, &self.certificates),
+                    );
                 }
                 Ok(Event::InitDone) => {
                     let new = std::mem::take(&mut first);
@@ -237,9 +253,21 @@ impl Secrets {
         }
     }
 
+    fn secret(&self, identities: &Identities) -> Secret {
+        Secret {
+            metadata: ObjectMeta {
+                name: Some(NAME.to_owned()),
+                labels: Some([("app.kubernetes.io/managed-by".to_owned(), "lockkeeper".to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            data: Some(identities.data(&self.certificates)),
+            ..Secret::default()
+        }
+    }
+
     fn put(&self, secret: &Secret) {
         let namespace = secret.namespace().unwrap_or_default();
-        let identities = Identities::of(secret);
+        let identities = Identities::of(secret, &self.certificates);
         let old = self.write().insert(namespace.clone(), identities.clone());
         if old != Some(identities) {
             self.announce(&namespace);
@@ -260,54 +288,64 @@ impl Secrets {
     }
 }
 
-fn secret(identities: &Identities) -> Secret {
-    Secret {
-        metadata: ObjectMeta {
-            name: Some(NAME.to_owned()),
-            labels: Some([("app.kubernetes.io/managed-by".to_owned(), "lockkeeper".to_owned())].into()),
-            ..ObjectMeta::default()
-        },
-        data: Some(identities.data()),
-        ..Secret::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn in_namespace(identities: &Identities) -> Secret {
-        let mut secret = secret(identities);
+    fn written(secrets: &Secrets, identities: &Identities) -> Secret {
+        let mut secret = secrets.secret(identities);
         secret.metadata.namespace = Some("shop".into());
         secret
     }
 
+    fn no_certificates() -> Certificates {
+        Certificates::new()
+    }
+
     #[test]
     fn after_a_rotation_the_identity_before_still_counts_and_the_one_before_that_does_not() {
-        let first = Identities {
-            all: vec![Identity::generate("shop")],
-            is_rotation_asked: false,
-        };
+        let (secrets, _) = Secrets::new(no_certificates());
+        let first = Identities::first("shop");
         let second = first.rotated("shop");
         let third = second.rotated("shop");
         for identities in [&first, &second, &third] {
-            assert_eq!(Identities::of(&in_namespace(identities)).as_ref(), Ok(identities));
+            let read = Identities::of(&written(&secrets, identities), &no_certificates());
+            assert_eq!(read.as_ref(), Ok(identities));
         }
         assert_eq!(second.all[1], first.all[0]);
         assert!(!third.all.contains(&first.all[0]));
     }
 
     #[test]
+    fn a_rotation_that_has_to_wait_stays_asked_for_and_certificates_come_meanwhile() {
+        let certificates = Certificates::from([(CA.to_owned(), ByteString(b"PEM".to_vec()))]);
+        let (secrets, _) = Secrets::new(certificates);
+        let (before, _) = Secrets::new(no_certificates());
+        let mut secret = written(&before, &Identities::first("shop"));
+        secret
+            .annotations_mut()
+            .insert(ROTATE.to_owned(), "now".to_owned());
+        secrets.put(&secret);
+        let known = secrets.of("shop").unwrap().unwrap();
+        let wanted = secrets.wanted("shop", false).unwrap();
+        assert_eq!(wanted.all, known.all);
+        assert!(wanted.is_rotation_asked);
+        secrets.put(&written(&secrets, &wanted));
+        assert_eq!(secrets.wanted("shop", true), None, "it has all it needs");
+    }
+
+    #[test]
     fn an_identity_of_another_namespace_is_not_accepted() {
-        let identities = Identities {
-            all: vec![Identity::generate("bank")],
-            is_rotation_asked: false,
+        let (secrets, _) = Secrets::new(no_certificates());
+        let foreign = written(&secrets, &Identities::first("bank"));
+        let refused = |secret: &Secret| {
+            Identities::of(secret, &no_certificates())
+                .unwrap_err()
+                .to_string()
         };
-        let error = Identities::of(&in_namespace(&identities))
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("must hold an identity of ns-shop"), "{error}");
-        let error = Identities::of(&Secret::default()).unwrap_err().to_string();
+        let error = refused(&foreign);
+        assert!(error.contains("must hold identities of ns-shop"), "{error}");
+        let error = refused(&Secret::default());
         assert!(
             error.contains("auth of Secret lockkeeper-zookeeper is missing"),
             "{error}"

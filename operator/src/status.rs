@@ -8,6 +8,7 @@ use lockkeeper_crds::lock::{
 };
 use lockkeeper_lock::Participant;
 
+use crate::error::Problem;
 use crate::picture::Queue;
 
 /// Holders named in a message; more are counted.
@@ -105,27 +106,35 @@ pub fn observed(
     }
 }
 
-/// The status while the ensemble is out of reach: what was known last, and that it may be old.
+/// The status while the ensemble is out of reach: what was known last, and that it may be old. What does
+/// not pass by itself, and somebody has to mend, is no secret of one condition.
 pub fn out_of_reach(
     previous: &DistributedLockStatus,
     generation: Option<i64>,
-    reason: &str,
+    problem: &Problem,
     now: Timestamp,
 ) -> DistributedLockStatus {
     let mut conditions = Conditions::new(previous, generation, now);
-    let unknown = "not to be known while the ensemble cannot be reached".to_owned();
-    for kind in [ConditionType::Ready, ConditionType::Held] {
-        conditions.set(kind, "Unknown", Reason::Disconnected, unknown.clone());
-    }
-    let message = format!("the operator cannot reach the ensemble: {reason}");
-    conditions.set(
-        ConditionType::EnsembleReachable,
-        "False",
-        Reason::Disconnected,
-        message,
-    );
+    let unknown = || {
+        let message = "not to be known while the ensemble cannot be reached".to_owned();
+        ("Unknown", Reason::Disconnected, message)
+    };
+    let (ready, reason, message, observed_generation) = match problem.reason {
+        Reason::Disconnected => {
+            let (ready, reason, message) = unknown();
+            (ready, reason, message, previous.observed_generation)
+        }
+        // The settings were looked at: the fault is with them, or with the ensemble that they name.
+        reason => ("False", reason, problem.message.clone(), generation),
+    };
+    conditions.set(ConditionType::Ready, ready, reason, message);
+    let (held, reason, message) = unknown();
+    conditions.set(ConditionType::Held, held, reason, message);
+    let message = format!("the operator cannot reach the ensemble: {}", problem.message);
+    conditions.set(ConditionType::EnsembleReachable, "False", problem.reason, message);
     DistributedLockStatus {
         conditions: conditions.list,
+        observed_generation,
         ..previous.clone()
     }
 }

@@ -10,7 +10,7 @@ use lockkeeper_lock::{Control, YieldRequest};
 use zookeeper_client::{Acl, Acls, CreateMode, Error, Permission};
 
 use crate::identity::Identity;
-use crate::layout::{Layout, LockKey};
+use crate::layout::{Layout, LockKey, Place};
 
 /// Tries of a conditional write before giving up: each failure means that somebody else succeeded,
 /// and a control node is written once per release.
@@ -20,7 +20,9 @@ const TRIES: usize = 8;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TreeError {
     /// A node is there that belongs to somebody else.
-    #[error("the operator's identity has no right to {path}: delete the node, or give the right with setAcl")]
+    #[error(
+        "there is no right to {path} for the identity in use: delete the node, or give the right with setAcl"
+    )]
     Foreign {
         /// The node.
         path: String,
@@ -39,7 +41,9 @@ pub enum TreeError {
 #[derive(Clone, Debug)]
 pub struct Tree {
     layout: Layout,
-    operator: Arc<Identity>,
+    owners: Arc<[Identity]>,
+    /// The namespace whose locks are looked after, where that is only one.
+    namespace: Option<Arc<str>>,
 }
 
 /// What had to be done for a lock.
@@ -67,7 +71,26 @@ impl Tree {
     pub fn new(layout: Layout, operator: Identity) -> Self {
         Self {
             layout,
-            operator: Arc::new(operator),
+            owners: [operator].into(),
+            namespace: None,
+        }
+    }
+
+    /// The part of a namespace in an ensemble that is none of the operator's: everything there is done, and
+    /// owned, by the identities that its locks name.
+    pub fn of_namespace(layout: Layout, namespace: &str, owners: &[Identity]) -> Self {
+        Self {
+            layout,
+            owners: owners.into(),
+            namespace: Some(namespace.into()),
+        }
+    }
+
+    /// What is looked after, with everything below it.
+    pub fn place(&self) -> Place {
+        match &self.namespace {
+            None => Place::Locks,
+            Some(namespace) => Place::Namespace(Arc::clone(namespace)),
         }
     }
 
@@ -82,17 +105,23 @@ impl Tree {
     /// # Errors
     /// When a node is somebody else's, or the connection is lost.
     pub async fn ensure(&self, connection: &Onlooker) -> Result<(), TreeError> {
-        let own = [self.own()];
+        let own = self.own();
         let root = self.layout.root();
         for (at, _) in root.match_indices('/').skip(1) {
             let above = &root[..at];
-            let exists = connection.check_stat(above).await;
-            if exists.map_err(|error| failed(above, error))?.is_none() {
-                self.make(connection, above, &own, &[]).await?;
+            match connection.check_stat(above).await {
+                Ok(None) => drop(self.make(connection, above, &own, &[]).await?),
+                // Newer servers want the right to read for that.
+                Ok(Some(_)) | Err(Error::NoAuth) => {}
+                Err(error) => return Err(failed(above, error)),
             }
         }
         for path in [root, &self.layout.locks(), &self.layout.controls()] {
-            self.ensure_node(connection, path, &own, &[]).await?;
+            match self.ensure_node(connection, path, &own, &[]).await {
+                // Somebody may have made them for several namespaces, with the right to create below.
+                Err(TreeError::Foreign { .. }) if self.namespace.is_some() => {}
+                done => drop(done?),
+            }
         }
         Ok(())
     }
@@ -108,7 +137,7 @@ impl Tree {
         key: &LockKey,
         identities: &[Identity],
     ) -> Result<Repairs, TreeError> {
-        let own = [self.own()];
+        let own = self.own();
         let with = |rights: Permission| {
             let namespace = identities
                 .iter()
@@ -140,14 +169,17 @@ impl Tree {
         Ok(repairs)
     }
 
-    /// Removes a lock's root and control node, unless somebody stands in the queue.
+    /// Removes a lock's root and control node, unless somebody stands in the queue. What is somebody else's
+    /// in an ensemble that is none of the operator's stays: it could not be provided either, and no object
+    /// waits for it.
     ///
     /// # Errors
-    /// When a node is somebody else's, or the connection is lost.
+    /// When a node is somebody else's in the operator's ensemble, or the connection is lost.
     pub async fn remove_lock(&self, connection: &Onlooker, key: &LockKey) -> Result<Removal, TreeError> {
         for path in [self.layout.lock(key), self.layout.control(key)] {
             match connection.delete(&path, None).await {
                 Ok(()) | Err(Error::NoNode) => {}
+                Err(Error::NoAuth) if self.namespace.is_some() => {}
                 Err(Error::NotEmpty) => return Ok(Removal::InUse),
                 Err(error) => return Err(failed(&path, error)),
             }
@@ -157,6 +189,7 @@ impl Tree {
             let path = format!("{parent}/{}", key.namespace);
             match connection.delete(&path, None).await {
                 Ok(()) | Err(Error::NoNode | Error::NotEmpty) => {}
+                Err(Error::NoAuth) if self.namespace.is_some() => {}
                 Err(error) => return Err(failed(&path, error)),
             }
         }
@@ -199,8 +232,11 @@ impl Tree {
         Err(failed(&path, Error::BadVersion))
     }
 
-    fn own(&self) -> Acl {
-        Acl::new(Permission::ALL, self.operator.auth_id())
+    fn own(&self) -> Vec<Acl> {
+        let owners = self.owners.iter();
+        owners
+            .map(|owner| Acl::new(Permission::ALL, owner.auth_id()))
+            .collect()
     }
 
     async fn ensure_node(

@@ -42,6 +42,8 @@ impl World {
                 )
                 .unwrap(),
                 connect: Some("zk-0:2181,zk-1:2181".to_owned()),
+                own_connect: "zk-0:2181,zk-1:2181".to_owned(),
+                has_certificate: false,
                 tick_time: Duration::from_secs(2),
                 root: "/lockkeeper".to_owned(),
                 readers: vec!["digest:operator:HASH=".to_owned()],
@@ -323,7 +325,6 @@ fn the_sidecar_gets_the_settings_of_the_lock() {
         ("ON_LOSS", "pause"),
         ("LOCK_DELAY", "1m"),
         ("ACCESS", "read"),
-        ("READER", "digest:operator:HASH="),
         ("TLS_CA", "/run/secrets/lockkeeper/ca.crt"),
     ] {
         assert_eq!(
@@ -344,6 +345,55 @@ fn the_sidecar_gets_the_settings_of_the_lock() {
         .map(|source| source["secret"]["name"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["mine", "tls"]);
+    let reader = env(sidecar(&injected), "LOCKKEEPER_READER");
+    assert_eq!(
+        *reader,
+        Value::Null,
+        "the operator is nobody in an ensemble that is not its own"
+    );
+}
+
+#[test]
+fn in_the_operators_own_ensemble_over_tls_pods_find_what_they_need_in_the_secret_of_the_namespace() {
+    let mut world = World::new(NEW);
+    let connect = "tcp+tls://zk-0:2281";
+    world.sidecar.connect = Some(connect.to_owned());
+    world.sidecar.own_connect = connect.to_owned();
+    for has_certificate in [false, true] {
+        world.sidecar.has_certificate = has_certificate;
+        let injected = world.injected(&simple()).pod;
+        let variable = |name: &str| env(sidecar(&injected), &format!("LOCKKEEPER_{name}"));
+        assert_eq!(variable("TLS_CA"), "/run/secrets/lockkeeper/ca.crt");
+        let own = json!(has_certificate.then_some("/run/secrets/lockkeeper/tls.crt"));
+        assert_eq!(*variable("TLS_CERT"), own);
+        assert_eq!(variable("READER"), "digest:operator:HASH=");
+        let volumes = injected["spec"]["volumes"].as_array().unwrap();
+        let auth = volumes
+            .iter()
+            .find(|volume| volume["name"] == "lockkeeper-auth")
+            .unwrap();
+        let sources = &auth["projected"]["sources"];
+        assert_eq!(
+            *sources,
+            json!([{ "secret": { "name": "lockkeeper-zookeeper" } }]),
+            "all of it"
+        );
+    }
+}
+
+#[test]
+fn an_ensemble_that_is_named_without_a_tick_has_zookeepers_default_and_not_the_operators() {
+    let mut world = World::new(NEW).lock(json!({ "zookeeper": { "connect": "other:2181" } }));
+    world.sidecar.tick_time = Duration::from_millis(500);
+    let injected = world.injected(&simple()).pod;
+    assert_eq!(env(sidecar(&injected), "LOCKKEEPER_TICK_TIME"), "2s");
+    // Its own by its name: other servers' order is another name.
+    let world = world.lock(json!({ "zookeeper": { "connect": "zk-0:2181,zk-1:2181" } }));
+    let injected = world.injected(&simple()).pod;
+    assert_eq!(
+        env(sidecar(&injected), "LOCKKEEPER_READER"),
+        "digest:operator:HASH="
+    );
 }
 
 #[test]

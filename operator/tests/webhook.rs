@@ -55,6 +55,8 @@ impl Server {
             pull_policy: None,
             resources: Default::default(),
             connect: Some("zk:2181".to_owned()),
+            own_connect: "zk:2181".to_owned(),
+            has_certificate: false,
             tick_time: Duration::from_secs(2),
             root: "/lockkeeper".to_owned(),
             readers: Vec::new(),

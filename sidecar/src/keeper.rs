@@ -22,6 +22,7 @@ use lockkeeper_lock::{BootClock, BootInstant, Clock, Lock, LockError, LockView};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::decider::{Act, Ask, Decider, Ending};
+use self::ensemble::Identities;
 use self::guards::{Guards, Heard};
 use self::policy::{Kind, Policy};
 use self::terminations::Terminations;
@@ -51,6 +52,7 @@ type Hook = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 struct Keeper<'a> {
     decider: Decider,
     settings: Settings,
+    identities: Option<Identities>,
     policy: Policy,
     lock: Option<std::rc::Rc<Lock<BootClock>>>,
     lock_view: LockView<BootClock>,
@@ -176,12 +178,15 @@ async fn keep(
         servers.spawn(admin.serve(view, health.clone(), lock_metrics, registry, stop()));
     }
 
-    let lock = new_lock(&settings, &policy, &observer)?;
+    let (identities, following) = Identities::follow(settings.credentials.clone(), stop());
+    servers.spawn(following);
+    let lock = new_lock(&settings, identities.as_ref(), &policy, &observer)?;
     let keeper = Keeper {
         decider: Decider::new(policy, began),
         lock_view: lock.view(),
         lock: Some(std::rc::Rc::new(lock)),
         settings,
+        identities,
         policy,
         published,
         asking: None,
@@ -203,11 +208,16 @@ async fn keep(
 
 fn new_lock(
     settings: &Settings,
+    identities: Option<&Identities>,
     policy: &Policy,
     observer: &observer::Observer,
 ) -> Result<Lock<BootClock>, Failure> {
     let options = ensemble::lock_options(settings, !policy.lock_delay.is_zero(), observer);
-    Ok(Lock::new(ensemble::zookeeper(settings)?, BootClock, options))
+    Ok(Lock::new(
+        ensemble::zookeeper(settings, identities)?,
+        BootClock,
+        options,
+    ))
 }
 
 impl Keeper<'_> {
@@ -325,7 +335,12 @@ impl Keeper<'_> {
                 self.metrics.abandoned();
                 self.asking = None;
                 self.lock = None;
-                let lock = new_lock(&self.settings, &self.policy, &self.metrics)?;
+                let lock = new_lock(
+                    &self.settings,
+                    self.identities.as_ref(),
+                    &self.policy,
+                    &self.metrics,
+                )?;
                 self.lock_view = lock.view();
                 self.lock = Some(std::rc::Rc::new(lock));
                 self.published.send_replace(self.lock_view.status());

@@ -124,7 +124,7 @@ fn every_option_of_run_arrives() {
         (lock.on_loss, lock.on_suspect, lock.on_exit),
         (OnLoss::Pause, OnSuspect::Pause, OnExit::Hold)
     );
-    assert_eq!(lock.credentials.unwrap().digest_auth(), b"me:secret");
+    assert_eq!(lock.credentials.unwrap().identities(), ["me:secret"]);
 }
 
 #[test]

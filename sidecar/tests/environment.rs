@@ -21,7 +21,7 @@ fn a_secret_that_cannot_be_read_is_named_and_never_shown() {
         (
             with_run!(),
             &[("LOCKKEEPER_AUTH_FILE", "/proc/sys/kernel/ostype")],
-            &["the credentials file /proc/sys/kernel/ostype must hold one line, USER:PASSWORD"],
+            &["the credentials file /proc/sys/kernel/ostype must hold USER:PASSWORD or digest:USER:PASSWORD"],
         ),
     ]);
 }

@@ -60,6 +60,7 @@ documented! {
         /// `Ready=False`: the lock root or the rights to it could not be made; the message says why.
         ProvisioningFailed,
         /// `Ready=False`: a Secret that the settings name is missing or has not what it should.
+        /// `EnsembleReachable=False` too, where there never was a session as it says.
         SecretUnusable,
         /// `Ready=False`: the object is being deleted, and waits for the holders that the message names.
         Deleting,
@@ -74,5 +75,10 @@ documented! {
         /// `EnsembleReachable=False`: no session with the ensemble since the time of transition. `Ready=Unknown`
         /// and `Held=Unknown`: not to be known without it.
         Disconnected,
+        /// `EnsembleReachable=False`, `Ready=False`: the ensemble does not accept the credentials.
+        CredentialsRefused,
+        /// `EnsembleReachable=False`, `Ready=False`: the ensemble and the operator do not agree on TLS, on a
+        /// certificate most likely; the message says which server and why.
+        TlsFailed,
     }
 }

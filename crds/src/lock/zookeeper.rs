@@ -29,7 +29,8 @@ pub struct ZooKeeperSpec {
     #[x_kube(validation = cel::between("tickTime", MIN_TICK_TIME, MAX_TICK_TIME))]
     pub tick_time: Option<ApiDuration>,
 
-    /// Secret in the lock's namespace with the identity of the pods: key `auth`, `digest:USER:PASSWORD`. Default:
+    /// Secret in the lock's namespace with the identity of the pods, which is also the operator's in this ensemble:
+    /// key `auth`, `digest:USER:PASSWORD`, and more of them in further lines while one replaces the other. Default:
     /// the one that the operator makes, `lockkeeper-zookeeper`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials_secret: Option<SecretRef>,

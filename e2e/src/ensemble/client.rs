@@ -17,7 +17,7 @@ where
 {
     host.run(|| {
         let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
+            .enable_all()
             .build()?;
         Ok(runtime.block_on(async {
             // The client spawns its session's task through this, on the same thread.

@@ -5,6 +5,7 @@ mod ending;
 mod hooks;
 mod pod;
 mod provisioned;
+mod rotated;
 
 use lockkeeper_e2e::checker::{Rule, check};
 use lockkeeper_e2e::{Config, Ensemble, faults};

@@ -1,10 +1,13 @@
 //! One client, one server, one TCP connection.
 
-use std::sync::Arc;
+mod identities;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 use zookeeper_client as zk;
 
 use super::executor::Executor;
@@ -34,6 +37,10 @@ struct Inner {
     /// Stands before every path. Not the client's: below that nobody could make the chroot itself.
     chroot: String,
     acls: Rights,
+    /// Who we are: what the servers were shown over this connection.
+    identities: Mutex<Vec<String>>,
+    /// Our contender, once it is created: its rights follow [`Inner::identities`].
+    contender: Mutex<Option<String>>,
     executor: Executor,
 }
 
@@ -56,9 +63,35 @@ impl ZooKeeperConnection {
                 target,
                 chroot,
                 acls,
+                identities: Mutex::default(),
+                contender: Mutex::default(),
                 executor,
             }),
         }
+    }
+
+    /// Takes over from the connection before, and shows the servers whatever `identities` come in
+    /// `followed` later on.
+    pub(super) fn follow(
+        &self,
+        identities: Vec<String>,
+        followed: Option<watch::Receiver<Vec<String>>>,
+        before: Option<&Self>,
+    ) {
+        let known = before.map_or_else(|| identities.clone(), Self::identities);
+        let is_more = identities.len() > known.len();
+        *lock(&self.inner.identities) = identities;
+        *lock(&self.inner.contender) = before.and_then(|before| lock(&before.inner.contender).clone());
+        if let Some(followed) = followed {
+            // It does not keep the connection alive, and ends with it.
+            let following = identities::follow(Arc::downgrade(&self.inner), followed, is_more);
+            self.inner.executor.run(following);
+        }
+    }
+
+    /// Who we are.
+    pub(super) fn identities(&self) -> Vec<String> {
+        lock(&self.inner.identities).clone()
     }
 
     pub(super) fn info(&self) -> &zk::SessionInfo {
@@ -109,6 +142,10 @@ impl Inner {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn token(stat: &zk::Stat) -> FencingToken {
     FencingToken(stat.czxid)
 }
@@ -124,13 +161,7 @@ impl Connection for ZooKeeperConnection {
 
     fn closed(&self) -> impl Future<Output = Closed> + Send + 'static {
         let inner = Arc::clone(&self.inner);
-        async move {
-            match inner.state.clone().changed().await {
-                zk::SessionState::Expired => Closed::Expired,
-                zk::SessionState::AuthFailed => Closed::AuthFailed,
-                _ => Closed::Disconnected,
-            }
-        }
+        async move { inner.state.clone().changed().await.into() }
     }
 
     fn is_intact(&self) -> bool {
@@ -146,7 +177,13 @@ impl Connection for ZooKeeperConnection {
         self.call(move |inner| async move {
             let options = zk::CreateMode::EphemeralSequential.with_acls(inner.acls.of_contenders());
             let whole = inner.whole(&prefix);
+            let known = lock(&inner.identities).len();
             let (stat, sequence) = inner.client.create(&whole, &data, &options).await?;
+            *lock(&inner.contender) = Some(format!("{whole}{sequence}"));
+            if lock(&inner.identities).len() > known {
+                // They came while it was being created, and may have come too late for it.
+                inner.open_contender().await;
+            }
             Ok(Created {
                 path: format!("{prefix}{sequence}"),
                 czxid: token(&stat),
@@ -323,6 +360,16 @@ impl Connection for ZooKeeperConnection {
             while !state.changed().await.is_terminated() {}
         };
         let _ = tokio::time::timeout(PATIENCE_FOR_CLOSING, ended).await;
+    }
+}
+
+impl From<zk::SessionState> for Closed {
+    fn from(state: zk::SessionState) -> Self {
+        match state {
+            zk::SessionState::Expired => Self::Expired,
+            zk::SessionState::AuthFailed => Self::AuthFailed,
+            _ => Self::Disconnected,
+        }
     }
 }
 

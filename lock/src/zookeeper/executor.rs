@@ -42,6 +42,15 @@ impl Executor {
             .extend(handles);
     }
 
+    /// Lets something of our own run beside it.
+    pub(super) fn run(&self, future: impl Future<Output = ()> + Send + 'static) {
+        let handle = tokio::spawn(future).abort_handle();
+        self.running
+            .lock()
+            .expect("no panic while it is locked")
+            .push(handle);
+    }
+
     /// Ends what runs.
     pub(super) fn stop(&self) {
         let mut running = self.running.lock().expect("no panic while it is locked");

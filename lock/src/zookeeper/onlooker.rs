@@ -8,7 +8,7 @@ use zookeeper_client as zk;
 
 use super::executor::Executor;
 use super::{ConnectString, ZooKeeper};
-use crate::ensemble::{EnsembleError, EnsembleResult};
+use crate::ensemble::{Closed, EnsembleError, EnsembleResult};
 
 /// One client on one connection. It is of no use after the first disconnection: the client behind it
 /// would connect again, but not set its persistent watches again (zookeeper-client 0.11,
@@ -36,7 +36,8 @@ impl ZooKeeper {
     pub async fn onlooker(&self, index: usize, patience: Duration) -> EnsembleResult<Onlooker> {
         let server = self.connect.servers()[index].to_string();
         let executor = Executor::default();
-        let connecting = executor.enter(self.connector().with_detached().connect(&server));
+        let connector = self.connector(&self.credentials.identities());
+        let connecting = executor.enter(connector.with_detached().connect(&server));
         let unreachable = |reason: String| EnsembleError::Unreachable {
             server: server.clone(),
             reason,
@@ -59,12 +60,10 @@ impl ZooKeeper {
 }
 
 impl Onlooker {
-    /// Completes when the connection is gone.
-    pub fn closed(&self) -> impl Future<Output = ()> + Send + 'static {
+    /// Completes when the connection is gone, and says why.
+    pub fn closed(&self) -> impl Future<Output = Closed> + Send + 'static {
         let mut state = self.state.clone();
-        async move {
-            state.changed().await;
-        }
+        async move { state.changed().await.into() }
     }
 
     /// Whether the connection was never lost, so that answers and watches belong together.

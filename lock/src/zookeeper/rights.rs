@@ -31,6 +31,15 @@ pub(super) struct Rights {
     others: Vec<Acl>,
 }
 
+/// Adds what is new.
+pub(super) fn join(identities: &mut Vec<String>, others: Vec<String>) {
+    for other in others {
+        if !identities.contains(&other) {
+            identities.push(other);
+        }
+    }
+}
+
 // === impl Reader ===
 
 impl FromStr for Reader {
@@ -58,7 +67,7 @@ impl Rights {
         let everything = match credentials {
             Credentials::Anonymous => AuthId::anyone(),
             // "auth": whoever made the node, by all its identities. World has no right at all.
-            Credentials::Digest(_) => AuthId::authed(),
+            Credentials::Digest(_) | Credentials::Digests(_) => AuthId::authed(),
         };
         let others = vec![Acl::new(Permission::ALL, everything)];
         let readers = readers
@@ -73,6 +82,11 @@ impl Rights {
     /// Of contenders.
     pub(super) fn of_contenders(&self) -> Acls<'_> {
         Acls::new(&self.contenders)
+    }
+
+    /// The same, for a contender that is there.
+    pub(super) fn list_of_contenders(&self) -> &[Acl] {
+        &self.contenders
     }
 
     /// Of lock root and control node.

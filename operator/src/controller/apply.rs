@@ -14,9 +14,10 @@ use tokio::time::Instant;
 
 use super::build::{FINALIZER, Finalizer, HANDOFF, Handoff, Nodes, Plan, Request, RoleChange};
 use super::resolve::Resolved;
-use super::validate::{Invalid, Valid};
+use super::validate::Valid;
 use crate::context::{Context, Provisioned};
-use crate::error::Error;
+use crate::ensemble::Ensemble;
+use crate::error::{Error, Problem};
 use crate::events::{Notice, Reason};
 use crate::metrics::Cause;
 use crate::tree::{Removal, TreeError};
@@ -36,7 +37,7 @@ const FINALIZER_DELAY: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub struct Applied {
     /// Why the lock is not ready, if it is not.
-    pub not_ready: Option<Invalid>,
+    pub not_ready: Option<Problem>,
     /// What people should hear of.
     pub notices: Vec<Notice>,
     /// The object is gone.
@@ -51,9 +52,9 @@ pub struct Applied {
 /// Those of the ensemble and of the API server; and when this replica does not lead.
 pub async fn apply(
     ctx: &Context,
-    connection: &Onlooker,
+    (ensemble, connection): (&Ensemble, &Onlooker),
     resolved: &Resolved,
-    valid: &Result<Valid, Invalid>,
+    valid: &Result<Valid, Problem>,
     plan: &Plan,
 ) -> Result<Applied, Error> {
     let Plan {
@@ -71,10 +72,10 @@ pub async fn apply(
     }
     match nodes {
         Nodes::Leave => {}
-        Nodes::Ensure => ensure(ctx, connection, resolved, valid, &mut applied).await?,
+        Nodes::Ensure => ensure(ctx, (ensemble, connection), resolved, valid, &mut applied).await?,
         Nodes::Remove => {
             ctx.leadership.check()?;
-            if ctx.tree.remove_lock(connection, &resolved.key).await? == Removal::InUse {
+            if ensemble.tree.remove_lock(connection, &resolved.key).await? == Removal::InUse {
                 // Somebody came in between: the picture will say who.
                 return Ok(applied);
             }
@@ -87,13 +88,29 @@ pub async fn apply(
             let yielded = ctx.memories.of(&resolved.key).yielded;
             let rest = yielded.map_or(Duration::ZERO, |at| YIELD_PAUSE.saturating_sub(at.elapsed()));
             if rest.is_zero() {
-                step_down(ctx, connection, resolved, request, "rollout", &mut applied).await?;
+                step_down(
+                    ctx,
+                    (ensemble, connection),
+                    resolved,
+                    request,
+                    "rollout",
+                    &mut applied,
+                )
+                .await?;
             } else {
                 applied.again = applied.again.into_iter().chain([rest]).min();
             }
         }
         Handoff::Asked(request) => {
-            step_down(ctx, connection, resolved, request, "user", &mut applied).await?;
+            step_down(
+                ctx,
+                (ensemble, connection),
+                resolved,
+                request,
+                "user",
+                &mut applied,
+            )
+            .await?;
             acknowledge(ctx, resolved).await?;
         }
         Handoff::Refused(refusal) => {
@@ -110,33 +127,13 @@ pub async fn apply(
     Ok(applied)
 }
 
-/// Sees to it that the namespace has an identity. Its locks are open to a new one before anybody can
-/// read it from the Secret.
+/// Lets an object go whose nodes nobody can look after any more.
 ///
 /// # Errors
-/// Those of the ensemble and of the API server; and when this replica does not lead.
-pub async fn ensure_identity(ctx: &Context, connection: &Onlooker, namespace: &str) -> Result<(), Error> {
-    if ctx.secrets.wanted(namespace).is_none() {
-        return Ok(());
-    }
-    let _making = ctx.secrets.making().await;
-    // Another lock of the namespace may have been first.
-    let Some(wanted) = ctx.secrets.wanted(namespace) else {
-        return Ok(());
-    };
-    let would = ctx
-        .secrets
-        .would_be_written(&ctx.client, namespace, &wanted)
-        .await;
-    would.map_err(Error::writing("the namespace's Secret"))?;
-    ctx.leadership.check()?;
-    for key in ctx.mirror.locks_of(namespace) {
-        ctx.tree.ensure_lock(connection, &key, &wanted.all).await?;
-    }
-    ctx.leadership.check()?;
-    ctx.metrics.wrote("secret");
-    let written = ctx.secrets.write_secret(&ctx.client, namespace, &wanted).await;
-    written.map_err(Error::writing("the namespace's Secret"))
+/// Those of the API server; and when this replica does not lead.
+pub async fn let_go(ctx: &Context, resolved: &Resolved) -> Result<(), Error> {
+    tracing::warn!(lock = %resolved.key, "The credentials of a lock are gone; its nodes stay in its ensemble");
+    set_finalizer(ctx, resolved, false).await
 }
 
 /// How long the finalizer can wait. It comes before the nodes are made, so that none is left behind; but
@@ -157,9 +154,9 @@ fn finalizer_rest(ctx: &Context, resolved: &Resolved) -> Duration {
 
 async fn ensure(
     ctx: &Context,
-    connection: &Onlooker,
+    (ensemble, connection): (&Ensemble, &Onlooker),
     resolved: &Resolved,
-    valid: &Result<Valid, Invalid>,
+    valid: &Result<Valid, Problem>,
     applied: &mut Applied,
 ) -> Result<(), Error> {
     let valid = match valid {
@@ -183,7 +180,7 @@ async fn ensure(
         return Ok(());
     }
     ctx.leadership.check()?;
-    match ctx
+    match ensemble
         .tree
         .ensure_lock(connection, &resolved.key, &valid.identities)
         .await
@@ -207,7 +204,7 @@ async fn ensure(
             });
         }
         Err(error @ TreeError::Foreign { .. }) => {
-            applied.not_ready = Some(Invalid {
+            applied.not_ready = Some(Problem {
                 reason: lockkeeper_crds::lock::Reason::ProvisioningFailed,
                 message: error.to_string(),
             });
@@ -227,14 +224,14 @@ fn was_ready(resolved: &Resolved) -> bool {
 
 async fn step_down(
     ctx: &Context,
-    connection: &Onlooker,
+    (ensemble, connection): (&Ensemble, &Onlooker),
     resolved: &Resolved,
     request: &Request,
     cause: &'static str,
     applied: &mut Applied,
 ) -> Result<(), Error> {
     ctx.leadership.check()?;
-    let is_new = ctx
+    let is_new = ensemble
         .tree
         .request_yield(connection, &resolved.key, &request.request)
         .await?;

@@ -12,9 +12,8 @@ use tokio::time::Instant;
 
 use super::apply::Applied;
 use super::resolve::Resolved;
-use super::validate::Invalid;
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, Problem};
 use crate::events::{Notice, Reason};
 use crate::status::{self, Observation, Readiness, is_between_holders, named};
 
@@ -63,22 +62,26 @@ pub async fn report(ctx: &Context, resolved: &Resolved, applied: Applied) -> Res
     })
 }
 
-/// Says in the status that the ensemble is out of reach; any replica may.
+/// Says in the status that there is no way to the ensemble. Any replica may, where it is the operator's
+/// own: nobody leads then.
 ///
 /// # Errors
-/// Those of the API server.
+/// Those of the API server; and when this replica has to lead and does not.
 pub async fn report_loss(
     ctx: &Context,
     resolved: &Resolved,
-    reason: &str,
+    problem: &Problem,
+    as_leader: bool,
 ) -> Result<Option<Duration>, Error> {
     let previous = resolved.lock.status.clone().unwrap_or_default();
     let generation = resolved.lock.metadata.generation;
-    let status = status::out_of_reach(&previous, generation, reason, Timestamp::now());
-    match write(ctx, resolved, &previous, &status, false).await? {
-        Written::After(rest) => Ok(Some(rest)),
-        Written::Now | Written::Unchanged => Ok(None),
+    let status = status::out_of_reach(&previous, generation, problem, Timestamp::now());
+    match write(ctx, resolved, &previous, &status, as_leader).await? {
+        Written::After(rest) => return Ok(Some(rest)),
+        Written::Now => tell(ctx, resolved, &news(&previous, &status)).await,
+        Written::Unchanged => {}
     }
+    Ok(None)
 }
 
 fn still_between(ctx: &Context, resolved: &Resolved) -> Option<Duration> {
@@ -97,7 +100,7 @@ fn still_between(ctx: &Context, resolved: &Resolved) -> Option<Duration> {
     rest
 }
 
-fn readiness(resolved: &Resolved, not_ready: Option<Invalid>) -> Readiness {
+fn readiness(resolved: &Resolved, not_ready: Option<Problem>) -> Readiness {
     if resolved.lock.metadata.deletion_timestamp.is_some() {
         let holders: Vec<_> = resolved
             .participants
@@ -116,7 +119,7 @@ fn readiness(resolved: &Resolved, not_ready: Option<Invalid>) -> Readiness {
     }
     match not_ready {
         None => Readiness::Ready,
-        Some(Invalid { reason, message }) => Readiness::NotReady(reason, message),
+        Some(Problem { reason, message }) => Readiness::NotReady(reason, message),
     }
 }
 
@@ -207,6 +210,8 @@ fn news(previous: &DistributedLockStatus, status: &DistributedLockStatus) -> Vec
             (ConditionReason::InvalidSpec, Reason::InvalidSpec),
             (ConditionReason::ProvisioningFailed, Reason::ProvisioningFailed),
             (ConditionReason::SecretUnusable, Reason::ProvisioningFailed),
+            (ConditionReason::CredentialsRefused, Reason::ProvisioningFailed),
+            (ConditionReason::TlsFailed, Reason::ProvisioningFailed),
         ];
         let told = reasons.iter().find(|(condition, _)| condition.as_str() == reason);
         if let Some((_, told)) = told {

@@ -43,12 +43,16 @@ pub struct Resolved {
     pub rollout: Option<(Vec<Candidate>, Workload)>,
 }
 
-/// Reads what is known of a lock. Workloads are only read where revisions differ.
+/// Reads what is known of a lock with this queue. Workloads are only read where revisions differ.
 ///
 /// # Errors
 /// Those of the API server.
-pub async fn resolve(ctx: &Context, key: LockKey, lock: Arc<DistributedLock>) -> Result<Resolved, Error> {
-    let queue = ctx.mirror.queue(&key);
+pub async fn resolve(
+    ctx: &Context,
+    queue: Queue,
+    key: LockKey,
+    lock: Arc<DistributedLock>,
+) -> Result<Resolved, Error> {
     let participants = queue.participants(mode(&lock.spec));
     let pods = ctx.pods.of(&key);
     let rollout = match lock.spec.handoff {

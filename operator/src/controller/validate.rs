@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_crds::lock::Reason;
-use lockkeeper_lock::zookeeper::ConnectString;
+use lockkeeper_crds::{ApiDuration, DistributedLockSpec};
 
+use crate::error::Problem;
 use crate::identity::Identity;
 use crate::secrets::{Identities, UnusableSecret};
 
@@ -16,43 +16,48 @@ pub struct Valid {
     pub identities: Vec<Identity>,
 }
 
-/// Why a lock cannot be provided, for its condition `Ready`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invalid {
-    /// One of the closed set.
-    pub reason: Reason,
-    /// One sentence.
-    pub message: String,
+/// What settings are held against.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticks {
+    /// The tick of the operator's own ensemble, as its user says.
+    pub stated: Duration,
+    /// The tick of the lock's ensemble, if it tells.
+    pub told: Option<Duration>,
 }
 
-/// Checks the settings and the namespace's identities.
+/// Checks the settings and the namespace's identities; `None` for them where the ensemble is not the
+/// operator's, and nobody but the owners of the lock's nodes uses it.
 ///
 /// # Errors
-/// The first thing that is wrong. Only a change of the object or of the Secret can clear it.
+/// The first thing that is wrong. Only a change of the object, of the Secret or of the ensemble can clear
+/// it.
 pub fn validate(
     spec: &DistributedLockSpec,
-    identities: Option<&Result<Identities, UnusableSecret>>,
-    connect: &ConnectString,
-    tick_time: Duration,
-) -> Result<Valid, Invalid> {
-    let invalid = |reason, message| Invalid { reason, message };
-    spec.validate(tick_time)
-        .map_err(|error| invalid(Reason::InvalidSpec, error.to_string()))?;
-    if let Some(zookeeper) = &spec.zookeeper
-        && zookeeper.connect.parse().as_ref() != Ok(connect)
-    {
+    identities: Option<Option<&Result<Identities, UnusableSecret>>>,
+    ticks: Ticks,
+) -> Result<Valid, Problem> {
+    let timing = spec
+        .validate(ticks.stated)
+        .map_err(|error| Problem::new(Reason::InvalidSpec, error.to_string()))?;
+    if let Some(told) = ticks.told.filter(|told| *told > timing.tick_time) {
+        let (stated, told) = (ApiDuration::from(timing.tick_time), ApiDuration::from(told));
+        let mend = match &spec.zookeeper {
+            Some(_) => format!("write {told} into zookeeper.tickTime of the lock"),
+            None => format!("start the operator with --tick-time {told} (zookeeper.tickTime of its chart)"),
+        };
         let message = format!(
-            "zookeeper.connect names another ensemble than the operator's, {connect}, which is the only one that it \
-             looks after: leave it out"
+            "the tick time {stated} is shorter than the ensemble's tickTime, which is {told}, so that leases would be \
+             counted too long: {mend}"
         );
-        return Err(invalid(Reason::InvalidSpec, message));
+        return Err(Problem::new(Reason::InvalidSpec, message));
     }
+    let unusable = |message: String| Err(Problem::new(Reason::SecretUnusable, message));
     let identities = match identities {
-        Some(Ok(identities)) => identities.all.clone(),
-        Some(Err(error)) => return Err(invalid(Reason::SecretUnusable, error.to_string())),
-        None => {
-            let message = "the Secret of the namespace is missing, and is being made".to_owned();
-            return Err(invalid(Reason::SecretUnusable, message));
+        None => Vec::new(),
+        Some(Some(Ok(identities))) => identities.all.clone(),
+        Some(Some(Err(error))) => return unusable(error.to_string()),
+        Some(None) => {
+            return unusable("the Secret of the namespace is missing, and is being made".to_owned());
         }
     };
     Ok(Valid { identities })
@@ -61,40 +66,57 @@ pub fn validate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockkeeper_crds::ApiDuration;
     use lockkeeper_crds::lock::ZooKeeperSpec;
 
     const TICK: Duration = Duration::from_secs(2);
 
-    fn identities() -> Option<Result<Identities, UnusableSecret>> {
-        Some(Ok(Identities {
-            all: vec![Identity::generate("shop")],
-            is_rotation_asked: false,
-        }))
+    fn ticks(told: Option<u64>) -> Ticks {
+        Ticks {
+            stated: TICK,
+            told: told.map(Duration::from_millis),
+        }
     }
 
-    fn ensemble() -> ConnectString {
-        "zk-0:2181,zk-1:2181/team".parse().unwrap()
-    }
-
-    fn reason(spec: &DistributedLockSpec) -> Option<Reason> {
-        let valid = validate(spec, identities().as_ref(), &ensemble(), TICK);
-        valid.err().map(|invalid| invalid.reason)
+    fn refused(spec: &DistributedLockSpec, told: Option<u64>) -> Problem {
+        validate(spec, None, ticks(told)).unwrap_err()
     }
 
     #[test]
-    fn the_defaults_are_valid_and_so_is_the_operators_ensemble_by_its_own_name() {
+    fn a_tick_that_is_shorter_than_the_true_one_is_refused_with_what_to_write_and_where() {
         let mut spec = DistributedLockSpec::default();
-        assert_eq!(reason(&spec), None);
+        for told in [None, Some(1000), Some(2000)] {
+            assert!(validate(&spec, None, ticks(told)).is_ok(), "{told:?}");
+        }
+        let problem = refused(&spec, Some(2500));
+        assert_eq!(problem.reason, Reason::InvalidSpec);
+        assert!(
+            problem
+                .message
+                .ends_with("--tick-time 2500ms (zookeeper.tickTime of its chart)"),
+            "{}",
+            problem.message
+        );
         spec.zookeeper = Some(ZooKeeperSpec {
-            connect: "zk-0:2181,zk-1:2181/team".into(),
-            tick_time: None,
+            connect: "other:2181".into(),
+            tick_time: Some(ApiDuration::from_millis(500)),
             credentials_secret: None,
             tls_secret: None,
         });
-        assert_eq!(reason(&spec), None);
-        spec.zookeeper.as_mut().unwrap().connect = "other:2181".into();
-        assert_eq!(reason(&spec), Some(Reason::InvalidSpec));
+        let problem = refused(&spec, Some(1000));
+        assert!(
+            problem
+                .message
+                .starts_with("the tick time 500ms is shorter than the ensemble's tickTime, which is 1s"),
+            "{}",
+            problem.message
+        );
+        assert!(
+            problem
+                .message
+                .ends_with("write 1s into zookeeper.tickTime of the lock"),
+            "{}",
+            problem.message
+        );
     }
 
     #[test]
@@ -103,14 +125,14 @@ mod tests {
             stop_grace: ApiDuration::from_secs(14),
             ..DistributedLockSpec::default()
         };
-        let invalid = validate(&spec, identities().as_ref(), &ensemble(), TICK).unwrap_err();
-        assert_eq!(invalid.reason, Reason::InvalidSpec);
-        assert!(invalid.message.contains("14"), "{}", invalid.message);
+        let problem = refused(&spec, None);
+        assert_eq!(problem.reason, Reason::InvalidSpec);
+        assert!(problem.message.contains("14"), "{}", problem.message);
     }
 
     #[test]
     fn a_missing_secret_is_no_fault_of_the_settings() {
-        let invalid = validate(&DistributedLockSpec::default(), None, &ensemble(), TICK).unwrap_err();
-        assert_eq!(invalid.reason, Reason::SecretUnusable);
+        let problem = validate(&DistributedLockSpec::default(), Some(None), ticks(None)).unwrap_err();
+        assert_eq!(problem.reason, Reason::SecretUnusable);
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use lockkeeper_crds::DistributedLockSpec;
+use lockkeeper_lock::zookeeper::ConnectString;
 
 /// What the cluster can do, found out at the start. See [`crate::webhook::facts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,12 +28,27 @@ pub struct SidecarConfig {
     pub resources: ResourceRequirements,
     /// Connect string of the operator's ensemble, for pods; `None` if every lock names its own.
     pub connect: Option<String>,
+    /// The same as the operator sees it: a lock may name it so.
+    pub own_connect: String,
+    /// Whether the Secrets that the operator makes hold a certificate of the pods' own for that ensemble.
+    pub has_certificate: bool,
     /// `tickTime` of the operator's ensemble.
     pub tick_time: Duration,
     /// Where locks are in the ensemble, without a slash at its end.
     pub root: String,
     /// ACL ids, `digest:USER:HASH`, that may read contenders: the operator's.
     pub readers: Vec<String>,
+}
+
+impl SidecarConfig {
+    /// Whether a lock is in the operator's ensemble, maybe by its name: as in
+    /// [`crate::others::Source::of`].
+    pub fn is_own_ensemble(&self, spec: &DistributedLockSpec) -> bool {
+        let parse = |connect: &str| connect.parse::<ConnectString>().ok();
+        spec.zookeeper.as_ref().is_none_or(|named| {
+            named.credentials_secret.is_none() && parse(&named.connect) == parse(&self.own_connect)
+        })
+    }
 }
 
 /// How many pods the owner of a pod wants.

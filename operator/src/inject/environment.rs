@@ -23,9 +23,7 @@ pub fn of_lock(name: &str, spec: &DistributedLockSpec, context: &Context<'_>) ->
         .map(|own| own.connect.as_str())
         .or(sidecar.connect.as_deref())
         .unwrap_or_default();
-    let tick_time = own
-        .and_then(|own| own.tick_time)
-        .unwrap_or(ApiDuration::from(sidecar.tick_time));
+    let tick_time = ApiDuration::from(spec.timing(sidecar.tick_time).tick_time);
     let (root, namespace) = (&sidecar.root, context.namespace);
     let mut env = vec![
         var("LOCKKEEPER_CONNECT", connect),
@@ -48,12 +46,17 @@ pub fn of_lock(name: &str, spec: &DistributedLockSpec, context: &Context<'_>) ->
     if spec.mode == LockMode::Exclusive && spec.max_holders > 1 {
         env.push(var("LOCKKEEPER_MAX_HOLDERS", spec.max_holders));
     }
-    if !sidecar.readers.is_empty() {
+    // Where the ensemble is another one the operator reads with the identity of the pods themselves.
+    if !sidecar.readers.is_empty() && sidecar.is_own_ensemble(spec) {
         env.push(var("LOCKKEEPER_READER", sidecar.readers.join(",")));
     }
     if connect.contains("tcp+tls://") {
         env.push(var("LOCKKEEPER_TLS_CA", format!("{}/ca.crt", names::AUTH_DIR)));
-        if context.client_certificate {
+        let has_certificate = match own {
+            None => sidecar.has_certificate,
+            Some(_) => context.client_certificate,
+        };
+        if has_certificate {
             env.push(var("LOCKKEEPER_TLS_CERT", format!("{}/tls.crt", names::AUTH_DIR)));
             env.push(var("LOCKKEEPER_TLS_KEY", format!("{}/tls.key", names::AUTH_DIR)));
         }

@@ -159,10 +159,11 @@ pub fn auth_volume(spec: &DistributedLockSpec) -> Volume {
     let mut sources = vec![secret(
         credentials.map_or(names::CREDENTIALS_SECRET, |secret| secret.name.as_str()),
     )];
-    if credentials.is_some()
+    if zookeeper.is_some()
         && let Some(projection) = &mut sources[0].secret
     {
-        // Whatever else a user keeps in it is none of the sidecar's business.
+        // Whatever else a user keeps in it is none of the sidecar's business, and certificates in the
+        // operator's are for its own ensemble.
         projection.items = Some(vec![KeyToPath {
             key: "auth".to_owned(),
             path: "auth".to_owned(),

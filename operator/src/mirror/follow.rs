@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockkeeper_lock::FencingToken;
@@ -16,6 +17,7 @@ use zookeeper_client as zk;
 use super::Shared;
 use crate::layout::{Layout, LockKey, Place};
 use crate::picture::{Contender, Picture};
+use crate::tree::Tree;
 
 /// Reads under way at once. A server works on the requests of one connection in order; this only
 /// keeps it busy, and stays below what a server lets wait in all (`globalOutstandingLimit`, 1000).
@@ -54,12 +56,13 @@ enum Answer {
 
 impl Follow {
     /// Sets the watch and begins to read.
-    pub(super) async fn start(connection: Arc<Onlooker>, layout: Layout) -> Result<Self, zk::Error> {
+    pub(super) async fn start(connection: Arc<Onlooker>, tree: &Tree) -> Result<Self, zk::Error> {
+        let (layout, place) = (tree.layout().clone(), tree.place());
         let watcher = connection
-            .watch(&layout.locks(), zk::AddWatchMode::PersistentRecursive)
+            .watch(&layout.path(&place), zk::AddWatchMode::PersistentRecursive)
             .await?;
         let mut follow = Self {
-            closed: Box::pin(connection.closed()),
+            closed: Box::pin(connection.closed().map(drop)),
             connection,
             layout,
             watcher,
@@ -68,7 +71,7 @@ impl Follow {
             under_way: HashMap::new(),
             first: Some(Picture::default()),
         };
-        follow.read(Place::Locks);
+        follow.read(place);
         Ok(follow)
     }
 

@@ -130,13 +130,24 @@ fn out_of_reach_keeps_what_was_known_and_says_since_when_it_is_old() {
     let queue = queue(&[(5, data("held", "a"))]);
     let known = status(&DistributedLockStatus::default(), &queue, Mode::Exclusive, 100);
     let later = Timestamp::from_second(200).unwrap();
-    let lost = out_of_reach(&known, Some(1), "no answer", later);
+    let lost = out_of_reach(
+        &known,
+        Some(1),
+        &Problem::new(Reason::Disconnected, "no answer"),
+        later,
+    );
     assert_eq!(lost.holders, known.holders);
     assert_eq!(
         condition(&lost, ConditionType::EnsembleReachable),
         ("False", "Disconnected", 200)
     );
     assert_eq!(condition(&lost, ConditionType::Held).0, "Unknown");
+    assert_eq!(condition(&lost, ConditionType::Ready).0, "Unknown");
+    let refused = Problem::new(Reason::CredentialsRefused, "who are you?");
+    let refused = out_of_reach(&known, Some(1), &refused, later);
+    for kind in [ConditionType::Ready, ConditionType::EnsembleReachable] {
+        assert_eq!(condition(&refused, kind), ("False", "CredentialsRefused", 200));
+    }
     let again = status(&lost, &queue, Mode::Exclusive, 300);
     assert_eq!(
         condition(&again, ConditionType::EnsembleReachable),

@@ -29,6 +29,8 @@ pub struct Surroundings {
     pub leading: watch::Receiver<bool>,
     /// Connect string of the operator's ensemble.
     pub connect: String,
+    /// Whether the Secrets of the namespaces hold a certificate for pods to show to it.
+    pub has_certificate: bool,
     /// `tickTime` of that ensemble.
     pub tick_time: Duration,
     /// Where locks are in it, below the chroot.
@@ -84,6 +86,7 @@ impl Webhooks {
             locks,
             leading,
             connect,
+            has_certificate,
             tick_time,
             root,
             acl_id,
@@ -105,7 +108,9 @@ impl Webhooks {
             image: sidecar_image,
             pull_policy: sidecar_pull_policy,
             resources: sidecar_resources,
-            connect: Some(pod_connect.map_or(connect, |connect| connect.to_string())),
+            connect: Some(pod_connect.map_or_else(|| connect.clone(), |pods| pods.to_string())),
+            own_connect: connect,
+            has_certificate,
             tick_time,
             root,
             readers: vec![format!("digest:{acl_id}")],

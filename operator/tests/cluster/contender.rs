@@ -7,9 +7,14 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use lockkeeper_lock::zookeeper::{Credentials, ZooKeeper};
 use lockkeeper_lock::{BootClock, Identity, Lock, LockOptions, Timing};
+use lockkeeper_operator::identity as digest;
 use tokio::task::JoinHandle;
 
 use crate::world::{Space, World, operator_identity};
+
+/// Of all ensembles here.
+const TICK: Duration = Duration::from_secs(1);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A contender; it abandons its place when it is dropped.
 pub struct Contender {
@@ -18,21 +23,20 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// Queues for a pod with the identity of its namespace.
+    /// Queues for a pod with the identities of its namespace, as they are at this moment.
     pub async fn join(world: &World, space: &Space, lock: &str, pod: &Pod) -> Self {
-        let identity = space.identity().await;
         let reader = format!("digest:{}", operator_identity().acl_id());
+        let way = way(&world.ensemble.connect_string(), &space.identities().await);
+        Self::join_by(way.with_readers(vec![reader.parse().unwrap()]), space, lock, pod)
+    }
+
+    /// Queues in another ensemble.
+    pub fn join_by(zookeeper: ZooKeeper, space: &Space, lock: &str, pod: &Pod) -> Self {
         let timing = Timing {
-            tick_time: world.ensemble.config().tick,
+            tick_time: TICK,
             stop_grace: Duration::from_millis(400),
-            ..Timing::new(Duration::from_secs(4))
+            ..Timing::new(SESSION_TIMEOUT)
         };
-        let zookeeper = ZooKeeper::new(
-            world.ensemble.connect_string().parse().unwrap(),
-            timing.session_timeout,
-        )
-        .with_credentials(Credentials::Digest(identity.digest_auth()))
-        .with_readers(vec![reader.parse().unwrap()]);
         let labels = pod.labels();
         let revision = labels
             .get("pod-template-hash")
@@ -76,6 +80,14 @@ impl Contender {
         self.leave.send_replace(true);
         (&mut self.task).await.unwrap();
     }
+}
+
+/// How a pod reaches an ensemble.
+pub fn way(connect: &str, identities: &[digest::Identity]) -> ZooKeeper {
+    let identities = identities.iter().map(digest::Identity::digest_auth).collect();
+    let (_, identities) = tokio::sync::watch::channel(identities);
+    ZooKeeper::new(connect.parse().unwrap(), SESSION_TIMEOUT)
+        .with_credentials(Credentials::Digests(identities))
 }
 
 impl Drop for Contender {

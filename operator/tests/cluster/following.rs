@@ -2,9 +2,8 @@
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use lockkeeper_crds::{ApiDuration, DistributedLock, DistributedLockSpec};
-use serde_json::json;
 
 use crate::contender::Contender;
 use crate::world::{condition, eventually, holders, operator_identity, waiting, world};
@@ -99,15 +98,7 @@ async fn a_lock_root_or_a_secret_that_is_deleted_by_hand_comes_back() {
         .await;
 
     // Rotated on request: the pod that runs keeps its right to leave.
-    let patch = json!({"metadata": {"annotations": {"lockkeeper.io/rotate": "now"}}});
-    secrets
-        .patch(
-            "lockkeeper-zookeeper",
-            &PatchParams::default(),
-            &Patch::Merge(patch),
-        )
-        .await
-        .unwrap();
+    space.rotate().await;
     eventually("a rotated identity", async || {
         Some(space.identity().await).filter(|identity| *identity != after)
     })

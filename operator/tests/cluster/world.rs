@@ -141,13 +141,19 @@ impl World {
 
     /// Starts another replica, and waits until it is ready.
     pub async fn operator(&self, name: &str) -> Operator {
+        self.operator_of(name, &["--connect", &self.ensemble.connect_string()])
+            .await
+    }
+
+    /// Starts an operator that reaches its ensemble so.
+    pub async fn operator_of(&self, name: &str, options: &[&str]) -> Operator {
         let admin = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = admin.local_addr().unwrap().port();
         drop(admin);
         let log = self.ensemble.directory().join(format!("{name}.log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper-operator"));
         command
-            .args(["--connect", &self.ensemble.connect_string()])
+            .args(options)
             .arg("--auth-file")
             .arg(&self.auth)
             .args(["--tick-time", "1s", "--session-timeout", "8s"])
@@ -169,6 +175,18 @@ impl World {
         })
         .await;
         operator
+    }
+
+    /// Whether the shared replica says that it is ready.
+    pub async fn is_ready(&self) -> bool {
+        let port = self
+            .operators
+            .lock()
+            .unwrap()
+            .first()
+            .map(|operator| operator.admin);
+        let answer = ask(port.expect("there is one"), "/readyz").await;
+        answer.is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
     }
 
     /// Takes the shared replica away.
@@ -337,15 +355,43 @@ impl Space {
         .await;
     }
 
-    /// The namespace's identity, as its pods read it.
+    /// The namespace's identity in use.
     pub async fn identity(&self) -> Identity {
+        self.identities().await.swap_remove(0)
+    }
+
+    /// The namespace's identities, as its pods read them.
+    pub async fn identities(&self) -> Vec<Identity> {
         let api = self.api::<Secret>();
         eventually("the Secret of the namespace", async || {
             let secret = api.get_opt("lockkeeper-zookeeper").await.unwrap()?;
             let auth = secret.data?.remove("auth")?;
-            Identity::parse(std::str::from_utf8(&auth.0).unwrap()).ok()
+            Identity::parse_lines(std::str::from_utf8(&auth.0).unwrap()).ok()
         })
         .await
+    }
+
+    /// Writes a Secret, whatever it held.
+    pub async fn write_secret(&self, name: &str, data: &[(&str, &str)]) {
+        let api = self.api::<Secret>();
+        let data: std::collections::BTreeMap<_, _> = data.iter().copied().collect();
+        let secret: Secret =
+            serde_json::from_value(json!({"metadata": {"name": name}, "stringData": data})).unwrap();
+        let _ = api.delete(name, &DeleteParams::default()).await;
+        api.create(&PostParams::default(), &secret).await.unwrap();
+    }
+
+    /// Asks for another identity of the namespace.
+    pub async fn rotate(&self) {
+        let patch = json!({"metadata": {"annotations": {"lockkeeper.io/rotate": "now"}}});
+        let api = self.api::<Secret>();
+        api.patch(
+            "lockkeeper-zookeeper",
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        )
+        .await
+        .unwrap();
     }
 
     pub async fn annotate(&self, lock: &str, key: &str, value: &str) {
@@ -393,6 +439,13 @@ pub fn holders(lock: &DistributedLock) -> Vec<String> {
 pub fn waiting(lock: &DistributedLock) -> Vec<String> {
     let status = lock.status.clone().unwrap_or_default();
     status.queue.into_iter().map(|one| one.pod).collect()
+}
+
+/// What a condition says.
+pub fn message(lock: &DistributedLock, kind: &str) -> String {
+    let status = lock.status.clone().unwrap_or_default();
+    let found = status.conditions.into_iter().find(|one| one.type_ == kind);
+    found.map(|one| one.message).unwrap_or_default()
 }
 
 /// Status and reason of a condition.

@@ -1,6 +1,7 @@
 //! Servers that the tests share, and the parts of the operator on hosts of their own.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_e2e::ensemble::block_on;
@@ -56,7 +57,7 @@ pub fn mirrored<T: Send, F: Future<Output = T>>(
 ) -> T {
     let (zookeeper, tree) = (zookeeper(ensemble, Some(&operator())), tree(root));
     block_on(host, || async move {
-        let (mirror, task) = Mirror::new(zookeeper, tree);
+        let (mirror, task) = Mirror::new(zookeeper, tree, Arc::default());
         tokio::select! {
             () = task.run() => unreachable!("it runs for ever"),
             result = work(mirror) => result,
@@ -70,7 +71,7 @@ pub async fn wait_for_link(mirror: &Mirror, wanted: impl Fn(&Link) -> bool) {
     let mut link = mirror.watch_link();
     tokio::time::timeout(BOUND, link.wait_for(wanted))
         .await
-        .expect("in time")
+        .unwrap_or_else(|_| panic!("not in time: {:?}", mirror.link()))
         .expect("the task runs");
 }
 

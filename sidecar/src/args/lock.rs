@@ -96,7 +96,7 @@ pub struct LockArgs {
     #[arg(long, env = "LOCKKEEPER_LOCK_DELAY", value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub lock_delay: Duration,
 
-    /// File with the credentials: USER:PASSWORD or digest:USER:PASSWORD
+    /// File with the credentials, followed while it runs: USER:PASSWORD or digest:USER:PASSWORD, one in each line
     #[arg(long, env = "LOCKKEEPER_AUTH_FILE", value_name = "FILE")]
     pub auth_file: Option<PathBuf>,
 

@@ -1,17 +1,15 @@
 //! What must not be on a command line, and is read from files.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::exit::Failure;
 
-/// Name and password for ZooKeeper's `digest` scheme. Its `Debug` does not show the password.
+/// Names and passwords for ZooKeeper's `digest` scheme. Its `Debug` shows none of them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The name.
-    pub user: String,
-    /// The password.
-    pub password: String,
+    file: PathBuf,
+    identities: Vec<String>,
 }
 
 /// The files of a TLS connection, all PEM.
@@ -37,45 +35,55 @@ pub struct ClientIdentity {
 // === impl Credentials ===
 
 impl Credentials {
-    /// Reads `USER:PASSWORD` or `digest:USER:PASSWORD`; line ends at the end do not count.
+    /// Reads `USER:PASSWORD` or `digest:USER:PASSWORD`, one identity in each line: all of them count.
     ///
     /// # Errors
     /// When the file cannot be read or holds something else. The message never shows the content.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let content = read(path, "credentials")?;
-        Self::parse(content.trim_end_matches(['\r', '\n']))
-            .map_err(|problem| Failure::usage(format!("the credentials file {} {problem}", path.display())))
-    }
-
-    /// What ZooKeeper's `addauth digest` takes.
-    pub fn digest_auth(&self) -> Vec<u8> {
-        format!("{}:{}", self.user, self.password).into_bytes()
-    }
-
-    fn parse(content: &str) -> Result<Self, &'static str> {
-        const RIGHT: &str = "must hold one line, USER:PASSWORD or digest:USER:PASSWORD";
-        if content.contains(['\r', '\n']) {
-            return Err(RIGHT);
-        }
-        let (user, password) = match content.strip_prefix("digest:") {
-            Some(rest) => rest.split_once(':'),
-            None => content.split_once(':'),
-        }
-        .ok_or(RIGHT)?;
-        if user.is_empty() || password.is_empty() {
-            return Err(RIGHT);
-        }
+        let identities = Self::parse(&content).map_err(|problem| {
+            Failure::usage(format!("the credentials file {} {problem}", path.display()))
+        })?;
         Ok(Self {
-            user: user.to_owned(),
-            password: password.to_owned(),
+            file: path.to_owned(),
+            identities,
         })
+    }
+
+    /// The same file, read anew.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_again(&self) -> Result<Self, Failure> {
+        Self::read(&self.file)
+    }
+
+    /// What ZooKeeper's `addauth digest` takes, for each identity.
+    pub fn identities(&self) -> &[String] {
+        &self.identities
+    }
+
+    fn parse(content: &str) -> Result<Vec<String>, &'static str> {
+        const RIGHT: &str = "must hold USER:PASSWORD or digest:USER:PASSWORD, one in each line";
+        let identity = |line: &str| {
+            let identity = line.strip_prefix("digest:").unwrap_or(line);
+            let (user, password) = identity.split_once(':').ok_or(RIGHT)?;
+            let is_whole = !user.is_empty() && !password.is_empty();
+            is_whole.then(|| identity.to_owned()).ok_or(RIGHT)
+        };
+        let content = content.trim_end_matches(['\r', '\n']);
+        content
+            .lines()
+            .map(identity)
+            .chain(content.is_empty().then_some(Err(RIGHT)))
+            .collect()
     }
 }
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials")
-            .field("user", &self.user)
+            .field("file", &self.file)
             .finish_non_exhaustive()
     }
 }
@@ -145,47 +153,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_of_credentials_are_read_and_a_password_may_contain_anything() {
-        for (content, user, password) in [
-            ("u:p", "u", "p"),
-            ("digest:u:p", "u", "p"),
-            ("u:p:q:", "u", "p:q:"),
-            ("digest:u: p", "u", " p"),
+    fn each_line_is_an_identity_in_one_of_two_forms_and_a_password_may_contain_anything() {
+        for (content, identities) in [
+            ("u:p", &["u:p"][..]),
+            ("digest:u:p", &["u:p"]),
+            ("u:p:q:", &["u:p:q:"]),
+            ("digest:u: p", &["u: p"]),
+            ("digest:u.2:new\nu.1:old\n", &["u.2:new", "u.1:old"]),
         ] {
-            let credentials = Credentials::parse(content).unwrap();
-            assert_eq!(
-                (&*credentials.user, &*credentials.password),
-                (user, password),
-                "{content}"
-            );
+            assert_eq!(Credentials::parse(content).unwrap(), identities, "{content}");
         }
         let scratch = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(scratch.path(), "digest:u:p\r\n").unwrap();
-        assert_eq!(Credentials::read(scratch.path()).unwrap().digest_auth(), b"u:p");
+        std::fs::write(scratch.path(), "digest:u:p\r\nv:w\r\n").unwrap();
+        let credentials = Credentials::read(scratch.path()).unwrap();
+        assert_eq!(credentials.identities(), ["u:p", "v:w"]);
+        std::fs::write(scratch.path(), "v:w").unwrap();
+        assert_eq!(credentials.read_again().unwrap().identities(), ["v:w"]);
     }
 
     #[test]
     fn a_wrong_file_is_refused_and_nothing_of_a_password_is_shown() {
         for content in [
             "",
+            "\n",
             "secret",
             "digest:secret",
             ":secret",
             "u:",
-            "u:secret\nv:secret",
+            "u:secret\nsecret",
+            "u:secret\n\nv:secret",
         ] {
             let file = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(file.path(), content).unwrap();
             let failure = Credentials::read(file.path()).unwrap_err().sentence;
-            assert!(
-                failure.ends_with("USER:PASSWORD or digest:USER:PASSWORD"),
-                "{failure}"
-            );
+            assert!(failure.ends_with("one in each line"), "{failure}");
             assert!(failure.contains(&*file.path().to_string_lossy()), "{failure}");
             assert!(!failure.contains("secret"), "{failure}");
         }
-        let shown = format!("{:?}", Credentials::parse("u:secret").unwrap());
-        assert!(shown.contains('u') && !shown.contains("secret"), "{shown}");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "u:secret").unwrap();
+        let shown = format!("{:?}", Credentials::read(file.path()).unwrap());
+        assert!(!shown.contains("secret"), "{shown}");
     }
 
     #[cfg(feature = "tls")]

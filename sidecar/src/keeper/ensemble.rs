@@ -1,21 +1,26 @@
 //! From settings to the ensemble: what can be found out before anything is started.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 #[cfg(feature = "tls")]
 use lockkeeper_lock::zookeeper::InvalidTls;
-use lockkeeper_lock::zookeeper::{Credentials, ZooKeeper};
+use lockkeeper_lock::zookeeper::{self, ZooKeeper};
 use lockkeeper_lock::{LockOptions, Mode};
+use tokio::sync::watch;
 
 use super::PATIENCE_FOR_TICK;
 use super::observer::Observer;
-use crate::args::{Access, Settings};
+use crate::args::{Access, Credentials, Settings};
 use crate::exit::Failure;
+
+/// Time between two looks at the credentials file: short beside what a kubelet needs to write it.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// Refuses an ensemble of which no server has an address, and one whose tick is longer than stated:
 /// the lease arithmetic stands on it.
 pub(super) async fn check(settings: &Settings) -> Result<(), Failure> {
-    let zookeeper = zookeeper(settings)?;
+    let zookeeper = zookeeper(settings, None)?;
     let connect = &settings.connect;
     let mut refusal = None;
     let mut resolved = 0;
@@ -49,14 +54,60 @@ pub(super) async fn check(settings: &Settings) -> Result<(), Failure> {
     }
 }
 
-pub(super) fn zookeeper(settings: &Settings) -> Result<ZooKeeper, Failure> {
+/// The identities of the credentials file, for as long as the keeper runs.
+#[derive(Clone)]
+pub(super) struct Identities(watch::Receiver<Vec<String>>);
+
+impl Identities {
+    /// As they were read at the start, and what follows the file until `stop`: a kubelet writes a changed
+    /// Secret into the volumes of pods that run, within about a minute.
+    pub(super) fn follow(
+        credentials: Option<Credentials>,
+        stop: impl Future<Output = ()>,
+    ) -> (Option<Self>, impl Future<Output = ()>) {
+        let sender = credentials
+            .as_ref()
+            .map(|read| watch::Sender::new(read.identities().to_vec()));
+        let identities = sender.as_ref().map(|sender| Self(sender.subscribe()));
+        let following = credentials.zip(sender);
+        let task = async move {
+            let Some((credentials, sender)) = following else {
+                return;
+            };
+            let mut stop = std::pin::pin!(stop);
+            loop {
+                tokio::select! {
+                    () = &mut stop => return,
+                    () = tokio::time::sleep(LOOK) => {}
+                }
+                match credentials.read_again() {
+                    Ok(read) => {
+                        let is_new = sender.send_if_modified(|known| {
+                            let is_new = known != read.identities();
+                            *known = read.identities().to_vec();
+                            is_new
+                        });
+                        if is_new {
+                            tracing::info!("Credentials changed");
+                        }
+                    }
+                    Err(failure) => {
+                        tracing::warn!(why = failure.sentence, "Going on with the credentials before")
+                    }
+                }
+            }
+        };
+        (identities, task)
+    }
+}
+
+pub(super) fn zookeeper(settings: &Settings, identities: Option<&Identities>) -> Result<ZooKeeper, Failure> {
     let zookeeper = ZooKeeper::new(settings.connect.clone(), settings.timing.session_timeout)
         .with_readers(settings.readers.clone());
-    let zookeeper = match &settings.credentials {
+    let zookeeper = match identities {
         None => zookeeper,
-        Some(credentials) => {
-            let identity = format!("{}:{}", credentials.user, credentials.password);
-            zookeeper.with_credentials(Credentials::Digest(identity))
+        Some(Identities(identities)) => {
+            zookeeper.with_credentials(zookeeper::Credentials::Digests(identities.clone()))
         }
     };
     #[cfg(feature = "tls")]
