@@ -16,6 +16,7 @@ fn a_paused_application_goes_on_in_its_place_under_a_new_token_when_its_pod_hold
     let healed = Mend(|| Ok(space.installation.heal_to_ensemble(node)?));
     space.installation.cut_from_ensemble(node).unwrap();
     let next = space.wait_until_it_runs(pair.token);
+    space.assert_exclusive();
     assert!(is_stopped(process), "paused while another one runs");
     drop(healed);
     space.wait_until_waiting("report", 1);

@@ -395,7 +395,7 @@ pub const KEEPER: &str = "/lockkeeper sidecar";
 /// The guard.
 pub const GUARD: &str = "/lockkeeper/lockkeeper guard";
 /// The application.
-pub const APPLICATION: &str = "/program";
+pub const APPLICATION: &str = "/program /records";
 
 /// Two pods, of which one runs.
 pub struct Pair {
