@@ -63,7 +63,11 @@ fn an_http_hook_is_sent_after_the_start_and_ends_the_container_if_nobody_answers
     let ensemble = Ensemble::start(Config::default()).unwrap();
     let mut pod = Pod::empty(&ensemble, "first");
     // The test is the one that should answer: it lets the application begin before it decides.
-    let listener = pod.host.run(|| TcpListener::bind("127.0.0.1:0")).unwrap().unwrap();
+    let listener = pod
+        .host
+        .run(|| TcpListener::bind("127.0.0.1:0"))
+        .unwrap()
+        .unwrap();
     listener.set_nonblocking(true).unwrap();
     let port = listener.local_addr().unwrap().port();
     let hook = format!(r#"{{"postStart":{{"httpGet":{{"port":{port},"host":"127.0.0.1"}}}}}}"#);
