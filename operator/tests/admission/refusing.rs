@@ -97,7 +97,8 @@ async fn a_pod_that_was_injected_for_another_lock_is_refused() {
     copy["metadata"]["annotations"]["lockkeeper.io/lock"] = json!("other");
     let refusal = space.try_out(&copy).await.unwrap_err();
     assert!(
-        refusal.contains("the pod has the sidecar of another lock"),
+        refusal.contains("the pod is a copy of one that was injected for another lock")
+            && refusal.contains("make it from the manifest that was there before"),
         "{refusal}"
     );
     space.leave().await;

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::{SocketAddrV4, TcpListener};
+use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, LazyLock, Mutex, Weak};
@@ -21,6 +21,9 @@ use crate::world::{CHART, CRD, SYSTEM, Space, eventually, kubeconfig, operator_i
 /// Ports that stand before the registry, for tests to take: an operator learns at its start which
 /// registries speak without TLS.
 const GATES: usize = 8;
+
+/// Whose the endpoints of the webhooks' Service are: not the controller's, which takes them from pods.
+const MANAGER: &str = "lockkeeper-tests";
 
 /// The registry of the cluster, as pods name it.
 pub const REGISTRY: &str = "10.77.0.1:5000";
@@ -101,6 +104,20 @@ impl std::ops::Deref for Visit {
     }
 }
 
+/// A test that fails shows what the operators said.
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        if let Ok(operators) = self.stage.operators.lock() {
+            for operator in &*operators {
+                println!("{} at {}:\n{}", operator.name, operator.webhook, operator.log());
+            }
+        }
+    }
+}
+
 impl Stage {
     /// Applies the chart, starts one operator, and waits until the API server asks it.
     pub async fn start(program: &str) -> Option<Self> {
@@ -132,6 +149,18 @@ impl Stage {
         ];
         let chart = render(cluster, &parts, &[]);
         cluster.apply(&[CRD, &namespace, &chart].join("\n---\n")).unwrap();
+        // Of a stage before, whose operators are gone.
+        let of_tests = format!("endpointslice.kubernetes.io/managed-by={MANAGER}");
+        cluster
+            .kubectl(&[
+                "delete",
+                "endpointslices",
+                "--namespace",
+                SYSTEM,
+                "--selector",
+                &of_tests,
+            ])
+            .unwrap();
         fs::write(ensemble.directory().join("auth"), operator_identity().to_line()).unwrap();
         let gates: Vec<_> = (0..GATES).map(|_| listen(&host)).collect();
         let plain_http = gates
@@ -194,9 +223,8 @@ impl Stage {
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
             "metadata": {
                 "name": name, "namespace": SYSTEM,
-                // Not that of the controller, which would take its addresses from pods.
                 "labels": { "kubernetes.io/service-name": "lockkeeper-webhook",
-                            "endpointslice.kubernetes.io/managed-by": "lockkeeper-tests" },
+                            "endpointslice.kubernetes.io/managed-by": MANAGER },
             },
             "addressType": "IPv4",
             "endpoints": [{ "addresses": [webhook.ip()], "conditions": { "ready": true } }],
@@ -308,6 +336,19 @@ impl Stage {
     /// A port that stands before the registry.
     pub fn gate(&self) -> TcpListener {
         self.gates.lock().unwrap().pop().expect("there is one more")
+    }
+
+    /// A connection to the webhooks of each replica.
+    pub fn connections(&self) -> Vec<TcpStream> {
+        let operators = self.operators.lock().unwrap();
+        operators
+            .iter()
+            .map(|operator| {
+                self.host
+                    .connect(operator.webhook, Duration::from_secs(1))
+                    .unwrap()
+            })
+            .collect()
     }
 
     /// A folder for what a test needs.

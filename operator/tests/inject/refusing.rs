@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{NEW, OLD, World, pod_of, simple};
+use crate::world::{NEW, OLD, World, golden, pod_of, simple};
 
 /// One step to a pod, or value of a key, that is refused.
 type Edit = fn(&mut Value);
@@ -136,5 +136,32 @@ fn what_cannot_be_guarded_safely_is_refused_with_the_way_out() {
         tight
             .refusal(&simple())
             .starts_with("DistributedLock `app` is not valid: ")
+    );
+}
+
+#[test]
+fn a_copy_of_an_injected_pod_that_asks_for_another_lock_or_container_is_refused() {
+    for (name, world) in golden() {
+        let mut pod = world.injected(&pod_of(name)).pod;
+        pod["metadata"]["labels"]["lockkeeper.io/lock"] = json!("other");
+        pod["metadata"]["annotations"]["lockkeeper.io/lock"] = json!("other");
+        let refusal = world.refusal(&pod);
+        assert!(
+            refusal.contains("LOCKKEEPER_LOCK is `/lockkeeper/locks/shop/")
+                && refusal.contains("not `/lockkeeper/locks/shop/other`"),
+            "{name}: {refusal}"
+        );
+    }
+    let world = World::new(NEW).image(&["/legacy"], &[], "daemon");
+    let mut pod = world.injected(&pod_of("signal")).pod;
+    pod["spec"]["containers"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({ "name": "other", "image": "o" }));
+    pod["metadata"]["annotations"]["lockkeeper.io/container"] = json!("other");
+    let refusal = world.refusal(&pod);
+    assert!(
+        refusal.contains("LOCKKEEPER_CONTAINER is") && refusal.contains("not `other`"),
+        "{refusal}"
     );
 }
