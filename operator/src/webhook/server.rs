@@ -28,13 +28,18 @@ const MAX_BODY: usize = 8 << 20;
 /// For the handshake, and for the head of a request. The API server itself waits 10 s.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// At the end, until API servers have learnt that this replica is no endpoint of the Service any more:
+/// they learn it by watches, some moments after the pod was told to stop.
+const LINGER: Duration = Duration::from_secs(5);
+
 /// How long requests under way may take at the end: the longest timeout of a webhook.
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// After an error of the operating system, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers on `listener` until `stop` is true; then requests under way are answered.
+/// Answers on `listener` until `stop` is true and everybody may have heard of it; then requests under way
+/// are answered.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -43,14 +48,19 @@ pub async fn serve(
 ) {
     let acceptor = TlsAcceptor::from(tls);
     let mut connections = JoinSet::new();
+    let (closing, closes) = watch::channel(false);
+    let mut end = std::pin::pin!(async {
+        is_true(&mut stop).await;
+        tokio::time::sleep(LINGER).await;
+    });
     loop {
         tokio::select! {
-            () = is_true(&mut stop) => break,
+            () = &mut end => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     let admission = Arc::clone(&admission);
-                    connections.spawn(connection(acceptor.clone(), stream, admission, stop.clone()));
+                    connections.spawn(connection(acceptor.clone(), stream, admission, closes.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "Failed to accept a connection of the API server");
@@ -60,6 +70,7 @@ pub async fn serve(
         }
     }
     drop(listener);
+    closing.send_replace(true);
     let all = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(DRAIN, all).await.is_err() {
         tracing::warn!("Requests to the webhook did not end in time; going on without them");
