@@ -72,11 +72,11 @@ async fn a_pod_without_our_keys_is_not_touched_and_the_webhook_is_not_asked() {
         return;
     };
     let space = stage.namespace("unmarked").await;
-    let before = stage.counted("lockkeeper_webhook_requests_total");
+    let before = stage.measured("lockkeeper_webhook_requests_total");
     let pod = space.try_out(&plain("unmarked")).await.unwrap();
     assert_eq!(words(&pod).0, json!(["/app"]));
     assert_eq!(pod["spec"]["initContainers"], Value::Null);
-    assert_eq!(stage.counted("lockkeeper_webhook_requests_total"), before);
+    assert_eq!(stage.measured("lockkeeper_webhook_requests_total"), before);
     space.leave().await;
 }
 

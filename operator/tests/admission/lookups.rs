@@ -1,12 +1,13 @@
 //! The command of an image, looked up in a real registry.
 
+use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::images::{Behaviour, Gate, push, push_index};
 use crate::pods::{of_image, sidecar, words, wrapped};
-use crate::stage::{REGISTRY, stage};
+use crate::stage::{REGISTRY, Stage, stage, stage_alone};
 use crate::world::{Space, eventually};
 
 /// The pod says that it wants to be wrapped: without a command it is refused with the reason.
@@ -136,7 +137,7 @@ async fn a_registry_is_asked_once_and_may_be_away_afterwards() {
     let gate = Gate::open(&stage.host, stage.gate(), None);
     let image = format!("{}/team/once@{}", gate.name, pushed.digest);
     let fifty = (0..50).map(|_| async { space.try_out(&strict("once", &image)).await.unwrap() });
-    for pod in futures_util::future::join_all(fifty).await {
+    for pod in join_all(fifty).await {
         assert_eq!(words(&pod).0, wrapped(&["/once"]));
     }
     let seen = gate.seen();
@@ -186,5 +187,42 @@ async fn a_registry_that_hangs_does_not_hold_up_a_pod_longer_than_the_api_server
     let container = json!({ "name": "LOCKKEEPER_CONTAINER", "value": "app" });
     assert!(sidecar(&pod)["env"].as_array().unwrap().contains(&container));
     assert_eq!(pod["spec"]["shareProcessNamespace"], true);
+    space.leave().await;
+}
+
+/// How often somebody has read one Secret, as the API server counts.
+fn reads(stage: &Stage) -> u64 {
+    let metrics = stage.cluster.kubectl(&["get", "--raw", "/metrics"]).unwrap();
+    metrics
+        .lines()
+        .filter(|line| {
+            let is_read = |label: &&str| line.contains(*label);
+            line.starts_with("apiserver_request_total{")
+                && [r#"resource="secrets""#, r#"verb="GET""#].iter().all(is_read)
+        })
+        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+        .sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_pods_at_once_do_not_read_their_pull_secret_fifty_times() {
+    let Some(stage) = stage_alone().await else { return };
+    let space = stage.namespace("burst").await;
+    push(
+        &stage.host,
+        "team/burst",
+        "1",
+        &json!({ "Entrypoint": ["/burst"] }),
+    );
+    let gate = Gate::open(&stage.host, stage.gate(), Some("reader:open"));
+    pull_secret(&space, "right", &gate.name, "reader:open").await;
+    let mut pod = strict("burst", &format!("{}/team/burst:1", gate.name));
+    pod["spec"]["imagePullSecrets"] = json!([{ "name": "right" }]);
+    let before = reads(&stage);
+    for admitted in join_all((0..50).map(|_| space.try_out(&pod))).await {
+        assert_eq!(words(&admitted.unwrap()).0, wrapped(&["/burst"]));
+    }
+    // Others read Secrets now and then, too.
+    assert!(reads(&stage) - before < 25);
     space.leave().await;
 }

@@ -4,6 +4,7 @@ mod certificates;
 mod images;
 mod injecting;
 mod lookups;
+mod operator;
 mod outage;
 mod pods;
 mod policy;

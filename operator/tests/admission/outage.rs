@@ -5,7 +5,8 @@ use kube::Api;
 use kube::api::DeleteParams;
 use rustix::process::Signal;
 
-use crate::pods::{marked, plain, words, wrapped};
+use crate::images::{Behaviour, Gate};
+use crate::pods::{marked, of_image, plain, sidecar, words, wrapped};
 use crate::stage::{Stage, stage_alone};
 use crate::world::{BOUND, Space, eventually};
 
@@ -40,9 +41,7 @@ async fn with_the_operator_stopped_a_marked_pod_is_refused_and_an_unmarked_one_i
     assert!(asked(&stage) > 0);
 
     // It hangs.
-    let mut operator = stage.take_operator();
-    operator.process.signal(Signal::STOP);
-    stage.put_operator(operator);
+    stage.on_operator(|operator| operator.process.signal(Signal::STOP));
     let refusal = space.try_out(&marked("hanging")).await.unwrap_err();
     assert!(
         refusal.contains("failed calling webhook \"pods.lockkeeper.io\""),
@@ -51,9 +50,7 @@ async fn with_the_operator_stopped_a_marked_pod_is_refused_and_an_unmarked_one_i
     assert_others_get_in(&stage, &space).await;
 
     // It is killed.
-    let mut operator = stage.take_operator();
-    operator.process.kill();
-    stage.put_operator(operator);
+    stage.on_operator(|operator| operator.process.kill());
     let refusal = space.try_out(&marked("killed")).await.unwrap_err();
     assert!(
         refusal.contains("failed calling webhook \"pods.lockkeeper.io\""),
@@ -113,37 +110,35 @@ async fn with_the_webhook_deleted_a_marked_pod_is_refused_by_the_policy_until_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_review_that_is_under_way_when_the_operator_is_told_to_stop_is_answered() {
+async fn a_replica_that_is_told_to_stop_answers_until_the_api_server_has_left_it() {
     let Some(stage) = stage_alone().await else { return };
     let space = stage.namespace("draining").await;
-    let gate = crate::images::Gate::open(&stage.host, stage.gate(), None);
-    gate.behave(crate::images::Behaviour::Hangs);
-    crate::images::push(
-        &stage.host,
-        "team/draining",
-        "1",
-        &serde_json::json!({ "Entrypoint": ["/draining"] }),
-    );
-    let image = format!("{}/team/draining:1", gate.name);
-    let pod = crate::pods::of_image("draining", &image);
-    let admitting = space.try_out(&pod);
+    let gate = Gate::open(&stage.host, stage.gate(), None);
+    gate.behave(Behaviour::Hangs);
+    let pod = of_image("draining", &format!("{}/team/draining:1", gate.name));
+    let under_way = space.try_out(&pod);
     let stopping = async {
         eventually("the registry is asked", async || {
             (!gate.seen().is_empty()).then_some(())
         })
         .await;
-        let mut operator = stage.take_operator();
-        operator.process.signal(Signal::TERM);
+        stage.on_operator(|operator| operator.process.signal(Signal::TERM));
         eventually("it has heard", async || {
-            operator.log().contains("Stopping").then_some(())
+            let log = stage.on_operator(|operator| operator.log());
+            log.contains("Stopping").then_some(())
         })
         .await;
-        gate.behave(crate::images::Behaviour::Open);
-        let status = operator.process.wait(BOUND).unwrap().expect("it ends");
-        assert!(status.success(), "{}", operator.log());
+        // The Service leads to it still.
+        let later = space.try_out(&marked("later")).await;
+        gate.behave(Behaviour::Broken);
+        later
     };
-    let (pod, ()) = tokio::join!(admitting, stopping);
-    assert_eq!(words(&pod.unwrap()).0, wrapped(&["/draining"]));
+    let (pod, later) = tokio::join!(under_way, stopping);
+    sidecar(&pod.unwrap());
+    sidecar(&later.unwrap());
+    let mut operator = stage.take_operator();
+    let status = operator.process.wait(BOUND).unwrap().expect("it ends");
+    assert!(status.success(), "{}", operator.log());
     stage.put_operator(stage.operator(PROGRAM, "operator-after", &[]).await);
     stage.wait_until_injected().await;
     space.leave().await;

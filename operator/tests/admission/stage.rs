@@ -1,7 +1,7 @@
 //! What the chart puts into a cluster, and operators beside the API server that answer its questions.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,10 +12,11 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
-use lockkeeper_e2e::{Cluster, Ensemble, Host, Process};
+use lockkeeper_e2e::{Cluster, Ensemble, Host};
 use serde_json::{Value, json};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::operator::Operator;
 use crate::world::{CHART, CRD, SYSTEM, Space, eventually, kubeconfig, operator_identity};
 
 /// Ports that stand before the registry, for tests to take: an operator learns at its start which
@@ -39,16 +40,6 @@ pub struct Stage {
     zookeeper: SocketAddrV4,
     kubeconfig: PathBuf,
     ensemble: Ensemble,
-}
-
-/// A replica of the operator, on the host of the control plane.
-pub struct Operator {
-    pub process: Process,
-    name: String,
-    host: Host,
-    admin: SocketAddrV4,
-    webhook: SocketAddrV4,
-    log: PathBuf,
 }
 
 /// What kubectl says.
@@ -243,6 +234,11 @@ impl Stage {
         operator
     }
 
+    /// Does something to the newest replica, which the Service leads to still.
+    pub fn on_operator<T>(&self, work: impl FnOnce(&mut Operator) -> T) -> T {
+        work(self.operators.lock().unwrap().last_mut().expect("there is one"))
+    }
+
     /// Applies templates of the chart with these values.
     pub fn apply_chart(&self, parts: &[&str], values: &[&str]) {
         self.cluster.apply(&render(self.cluster, parts, values)).unwrap();
@@ -358,38 +354,10 @@ impl Stage {
         folder
     }
 
-    /// The sum of a counter of all replicas.
-    pub fn counted(&self, metric: &str) -> u64 {
+    /// The sum of a metric's lines of all replicas.
+    pub fn measured(&self, metric: &str) -> f64 {
         let operators = self.operators.lock().unwrap();
-        operators.iter().map(|operator| operator.counted(metric)).sum()
-    }
-}
-
-impl Operator {
-    pub fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
-    }
-
-    pub fn is_ready(&self) -> bool {
-        self.ask("/readyz")
-            .is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
-    }
-
-    /// The sum of a counter's lines that begin with `metric`.
-    pub fn counted(&self, metric: &str) -> u64 {
-        let page = self.ask("/metrics").unwrap();
-        let lines = page.lines().filter(|line| line.starts_with(metric));
-        lines
-            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
-            .sum()
-    }
-
-    fn ask(&self, path: &str) -> std::io::Result<String> {
-        let mut stream = self.host.connect(self.admin, Duration::from_secs(1))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
+        operators.iter().map(|operator| operator.measured(metric)).sum()
     }
 }
 
