@@ -48,6 +48,36 @@ async fn the_pod_of_an_annotated_deployment_is_behind_its_lock_and_the_lock_is_m
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pods_of_a_deployment_that_is_scaled_up_at_once_are_ready_while_they_wait() {
+    let Some(stage) = stage().await else { return };
+    let space = stage.namespace("scaled").await;
+    let deployment = workload("Deployment", "report", json!({ "lockkeeper.io/lock": "report" }));
+    let said = stage.kubectl(&space, &["create", "-f", "-"], &deployment);
+    assert!(said.is_done, "{}", said.words);
+    let pods = async |count: usize| {
+        eventually("its pods", async || {
+            let pods = space.api::<Pod>().list(&ListParams::default()).await.unwrap();
+            (pods.items.len() == count).then_some(pods.items)
+        })
+        .await
+    };
+    let first = pods(1).await.remove(0).metadata.name;
+    stage.kubectl(
+        &space,
+        &["scale", "deployment", "report", "--replicas", "3"],
+        &Value::Null,
+    );
+    for pod in pods(3).await {
+        let alone = pod.metadata.name == first;
+        let path = if alone { "/readyz" } else { "/queuedz" };
+        let pod = serde_json::to_value(pod).unwrap();
+        assert_eq!(sidecar(&pod)["readinessProbe"]["httpGet"]["path"], path);
+    }
+    stage.kubectl(&space, &["delete", "deployment", "report"], &Value::Null);
+    space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_gives_its_command_gets_it_wrapped_and_the_binary_from_an_image_volume() {
     let Some(stage) = stage().await else { return };
     let space = stage.namespace("given").await;
