@@ -25,8 +25,13 @@ pub const WORKLOADS: &str = "/workloads";
 /// Largest review: an object has at most 1.5 MiB in etcd, and a review of an update holds two of them.
 const MAX_BODY: usize = 8 << 20;
 
-/// For the handshake, and for the head of a request. The API server itself waits 10 s.
+/// For the handshake. The API server itself waits 10 s.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// For the next request. API servers close what they have not used for 90 s (`SetOldTransportDefaults` in
+/// `k8s.io/apimachinery/pkg/util/net`). If we were first, a review could be on its way, and they do not send
+/// it again: its pod would be refused.
+const IDLE: Duration = Duration::from_secs(120);
 
 /// At the end, until API servers have learnt that this replica is no endpoint of the Service any more:
 /// they learn it by watches, some moments after the pod was told to stop.
@@ -103,7 +108,7 @@ async fn connection(
     let service = service_fn(|request| handle(Arc::clone(&admission), request));
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(IDLE)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
