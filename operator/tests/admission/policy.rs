@@ -1,5 +1,8 @@
 //! The second net: in a namespace where the webhooks are switched off, nothing marked runs without a guard.
 
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyStatus,
+};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -170,4 +173,20 @@ async fn a_marked_pod_without_a_guard_of_its_own_container_is_refused_without_th
     }
     space.try_out(&plain("pod")).await.unwrap();
     space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_policy_names_no_field_that_a_pod_does_not_have() {
+    let Some(stage) = stage().await else { return };
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(stage.client().await);
+    let status = eventually("its types are checked", async || {
+        let policy = policies.get("lockkeeper-guarded").await.unwrap();
+        let is_current = |status: &ValidatingAdmissionPolicyStatus| {
+            status.observed_generation == policy.metadata.generation && status.type_checking.is_some()
+        };
+        policy.status.filter(is_current)
+    })
+    .await;
+    let warnings = status.type_checking.unwrap().expression_warnings;
+    assert!(warnings.iter().flatten().next().is_none(), "{warnings:#?}");
 }
