@@ -144,12 +144,16 @@ fmt: ## Format the code
 	$(CARGO) fmt --all
 
 .PHONY: bench
-bench: setup release ## Measure handoffs beside other clients, and what the released binary takes
+bench: setup release bench-admission ## Measure handoffs beside other clients, admission, and what the released binary takes
 	$(CARGO) bench -p lockkeeper-e2e --locked --bench handoff --bench child -- $(ARGS)
 	$(CARGO) bench -p lockkeeper-sidecar --locked --bench footprint --no-run
 	$(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-ensemble -- --servers 3 -- \
 	    bash -c 'LOCKKEEPER_BINARY=$(BINARY) LOCKKEEPER_CONNECT=$$ZOOKEEPER_CONNECT \
 	        $(CARGO) bench --quiet -p lockkeeper-sidecar --locked --bench footprint'
+
+.PHONY: bench-admission
+bench-admission: setup ## Measure how long a pod's admission takes, on a real API server (needs root and cluster-build)
+	$(CARGO) bench -p lockkeeper-operator --locked --bench admission
 
 .PHONY: campaign
 campaign: setup ## Inject faults for long, and check that no two holders overlap

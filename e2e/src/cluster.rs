@@ -9,6 +9,7 @@
 //! is then used instead; what needs a hold on its nodes is [`Unsupported`].
 
 use std::fs;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -291,6 +292,15 @@ impl Cluster {
     /// The host of the control plane, for programs beside the cluster that pods can reach.
     pub fn control_plane(&self) -> Result<&Host, Unsupported> {
         Ok(&self.own()?.control_plane)
+    }
+
+    /// Makes an address of this machine reachable in the control plane's namespace, such as an ensemble
+    /// for an operator there, for as long as this process lives; tells under which.
+    ///
+    /// # Errors
+    /// When nobody can listen there, or it is a cluster of the user's own.
+    pub fn lead_out(&self, to: SocketAddrV4) -> anyhow::Result<SocketAddrV4> {
+        forward::lead_out(&self.own()?.control_plane, to)
     }
 
     /// A node, counted from 1.

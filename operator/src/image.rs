@@ -19,6 +19,8 @@ use crate::webhook::Cache;
 
 /// A tag may move. The kubelet of a pod resolves it some moments later anyway.
 const TAG_LIFE: Duration = Duration::from_secs(60);
+/// Pods come in bursts, and a Secret that was just mended should count soon.
+const SECRET_LIFE: Duration = Duration::from_secs(10);
 /// What a digest stands for does not change; whether its registry still lets us read it may.
 const DIGEST_LIFE: Duration = Duration::from_secs(3600);
 
@@ -26,6 +28,8 @@ const DIGEST_LIFE: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub struct Images {
     registry: Registry,
+    /// By namespace and name.
+    secrets: Cache<(String, String), Credentials>,
     digests: Cache<Question, String>,
     configs: Cache<Question, ImageConfig>,
 }
@@ -43,6 +47,7 @@ impl Images {
     pub fn new(options: RegistryOptions) -> Self {
         Self {
             registry: Registry::new(options),
+            secrets: Cache::new(SECRET_LIFE),
             digests: Cache::new(TAG_LIFE),
             configs: Cache::new(DIGEST_LIFE),
         }
@@ -68,7 +73,10 @@ impl Images {
                 .image
                 .parse()
                 .map_err(|error| format!("`{}` is no reference of an image: {error}", question.image))?;
-            let credentials = pull_secrets(client, namespace, pod).await?.matching(&reference);
+            let credentials = self
+                .pull_secrets(client, namespace, pod)
+                .await?
+                .matching(&reference);
             self.resolve(&reference, question.architecture.as_deref(), &credentials)
                 .await
         };
@@ -107,23 +115,43 @@ impl Images {
         let ask = || self.registry.config(&by_digest, architecture, credentials);
         self.configs.get(question(&by_digest), ask).await
     }
+
+    async fn pull_secrets(
+        &self,
+        client: &Client,
+        namespace: &str,
+        pod: &Value,
+    ) -> Result<Credentials, String> {
+        let mut credentials = Credentials::default();
+        for reference in pod["spec"]["imagePullSecrets"].as_array().into_iter().flatten() {
+            let Some(name) = reference["name"].as_str() else {
+                continue;
+            };
+            let question = (namespace.to_owned(), name.to_owned());
+            let ask = || read(client, namespace, name);
+            match self.secrets.get(question, ask).await {
+                Ok(more) => credentials.append(more),
+                // A kubelet goes on without it, too.
+                Err(Unread::Missing) => {}
+                Err(Unread::Failed(error)) => {
+                    return Err(format!("pull secret `{name}` cannot be read: {error}"));
+                }
+            }
+        }
+        Ok(credentials)
+    }
 }
 
-async fn pull_secrets(client: &Client, namespace: &str, pod: &Value) -> Result<Credentials, String> {
-    let mut credentials = Credentials::default();
+/// Why a pull secret gives no credentials.
+enum Unread {
+    Missing,
+    Failed(kube::Error),
+}
+
+async fn read(client: &Client, namespace: &str, name: &str) -> Result<Credentials, Unread> {
     let api = Api::<Secret>::namespaced(client.clone(), namespace);
-    for reference in pod["spec"]["imagePullSecrets"].as_array().into_iter().flatten() {
-        let Some(name) = reference["name"].as_str() else {
-            continue;
-        };
-        match api.get_opt(name).await {
-            Ok(Some(secret)) => credentials.add(&secret),
-            // A kubelet goes on without it, too.
-            Ok(None) => {}
-            Err(error) => return Err(format!("pull secret `{name}` cannot be read: {error}")),
-        }
-    }
-    Ok(credentials)
+    let secret = api.get_opt(name).await.map_err(Unread::Failed)?;
+    Ok(Credentials::of(&secret.ok_or(Unread::Missing)?))
 }
 
 fn fingerprint(credentials: &[Credential]) -> Vec<u8> {

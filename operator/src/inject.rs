@@ -79,7 +79,7 @@ pub fn image_question(pod: &Value) -> Result<Option<ImageQuestion>, Refusal> {
         Guard::Signal => has_user,
         Guard::Auto => has_command && (!shares || has_user),
     };
-    if is_known || is_injected(&typed) {
+    if is_known || injected(&typed).is_some() {
         return Ok(None);
     }
     let selector = spec.node_selector.as_ref();
@@ -116,8 +116,9 @@ pub fn inject(pod: &Value, context: &Context<'_>) -> Result<Option<Injection>, R
         lock,
         context,
     };
-    let (mode, mut warnings) = if is_injected(&typed) {
-        let mode = if signal::is_chosen(spec) {
+    let (mode, mut warnings) = if let Some(sidecar) = injected(&typed) {
+        check::is_for(sidecar, container, &request.lock, context)?;
+        let mode = if signal::is_chosen(sidecar) {
             Mode::Signal
         } else {
             Mode::Wrap
@@ -323,17 +324,12 @@ fn request_of(pod: &Pod) -> Result<Option<LockRequest>, Refusal> {
     )?)
 }
 
-fn is_injected(pod: &Pod) -> bool {
-    let annotations = pod.metadata.annotations.as_ref();
-    let inits = pod
-        .spec
-        .iter()
-        .filter_map(|spec| spec.init_containers.as_ref())
-        .flatten();
-    annotations.is_some_and(|annotations| annotations.contains_key(keys::INJECTED))
-        && inits
-            .into_iter()
-            .any(|container| container.name == names::SIDECAR)
+/// The sidecar that we gave the pod before.
+fn injected(pod: &Pod) -> Option<&Container> {
+    let annotations = pod.metadata.annotations.as_ref()?;
+    annotations.get(keys::INJECTED)?;
+    let mut inits = pod.spec.as_ref()?.init_containers.iter().flatten();
+    inits.find(|container| container.name == names::SIDECAR)
 }
 
 /// Writes down on the pod what it got.

@@ -141,6 +141,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
     .await?;
     let readiness = Readiness::default()
         .with("webhooks", webhooks.ready())
+        .with("features of the cluster", webhooks.knows())
         .with("DistributedLocks", are_locks_ready.clone())
         .with("pods", pods.ready())
         .with("Secrets", secrets.ready());
@@ -178,24 +179,31 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
     });
     let mut controller = Box::pin(controller);
     tokio::select! {
-        () = &mut controller => {}
+        // The controller ends by it, too.
+        biased;
         () = until(stop) => {
             tracing::info!("Stopping");
             if tokio::time::timeout(DRAIN, controller).await.is_err() {
                 tracing::warn!("Reconciliations did not end in time; going on without them");
             }
         }
+        () = &mut controller => {}
         Some(ended) = tasks.join_next() => {
             let why = ended.err().map_or_else(|| "it ended".to_owned(), |error| error.to_string());
             return Err(Failure::software(format!("a task of the operator is gone: {why}")));
         }
     }
-    if tokio::time::timeout(DRAIN, until(all_answered)).await.is_err() {
-        tracing::warn!("Reviews of objects did not end in time; going on without them");
-    }
     drained.send_replace(true);
-    if tokio::time::timeout(HAND_OVER, leader).await.is_err() {
+    // The webhooks need no leadership.
+    let (handed_over, answered) = tokio::join!(
+        tokio::time::timeout(HAND_OVER, leader),
+        tokio::time::timeout(DRAIN, until(all_answered)),
+    );
+    if handed_over.is_err() {
         tracing::warn!("Failed to hand over in time; the next replica leads when our session expires");
+    }
+    if answered.is_err() {
+        tracing::warn!("Reviews of objects did not end in time; going on without them");
     }
     Ok(())
 }

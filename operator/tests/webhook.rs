@@ -273,6 +273,29 @@ async fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() 
 }
 
 #[tokio::test]
+async fn a_connection_stays_open_for_as_long_as_an_api_server_keeps_it_for_its_next_review() {
+    let issued = issued();
+    let server = Server::start(&issued).await;
+    let stream = server.connect(&issued.authorities).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    for _ in 0..2 {
+        let request = Request::post("/pods").header("host", NAME);
+        let request = request.body(Full::new(Bytes::from("nonsense"))).unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+        response.into_body().collect().await.unwrap();
+        // The server asks for the next request.
+        tokio::task::yield_now().await;
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(90)).await;
+        tokio::time::resume();
+    }
+}
+
+#[tokio::test]
 async fn an_open_connection_does_not_hold_up_the_end() {
     let issued = issued();
     let server = Server::start(&issued).await;

@@ -1,5 +1,5 @@
-//! Makes a port of the control plane reachable from this machine, on 127.0.0.1, without touching the
-//! machine's network: bytes are copied between two connections.
+//! Makes a port of the control plane reachable from this machine, on 127.0.0.1, and the other way round,
+//! without touching the machine's network: bytes are copied between two connections.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
@@ -25,16 +25,34 @@ pub fn forward(port: u16, host: &Host, to: SocketAddrV4) -> anyhow::Result<()> {
         other => other.with_context(|| format!("cannot listen on 127.0.0.1:{port}"))?,
     };
     let host = host.clone();
+    serve(listener, move || host.connect(to, CONNECT))?;
+    Ok(())
+}
+
+/// Forwards connections from a port of `host` to an address of this machine, for as long as this process
+/// lives; tells where it listens.
+///
+/// # Errors
+/// When nobody can listen there.
+pub fn lead_out(host: &Host, to: SocketAddrV4) -> anyhow::Result<SocketAddrV4> {
+    let listener = host.run(|| TcpListener::bind((host.address(), 0)))??;
+    let port = listener.local_addr()?.port();
+    serve(listener, move || TcpStream::connect_timeout(&to.into(), CONNECT))?;
+    Ok(SocketAddrV4::new(host.address(), port))
+}
+
+/// Joins each connection with one that `connect` makes for it.
+fn serve(
+    listener: TcpListener,
+    connect: impl Fn() -> io::Result<TcpStream> + Clone + Send + 'static,
+) -> io::Result<()> {
     thread::Builder::new()
-        .name(format!("forward {port}"))
+        .name(format!("forward {}", listener.local_addr()?.port()))
         .spawn(move || {
-            for outside in listener.incoming().flatten() {
-                let host = host.clone();
+            for one in listener.incoming().flatten() {
+                let connect = connect.clone();
                 // A connection that cannot be made is closed, as by the server itself.
-                thread::spawn(move || {
-                    let inside = host.connect(to, CONNECT)?;
-                    join(outside, inside)
-                });
+                thread::spawn(move || join(one, connect()?));
             }
         })?;
     Ok(())

@@ -18,10 +18,14 @@ use tokio::sync::watch;
 use super::authority::{Issued, issue};
 use super::{CertificateError, Served};
 
-/// How often replicas look at the Secret. A rotation has a month for it.
-const PERIOD: Duration = Duration::from_secs(30);
+/// How often replicas look at the Secret, and the leader at the configuration, which somebody may have
+/// installed anew without its authorities.
+const PERIOD: Duration = Duration::from_secs(10);
 /// Until the first certificate is there, everybody who makes a guarded pod is waiting for us.
 const PERIOD_WITHOUT: Duration = Duration::from_secs(1);
+
+/// Time for API servers to learn whom to trust: they learn it by a watch, and nobody says when.
+const SPREAD: Duration = Duration::from_secs(5);
 
 /// Owner of `caBundle` in the webhook's configuration.
 const MANAGER: &str = "lockkeeper-certificates";
@@ -105,6 +109,9 @@ impl Keeper {
                 let previous = current.as_ref().map(|current| current.authorities.as_str());
                 let next = issue(&self.names(), previous, now)?;
                 self.trust(&next.authorities).await?;
+                if current.is_some() {
+                    tokio::time::sleep(SPREAD).await;
+                }
                 let written = write(&next, &self.place, secret);
                 let put = if written.metadata.resource_version.is_some() {
                     secrets.replace(&name, &PostParams::default(), &written).await

@@ -40,9 +40,9 @@ struct Entry {
 }
 
 impl Credentials {
-    /// Adds those of a Secret of type `kubernetes.io/dockerconfigjson` or `kubernetes.io/dockercfg`.
+    /// Those of a Secret of type `kubernetes.io/dockerconfigjson` or `kubernetes.io/dockercfg`.
     /// What cannot be read is left out, as a kubelet does.
-    pub fn add(&mut self, secret: &Secret) {
+    pub fn of(secret: &Secret) -> Self {
         let data = secret.data.as_ref();
         let of = |key: &str| {
             data.and_then(|data| data.get(key))
@@ -51,13 +51,19 @@ impl Credentials {
         let entries = match (of(".dockerconfigjson"), of(".dockercfg")) {
             (Some(json), _) => serde_json::from_slice::<Document>(json).map(|document| document.auths),
             (None, Some(json)) => serde_json::from_slice::<BTreeMap<String, Entry>>(json),
-            (None, None) => return,
+            (None, None) => return Self::default(),
         };
-        for (place, entry) in entries.unwrap_or_default() {
-            if let Some(credential) = entry.credential() {
-                self.entries.push((normal(&place), credential));
-            }
+        let entries = entries.unwrap_or_default().into_iter();
+        Self {
+            entries: entries
+                .filter_map(|(place, entry)| Some((normal(&place), entry.credential()?)))
+                .collect(),
         }
+    }
+
+    /// Adds those of another Secret of the pod.
+    pub fn append(&mut self, mut more: Self) {
+        self.entries.append(&mut more.entries);
     }
 
     /// Those for an image, the most specific place first.
@@ -142,12 +148,10 @@ mod tests {
             ".dockerconfigjson".to_owned(),
             ByteString(json.as_bytes().to_vec()),
         )]);
-        let mut credentials = Credentials::default();
-        credentials.add(&Secret {
+        Credentials::of(&Secret {
             data: Some(data),
             ..Secret::default()
-        });
-        credentials
+        })
     }
 
     #[test]

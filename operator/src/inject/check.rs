@@ -1,6 +1,6 @@
 //! What must be so in a pod before anything is added to it.
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, PodSpec};
 use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_crds::keys::LockRequest;
 use lockkeeper_crds::lock::{OnLoss, OnSuspect};
@@ -8,8 +8,8 @@ use lockkeeper_crds::lock::{OnLoss, OnSuspect};
 use serde_json::Value;
 
 use super::context::Context;
-use super::names;
 use super::refusal::Refusal;
+use super::{environment, names, signal};
 
 /// Refuses pods that cannot be guarded at all.
 ///
@@ -60,6 +60,38 @@ pub fn names_are_free(spec: &PodSpec) -> Result<(), Refusal> {
         Some(container) => Err(Refusal::PortTaken(container.name.clone())),
         None => Ok(()),
     }
+}
+
+/// Refuses a sidecar that was injected for another lock or another container, as in a copy of a pod whose
+/// keys were changed: it would guard by the wrong lock, or not at all.
+///
+/// # Errors
+/// The first variable that differs.
+pub fn is_for(
+    sidecar: &Container,
+    container: &Container,
+    lock: &str,
+    context: &Context<'_>,
+) -> Result<(), Refusal> {
+    let by_signals = signal::is_chosen(sidecar).then(|| signal::guarded(container));
+    for wanted in [environment::of_name(lock, context)]
+        .into_iter()
+        .chain(by_signals)
+    {
+        let has = sidecar.env.iter().flatten().find(|var| var.name == wanted.name);
+        if has != Some(&wanted) {
+            let value = |var: &EnvVar| var.value.clone().unwrap_or_default();
+            return Err(Refusal::OtherSidecar {
+                problem: format!(
+                    "its {} is `{}` and not `{}`",
+                    wanted.name,
+                    has.map(value).unwrap_or_default(),
+                    value(&wanted)
+                ),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a guarded container whose folders are taken.

@@ -9,6 +9,9 @@ use lockkeeper_crds::{ApiDuration, DistributedLockSpec};
 use super::context::Context;
 use super::names;
 
+/// Variable of the sidecar with the place of its lock.
+const LOCK: &str = "LOCKKEEPER_LOCK";
+
 /// Kubernetes' default of `terminationGracePeriodSeconds`.
 const TERMINATION_GRACE_SECONDS: i64 = 30;
 
@@ -27,7 +30,7 @@ pub fn of_lock(name: &str, spec: &DistributedLockSpec, context: &Context<'_>) ->
     let (root, namespace) = (&sidecar.root, context.namespace);
     let mut env = vec![
         var("LOCKKEEPER_CONNECT", connect),
-        var("LOCKKEEPER_LOCK", format!("{root}/locks/{namespace}/{name}")),
+        of_name(name, context),
         var("LOCKKEEPER_CONTROL", format!("{root}/control/{namespace}/{name}")),
         var("LOCKKEEPER_PROVISIONED", true),
         var("LOCKKEEPER_AUTH_FILE", format!("{}/auth", names::AUTH_DIR)),
@@ -62,6 +65,12 @@ pub fn of_lock(name: &str, spec: &DistributedLockSpec, context: &Context<'_>) ->
         }
     }
     env
+}
+
+/// Which lock it is.
+pub fn of_name(name: &str, context: &Context<'_>) -> EnvVar {
+    let (root, namespace) = (&context.sidecar.root, context.namespace);
+    var(LOCK, format!("{root}/locks/{namespace}/{name}"))
 }
 
 /// Who the pod is.

@@ -41,6 +41,14 @@ pub enum Refusal {
         /// Its name.
         name: &'static str,
     },
+    /// A copy of an injected pod that asks for another lock or container than the original.
+    #[error(
+        "the pod is a copy of one that was injected for another lock or container ({problem}): make it from the manifest that was there before the injection"
+    )]
+    OtherSidecar {
+        /// What it has, and what it should have.
+        problem: String,
+    },
     /// The sidecar's port is taken.
     #[error("container `{0}` has port {port}, where Lockkeeper answers probes: move it to another port", port = names::PORT)]
     PortTaken(String),
@@ -140,6 +148,7 @@ impl Refusal {
             Self::Windows => "Windows",
             Self::HostPid => "HostPid",
             Self::NameTaken { .. } | Self::PortTaken(_) | Self::MountTaken { .. } => "NameTaken",
+            Self::OtherSidecar { .. } => "OtherSidecar",
             Self::InvalidLock { .. } => "InvalidLock",
             Self::NoEnsemble(_) => "NoEnsemble",
             Self::NoCommand { .. } => "NoCommand",

@@ -1,6 +1,6 @@
 //! Guarding by signals: the guard is in the sidecar, and the kubelet gates each start.
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, FileKeySelector, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, FileKeySelector, Pod};
 
 use super::context::ImageConfig;
 use super::refusal::Refusal;
@@ -10,11 +10,9 @@ use super::{environment, names};
 /// Variable of the sidecar that names the container to guard by signals.
 const CONTAINER: &str = "LOCKKEEPER_CONTAINER";
 
-/// Whether the sidecar of a pod guards by signals.
-pub fn is_chosen(spec: &PodSpec) -> bool {
-    let mut inits = spec.init_containers.iter().flatten();
-    let sidecar = inits.find(|container| container.name == names::SIDECAR);
-    sidecar.is_some_and(|sidecar| sidecar.env.iter().flatten().any(|var| var.name == CONTAINER))
+/// Whether a sidecar guards by signals.
+pub fn is_chosen(sidecar: &Container) -> bool {
+    sidecar.env.iter().flatten().any(|var| var.name == CONTAINER)
 }
 
 /// Variables of the sidecar.
@@ -23,9 +21,14 @@ pub fn environment(container: &Container) -> Vec<EnvVar> {
         .termination_message_path
         .as_deref()
         .filter(|path| !path.is_empty());
-    let mut env = vec![environment::var(CONTAINER, &container.name)];
+    let mut env = vec![guarded(container)];
     env.extend(log.map(|log| environment::var("LOCKKEEPER_TERMINATION_LOG", log)));
     env
+}
+
+/// Variable of the sidecar that names the container.
+pub fn guarded(container: &Container) -> EnvVar {
+    environment::var(CONTAINER, &container.name)
 }
 
 /// A variable that the kubelet reads from the lease file before each start of the container: without the

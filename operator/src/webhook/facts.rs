@@ -22,12 +22,14 @@ const PAGE: u32 = 500;
 /// Oldest runtimes with image volumes (KEP-4639).
 const RUNTIMES: [(&str, (u32, u32)); 2] = [("containerd", (2, 1)), ("cri-o", (1, 31))];
 
-/// Keeps `facts` up to date. `wants_images` is false where the binary is always to be copied.
+/// Keeps `facts` up to date, and says in `known` that it has asked once: before, a pod would be refused for
+/// what the cluster can do. `wants_images` is false where the binary is always to be copied.
 pub async fn follow(
     client: Client,
     namespace: String,
     wants_images: bool,
     facts: watch::Sender<ClusterFacts>,
+    known: watch::Sender<bool>,
 ) {
     loop {
         let pause = match detect(&client, &namespace, wants_images).await {
@@ -43,6 +45,7 @@ pub async fn follow(
                 PAUSE
             }
         };
+        known.send_replace(true);
         tokio::time::sleep(pause).await;
     }
 }

@@ -17,8 +17,10 @@ use serde_json::Value;
 use super::cache::Cache;
 use crate::inject::Replicas;
 
-/// Pods of one owner come in bursts.
-const OWNER_LIFE: Duration = Duration::from_secs(5);
+/// Pods of one owner come in bursts. That it wants many is kept, and may be old: standbys are ready then,
+/// which is right for one pod, too. That it wants one is not: one pod is no burst, and a second one is the
+/// sign that it wants more by now.
+const OWNER_LIFE: Duration = Duration::from_secs(60);
 /// Whether a Secret has a certificate changes with its installation.
 const SECRET_LIFE: Duration = Duration::from_secs(30);
 /// A webhook has five seconds in all, three of which a registry may take.
@@ -33,6 +35,12 @@ const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 pub struct Lookups {
     replicas: Cache<String, Replicas>,
     certificates: Cache<(String, String), bool>,
+}
+
+/// Why an answer is not kept.
+enum NotKept {
+    One,
+    Failed(kube::Error),
 }
 
 impl Default for Lookups {
@@ -52,12 +60,17 @@ impl Lookups {
         let Some(owner) = owners.into_iter().find(|owner| owner.controller == Some(true)) else {
             return Replicas::One;
         };
-        let asked = self
-            .replicas
-            .get(owner.uid.clone(), || count(client, namespace, &owner));
+        let asked = self.replicas.get(owner.uid.clone(), async || {
+            match count(client, namespace, &owner).await {
+                Ok(Replicas::One) => Err(NotKept::One),
+                Ok(more) => Ok(more),
+                Err(error) => Err(NotKept::Failed(error)),
+            }
+        });
         match tokio::time::timeout(PATIENCE, asked).await {
             Ok(Ok(replicas)) => replicas,
-            Ok(Err(error)) => {
+            Ok(Err(NotKept::One)) => Replicas::One,
+            Ok(Err(NotKept::Failed(error))) => {
                 tracing::warn!(%error, namespace, owner.kind, owner.name, "Failed to read the owner of a pod");
                 Replicas::Unknown
             }

@@ -48,6 +48,7 @@ pub struct Webhooks {
     served: Served,
     certificates: Certificates,
     facts: watch::Sender<ClusterFacts>,
+    known: watch::Sender<bool>,
     namespace: String,
     wants_images: bool,
     leading: watch::Receiver<bool>,
@@ -143,6 +144,7 @@ impl Webhooks {
             served: Served::default(),
             certificates,
             facts,
+            known: watch::Sender::new(false),
             namespace,
             wants_images: binary == Binary::Auto,
             leading,
@@ -155,7 +157,12 @@ impl Webhooks {
         self.ready.subscribe()
     }
 
-    /// Answers until `stop` is true.
+    /// Whether it was found out what the cluster can do, or tried.
+    pub fn knows(&self) -> watch::Receiver<bool> {
+        self.known.subscribe()
+    }
+
+    /// Answers until `stop` is true and everybody may have heard of it.
     ///
     /// # Errors
     /// When TLS cannot be had at all.
@@ -166,6 +173,7 @@ impl Webhooks {
             served,
             certificates,
             facts,
+            known,
             namespace,
             wants_images,
             leading,
@@ -177,7 +185,13 @@ impl Webhooks {
         let client = admission.client.clone();
         // They end with this set, which ends with the server.
         let mut tasks = JoinSet::new();
-        tasks.spawn(facts::follow(client.clone(), namespace, wants_images, facts));
+        tasks.spawn(facts::follow(
+            client.clone(),
+            namespace,
+            wants_images,
+            facts,
+            known,
+        ));
         match certificates {
             Certificates::Files(folder) => tasks.spawn(follow_files(folder, served, ready)),
             Certificates::Own(place) => tasks.spawn(own::follow(client, place, served, leading, ready)),

@@ -25,8 +25,17 @@ pub const WORKLOADS: &str = "/workloads";
 /// Largest review: an object has at most 1.5 MiB in etcd, and a review of an update holds two of them.
 const MAX_BODY: usize = 8 << 20;
 
-/// For the handshake, and for the head of a request. The API server itself waits 10 s.
+/// For the handshake. The API server itself waits 10 s.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// For the next request. API servers close what they have not used for 90 s (`SetOldTransportDefaults` in
+/// `k8s.io/apimachinery/pkg/util/net`). If we were first, a review could be on its way, and they do not send
+/// it again: its pod would be refused.
+const IDLE: Duration = Duration::from_secs(120);
+
+/// At the end, until API servers have learnt that this replica is no endpoint of the Service any more:
+/// they learn it by watches, some moments after the pod was told to stop.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// How long requests under way may take at the end: the longest timeout of a webhook.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -34,7 +43,8 @@ const DRAIN: Duration = Duration::from_secs(30);
 /// After an error of the operating system, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers on `listener` until `stop` is true; then requests under way are answered.
+/// Answers on `listener` until `stop` is true and everybody may have heard of it; then requests under way
+/// are answered.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -43,14 +53,19 @@ pub async fn serve(
 ) {
     let acceptor = TlsAcceptor::from(tls);
     let mut connections = JoinSet::new();
+    let (closing, closes) = watch::channel(false);
+    let mut end = std::pin::pin!(async {
+        is_true(&mut stop).await;
+        tokio::time::sleep(LINGER).await;
+    });
     loop {
         tokio::select! {
-            () = is_true(&mut stop) => break,
+            () = &mut end => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     let admission = Arc::clone(&admission);
-                    connections.spawn(connection(acceptor.clone(), stream, admission, stop.clone()));
+                    connections.spawn(connection(acceptor.clone(), stream, admission, closes.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "Failed to accept a connection of the API server");
@@ -60,6 +75,7 @@ pub async fn serve(
         }
     }
     drop(listener);
+    closing.send_replace(true);
     let all = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(DRAIN, all).await.is_err() {
         tracing::warn!("Requests to the webhook did not end in time; going on without them");
@@ -92,7 +108,7 @@ async fn connection(
     let service = service_fn(|request| handle(Arc::clone(&admission), request));
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(IDLE)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

@@ -22,10 +22,10 @@ use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub const BOUND: Duration = Duration::from_secs(60);
 
 /// Where the operator's ServiceAccount is.
-const SYSTEM: &str = "lockkeeper-system";
+pub const SYSTEM: &str = "lockkeeper-system";
 
-const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/lockkeeper");
-const CRD: &str = include_str!("../../../crds/distributedlock.yaml");
+pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/lockkeeper");
+pub const CRD: &str = include_str!("../../../crds/distributedlock.yaml");
 
 /// A cluster, an ensemble, and an operator.
 pub struct World {
@@ -251,7 +251,7 @@ fn certificates(directory: &Path) -> PathBuf {
 }
 
 /// The administrator's, with the token of the operator's ServiceAccount in place of his own.
-fn kubeconfig(cluster: &Cluster, directory: &Path) -> PathBuf {
+pub fn kubeconfig(cluster: &Cluster, directory: &Path) -> PathBuf {
     let token = cluster
         .kubectl(&[
             "create",

@@ -1,0 +1,110 @@
+//! Asks the webhook as the API server does: AdmissionReviews by HTTP/1.1, over TLS connections that stay.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http_body_util::{BodyExt, Full};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use lockkeeper_lock::BootInstant;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio_rustls::TlsConnector;
+
+use crate::stage::Stage;
+use crate::world::{SYSTEM, Space};
+
+const NAME: &str = "lockkeeper-webhook.lockkeeper-system.svc";
+
+/// Connections to the webhook.
+pub struct Reviewer {
+    connections: Vec<Mutex<SendRequest<Full<Bytes>>>>,
+}
+
+impl Reviewer {
+    pub async fn connect(stage: &Stage, space: &Space, connections: usize) -> Self {
+        let secrets: Api<Secret> = Api::namespaced(space.client.clone(), SYSTEM);
+        let data = secrets.get("lockkeeper-webhook").await.unwrap().data.unwrap();
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_slice(&data["ca.crt"].0).unwrap())
+            .unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector = TlsConnector::from(Arc::new(config));
+        let connect = (0..connections).map(async |_| {
+            let stream = stage.connections().remove(0);
+            stream.set_nonblocking(true).unwrap();
+            stream.set_nodelay(true).unwrap();
+            let stream = TcpStream::from_std(stream).unwrap();
+            let name = ServerName::try_from(NAME).unwrap();
+            let stream = connector.connect(name, stream).await.unwrap();
+            let (sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
+            tokio::spawn(connection);
+            Mutex::new(sender)
+        });
+        Self {
+            connections: join_all(connect).await,
+        }
+    }
+
+    /// One review on each connection, all at once: how long each took.
+    pub async fn round(&self, body: &Bytes) -> Vec<Duration> {
+        let reviews = self.connections.iter().map(async |connection| {
+            let mut connection = connection.lock().await;
+            connection.ready().await.unwrap();
+            let begun = BootInstant::now();
+            let request = Request::post("/pods?timeout=5s")
+                .header("host", NAME)
+                .header("content-type", "application/json")
+                .body(Full::new(body.clone()))
+                .unwrap();
+            let response = connection.send_request(request).await.unwrap();
+            let answer = response.into_body().collect().await.unwrap().to_bytes();
+            let took = BootInstant::now() - begun;
+            let answer: Value = serde_json::from_slice(&answer).unwrap();
+            let response = &answer["response"];
+            assert!(
+                response["allowed"] == true && response["patch"].is_string(),
+                "{answer}"
+            );
+            took
+        });
+        join_all(reviews).await
+    }
+}
+
+/// The review of a pod as the API server would send it: with its defaults, and with what it notes of
+/// managers.
+pub async fn review(space: &Space, pod: &Value) -> Bytes {
+    let mut unmarked = pod.clone();
+    let annotations = unmarked["metadata"]
+        .as_object_mut()
+        .and_then(|metadata| metadata.remove("annotations"));
+    let mut object = space.try_out(&unmarked).await.unwrap();
+    object["metadata"]["annotations"] = annotations.expect("it is marked");
+    let kind = json!({ "group": "", "version": "v1", "kind": "Pod" });
+    let resource = json!({ "group": "", "version": "v1", "resource": "pods" });
+    let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "kind": kind, "resource": resource,
+        "requestKind": kind, "requestResource": resource, "name": object["metadata"]["name"],
+        "namespace": space.name, "operation": "CREATE",
+        "userInfo": { "username": "admin", "groups": ["system:masters", "system:authenticated"] },
+        "object": object, "oldObject": null, "dryRun": true,
+        "options": { "kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"] },
+    } });
+    Bytes::from(review.to_string())
+}

@@ -1,0 +1,221 @@
+//! What the API server trusts, and what the replicas show it.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::future::join_all;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use lockkeeper_e2e::Cluster;
+use lockkeeper_operator::certificates::authority::{Issued, issue};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::pods::{marked, sidecar};
+use crate::stage::{Stage, render, stage_alone};
+use crate::world::{SYSTEM, Space, eventually};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_lockkeeper-operator");
+const NAME: &str = "lockkeeper-webhook.lockkeeper-system.svc";
+const SECRET: &str = "lockkeeper-webhook";
+
+/// The authorities that the API server trusts: the same for all webhooks.
+async fn trusted(space: &Space) -> Vec<u8> {
+    let api: Api<MutatingWebhookConfiguration> = Api::all(space.client.clone());
+    let configuration = api.get("lockkeeper").await.unwrap();
+    let mut bundles: Vec<_> = configuration
+        .webhooks
+        .unwrap()
+        .into_iter()
+        .map(|webhook| {
+            webhook
+                .client_config
+                .ca_bundle
+                .map(|bundle| bundle.0)
+                .unwrap_or_default()
+        })
+        .collect();
+    assert_eq!(bundles.len(), 2);
+    bundles.dedup();
+    assert_eq!(bundles.len(), 1, "they differ");
+    bundles.remove(0)
+}
+
+/// The certificates that the replicas show to somebody who trusts `authorities`; `None` for one that is not
+/// to be trusted.
+async fn shown(stage: &Stage, authorities: &[u8]) -> Vec<Option<CertificateDer<'static>>> {
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_slice_iter(authorities) {
+        roots.add(authority.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = TlsConnector::from(Arc::new(config));
+    let of_one = async |stream: std::net::TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        let stream = TcpStream::from_std(stream).unwrap();
+        let name = ServerName::try_from(NAME).unwrap();
+        let stream = connector.connect(name, stream).await.ok()?;
+        let certificates = stream.get_ref().1.peer_certificates()?;
+        Some(certificates[0].clone().into_owned())
+    };
+    join_all(stage.connections().into_iter().map(of_one)).await
+}
+
+fn secrets(space: &Space) -> Api<Secret> {
+    Api::namespaced(space.client.clone(), SYSTEM)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_replicas_show_the_one_certificate_that_the_operator_made_and_the_api_server_trusts() {
+    let Some(stage) = stage_alone().await else { return };
+    let space = stage.namespace("own").await;
+    stage.put_operator(stage.operator(PROGRAM, "operator-second", &[]).await);
+    let authorities = trusted(&space).await;
+    let data = secrets(&space).get(SECRET).await.unwrap().data.unwrap();
+    assert_eq!(data["ca.crt"].0, authorities);
+    let certificate = CertificateDer::from_pem_slice(&data["tls.crt"].0).unwrap();
+    let both = [Some(certificate.clone()), Some(certificate)];
+    assert_eq!(shown(&stage, &authorities).await, both);
+    drop(stage.take_operator());
+    space.leave().await;
+}
+
+/// Marked pods, so many at once that the API server has to make new connections for some.
+async fn admit_many(space: &Space) {
+    let pods = (0..40).map(async |at| space.try_out(&marked(&format!("pod-{at}"))).await);
+    for answer in join_all(pods).await {
+        sidecar(&answer.unwrap_or_else(|refusal| panic!("{refusal}")));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_pod_is_refused_while_the_certificate_is_replaced_on_two_replicas() {
+    let Some(stage) = stage_alone().await else { return };
+    let space = stage.namespace("rotation").await;
+    stage.put_operator(stage.operator(PROGRAM, "operator-second", &[]).await);
+    let old = shown(&stage, &trusted(&space).await).await;
+    // Two thirds of its life ago.
+    let patch = json!({ "metadata": { "annotations": { "lockkeeper.io/made-at": "1700000000" } } });
+    secrets(&space)
+        .patch(SECRET, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+    eventually("all replicas show another certificate", async || {
+        admit_many(&space).await;
+        let now = shown(&stage, &trusted(&space).await).await;
+        let are_new = now.iter().zip(&old).all(|(new, old)| new.is_some() && new != old);
+        (are_new && now[0] == now[1]).then_some(())
+    })
+    .await;
+    admit_many(&space).await;
+    drop(stage.take_operator());
+    space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_is_given_is_shown_and_its_successor_without_a_restart() {
+    let Some(stage) = stage_alone().await else { return };
+    let space = stage.namespace("given").await;
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(space.client.clone());
+    let first = issue(&[NAME.to_owned()], None, now()).unwrap();
+    let second = issue(&[NAME.to_owned()], Some(&first.authorities), now()).unwrap();
+    let folder = stage.folder("given");
+    let give = |issued: &Issued| {
+        std::fs::write(folder.join("tls.crt"), &issued.certificate).unwrap();
+        std::fs::write(folder.join("tls.key"), &issued.key).unwrap();
+    };
+    give(&first);
+    drop(stage.take_operator());
+    configurations
+        .delete("lockkeeper", &DeleteParams::default())
+        .await
+        .unwrap();
+    let bundle = STANDARD.encode(&second.authorities);
+    let values = "webhook.certificates=secret,webhook.secretName=given,webhook.caBundle=";
+    stage.apply_chart(&["webhook"], &[&format!("{values}{bundle}")]);
+    let arguments = ["--webhook-certificates", folder.to_str().unwrap()];
+    stage.put_operator(stage.operator(PROGRAM, "operator-given", &arguments).await);
+    stage.wait_until_injected().await;
+
+    give(&second);
+    eventually("the successor is shown", async || {
+        admit_many(&space).await;
+        let of_first = shown(&stage, first.authorities.as_bytes()).await;
+        (of_first == [None]).then_some(())
+    })
+    .await;
+    admit_many(&space).await;
+    assert!(!trusted(&space).await.is_empty());
+
+    drop(stage.take_operator());
+    configurations
+        .delete("lockkeeper", &DeleteParams::default())
+        .await
+        .unwrap();
+    stage.apply_chart(&["webhook"], &[]);
+    stage.put_operator(stage.operator(PROGRAM, "operator-own", &[]).await);
+    stage.wait_until_injected().await;
+    space.leave().await;
+}
+
+#[test]
+fn with_cert_manager_the_chart_asks_it_for_the_certificate_and_for_the_trust_in_it() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let Ok(_) = cluster.program("helm") else { return };
+    let text = render(cluster, &["webhook"], &["webhook.certificates=certManager"]);
+    let documents: Vec<Value> = text
+        .split("\n---\n")
+        .map(|document| serde_saphyr::from_str(document).unwrap())
+        .collect();
+    let of_kind = |kind: &str| {
+        documents
+            .iter()
+            .find(|document| document["kind"] == kind)
+            .unwrap()
+    };
+    let configuration = of_kind("MutatingWebhookConfiguration");
+    assert_eq!(
+        configuration["metadata"]["annotations"]["cert-manager.io/inject-ca-from"],
+        "lockkeeper-system/lockkeeper-webhook"
+    );
+    // A bundle in the chart would be put back with every upgrade.
+    for webhook in configuration["webhooks"].as_array().unwrap() {
+        assert_eq!(webhook["clientConfig"].get("caBundle"), None);
+    }
+    let certificate = &of_kind("Certificate")["spec"];
+    assert_eq!(certificate["dnsNames"], json!([NAME]));
+    assert_eq!(
+        certificate["issuerRef"]["name"],
+        of_kind("Issuer")["metadata"]["name"]
+    );
+    let operator = render(cluster, &["deployment"], &["webhook.certificates=certManager"]);
+    let operator: Value = serde_saphyr::from_str(&operator).unwrap();
+    let volumes = operator["spec"]["template"]["spec"]["volumes"]
+        .as_array()
+        .unwrap();
+    let mounted = volumes.iter().find(|volume| volume["name"] == "webhook").unwrap();
+    assert_eq!(mounted["secret"]["secretName"], certificate["secretName"]);
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "certificates are valid by the wall clock"
+)]
+fn now() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+}

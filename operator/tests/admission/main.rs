@@ -1,0 +1,20 @@
+//! Admission on a real API server, with the chart's own webhooks, policy and rights, and a real registry.
+
+mod certificates;
+mod images;
+mod injecting;
+mod lookups;
+mod operator;
+mod outage;
+mod pods;
+mod policy;
+mod refusing;
+mod stage;
+mod warnings;
+mod workloads;
+#[path = "../cluster/world.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the controllers, which use all of it"
+)]
+mod world;

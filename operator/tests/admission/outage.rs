@@ -1,0 +1,145 @@
+//! Without the operator nothing that is marked gets in, and everything else as ever.
+
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use kube::Api;
+use kube::api::DeleteParams;
+use rustix::process::Signal;
+
+use crate::images::{Behaviour, Gate};
+use crate::pods::{marked, of_image, plain, sidecar, words, wrapped};
+use crate::stage::{Stage, stage_alone};
+use crate::world::{BOUND, Space, eventually};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_lockkeeper-operator");
+
+/// How often the API server has asked the webhook of pods, as it counts itself.
+fn asked(stage: &Stage) -> u64 {
+    let metrics = stage.cluster.kubectl(&["get", "--raw", "/metrics"]).unwrap();
+    metrics
+        .lines()
+        .filter(|line| {
+            line.starts_with("apiserver_admission_webhook_admission_duration_seconds_count")
+                && line.contains("name=\"pods.lockkeeper.io\"")
+        })
+        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+        .sum()
+}
+
+/// An unmarked pod gets in, and nobody asks about it.
+async fn assert_others_get_in(stage: &Stage, space: &Space) {
+    let before = asked(stage);
+    let pod = space.try_out(&plain("unmarked")).await.unwrap();
+    assert_eq!(words(&pod).0, serde_json::json!(["/app"]));
+    assert_eq!(asked(stage), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_operator_stopped_a_marked_pod_is_refused_and_an_unmarked_one_is_not_held_up() {
+    let Some(stage) = stage_alone().await else { return };
+    let space = stage.namespace("stopped").await;
+    space.try_out(&marked("before")).await.unwrap();
+    assert!(asked(&stage) > 0);
+
+    // It hangs.
+    stage.on_operator(|operator| operator.process.signal(Signal::STOP));
+    let refusal = space.try_out(&marked("hanging")).await.unwrap_err();
+    assert!(
+        refusal.contains("failed calling webhook \"pods.lockkeeper.io\""),
+        "{refusal}"
+    );
+    assert_others_get_in(&stage, &space).await;
+
+    // It is killed.
+    stage.on_operator(|operator| operator.process.kill());
+    let refusal = space.try_out(&marked("killed")).await.unwrap_err();
+    assert!(
+        refusal.contains("failed calling webhook \"pods.lockkeeper.io\""),
+        "{refusal}"
+    );
+    assert_others_get_in(&stage, &space).await;
+
+    // And its pods are gone.
+    drop(stage.take_operator());
+    let refusal = eventually("the Service leads nowhere", async || {
+        let refusal = space.try_out(&marked("gone")).await.unwrap_err();
+        refusal
+            .contains("no endpoints available for service \"lockkeeper-webhook\"")
+            .then_some(refusal)
+    })
+    .await;
+    assert!(
+        refusal.contains("failed calling webhook \"pods.lockkeeper.io\""),
+        "{refusal}"
+    );
+    assert_others_get_in(&stage, &space).await;
+
+    stage.put_operator(stage.operator(PROGRAM, "operator-next", &[]).await);
+    stage.wait_until_injected().await;
+    space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_webhook_deleted_a_marked_pod_is_refused_by_the_policy_until_it_is_back() {
+    let Some(stage) = stage_alone().await else { return };
+    let space = stage.namespace("deleted").await;
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(space.client.clone());
+    configurations
+        .delete("lockkeeper", &DeleteParams::default())
+        .await
+        .unwrap();
+    let refusal = eventually("the policy refuses it", async || {
+        let refusal = space.try_out(&marked("unguarded")).await.err()?;
+        refusal
+            .contains("nothing would stop it from running twice")
+            .then_some(refusal)
+    })
+    .await;
+    assert!(
+        refusal.contains("ValidatingAdmissionPolicy 'lockkeeper-guarded'")
+            && refusal.contains("Is the webhook lockkeeper installed"),
+        "{refusal}"
+    );
+    assert_others_get_in(&stage, &space).await;
+
+    // Without a bundle in it: the operator puts that in.
+    stage.apply_chart(&["webhook"], &[]);
+    stage.wait_until_injected().await;
+    let pod = space.try_out(&marked("guarded")).await.unwrap();
+    assert_eq!(words(&pod).0, wrapped(&["/app"]));
+    space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_is_told_to_stop_answers_until_the_api_server_has_left_it() {
+    let Some(stage) = stage_alone().await else { return };
+    let space = stage.namespace("draining").await;
+    let gate = Gate::open(&stage.host, stage.gate(), None);
+    gate.behave(Behaviour::Hangs);
+    let pod = of_image("draining", &format!("{}/team/draining:1", gate.name));
+    let under_way = space.try_out(&pod);
+    let stopping = async {
+        eventually("the registry is asked", async || {
+            (!gate.seen().is_empty()).then_some(())
+        })
+        .await;
+        stage.on_operator(|operator| operator.process.signal(Signal::TERM));
+        eventually("it has heard", async || {
+            let log = stage.on_operator(|operator| operator.log());
+            log.contains("Stopping").then_some(())
+        })
+        .await;
+        // The Service leads to it still.
+        let later = space.try_out(&marked("later")).await;
+        gate.behave(Behaviour::Broken);
+        later
+    };
+    let (pod, later) = tokio::join!(under_way, stopping);
+    sidecar(&pod.unwrap());
+    sidecar(&later.unwrap());
+    let mut operator = stage.take_operator();
+    let status = operator.process.wait(BOUND).unwrap().expect("it ends");
+    assert!(status.success(), "{}", operator.log());
+    stage.put_operator(stage.operator(PROGRAM, "operator-after", &[]).await);
+    stage.wait_until_injected().await;
+    space.leave().await;
+}

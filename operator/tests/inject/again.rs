@@ -1,0 +1,63 @@
+//! A pod that comes by once more, also after other injectors, gets no more than it has.
+
+use lockkeeper_operator::inject::image_question;
+use serde_json::{Value, json};
+
+use crate::world::{NEW, World, golden, pod_of, sidecar, simple};
+
+#[test]
+fn to_inject_twice_is_to_inject_once() {
+    for (name, world) in golden() {
+        let once = world.injected(&pod_of(name));
+        let twice = world.injected(&once.pod);
+        assert_eq!(twice.pod, once.pod, "{name}");
+        assert_eq!(twice.mode, once.mode, "{name}");
+        assert_eq!(
+            image_question(&once.pod),
+            Ok(None),
+            "{name}: nothing is looked up twice"
+        );
+    }
+}
+
+#[test]
+fn the_sidecar_is_last_again_after_another_injector_came_after_us() {
+    for (name, world) in golden() {
+        let mut pod = world.injected(&pod_of(name)).pod;
+        let other = json!({ "name": "mesh", "image": "mesh:1", "restartPolicy": "Always" });
+        pod["spec"]["initContainers"]
+            .as_array_mut()
+            .unwrap()
+            .push(other.clone());
+        // A container before ours does not become the guarded one.
+        pod["spec"]["containers"]
+            .as_array_mut()
+            .unwrap()
+            .insert(0, json!({ "name": "front", "image": "f" }));
+        let again = world.injected(&pod).pod;
+        sidecar(&again);
+        assert!(
+            again["spec"]["initContainers"]
+                .as_array()
+                .unwrap()
+                .contains(&other)
+        );
+        assert_eq!(again["spec"]["containers"][0]["command"], Value::Null, "{name}");
+    }
+}
+
+#[test]
+fn the_guard_is_the_first_process_again_after_another_injector_wrapped_it() {
+    let world = World::new(NEW);
+    let mut pod = world.injected(&simple()).pod;
+    let app = &mut pod["spec"]["containers"][0];
+    app["args"] = app["command"].take();
+    app["command"] = json!(["/vault/vault-env"]);
+    let again = world.injected(&pod).pod;
+    let app = &again["spec"]["containers"][0];
+    assert_eq!(
+        app["command"],
+        json!(["/lockkeeper/lockkeeper", "guard", "--", "/vault/vault-env"])
+    );
+    assert_eq!(app["args"], json!(["/app"]));
+}

@@ -1,0 +1,148 @@
+//! What the sidecar gets, and what it answers in the application's place.
+
+use std::time::Duration;
+
+use lockkeeper_operator::inject::Replicas;
+use serde_json::{Value, json};
+
+use crate::world::{NEW, World, env, sidecar, simple};
+
+#[test]
+fn a_pod_is_ready_while_it_holds_if_it_is_alone_and_while_it_is_queued_if_it_is_not() {
+    let path = |world: &World, pod: &Value| {
+        sidecar(&world.injected(pod).pod)["readinessProbe"]["httpGet"]["path"].clone()
+    };
+    let mut world = World::new(NEW);
+    assert_eq!(path(&world, &simple()), "/readyz");
+    for replicas in [Replicas::Many, Replicas::Unknown] {
+        world.replicas = replicas;
+        assert_eq!(path(&world, &simple()), "/queuedz");
+    }
+    world.replicas = Replicas::Many;
+    let mut holder = simple();
+    holder["metadata"]["annotations"]["lockkeeper.io/readiness"] = json!("holder");
+    assert_eq!(path(&world, &holder), "/readyz");
+    let warnings = world.injected(&holder).warnings;
+    assert!(
+        warnings.iter().any(|warning| warning.contains("rollouts stop")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn the_sidecar_gets_the_settings_of_the_lock() {
+    let world = World::new(NEW).lock(json!({
+        "mode": "ReadWrite", "sessionTimeout": "30s", "stopGrace": "5s", "renewInterval": "2s",
+        "onLoss": "Pause", "lockDelay": "1m",
+        "zookeeper": { "connect": "tcp+tls://zk:2281/team", "tickTime": "1s",
+                       "credentialsSecret": { "name": "mine" }, "tlsSecret": { "name": "tls" } },
+    }));
+    let mut pod = simple();
+    pod["metadata"]["annotations"]["lockkeeper.io/access"] = json!("read");
+    let injected = world.injected(&pod).pod;
+    for (name, value) in [
+        ("CONNECT", "tcp+tls://zk:2281/team"),
+        ("LOCK", "/lockkeeper/locks/shop/app"),
+        ("CONTROL", "/lockkeeper/control/shop/app"),
+        ("TICK_TIME", "1s"),
+        ("SESSION_TIMEOUT", "30s"),
+        ("STOP_GRACE", "5s"),
+        ("RENEW_INTERVAL", "2s"),
+        ("ON_LOSS", "pause"),
+        ("LOCK_DELAY", "1m"),
+        ("ACCESS", "read"),
+        ("TLS_CA", "/run/secrets/lockkeeper/ca.crt"),
+    ] {
+        assert_eq!(
+            env(sidecar(&injected), &format!("LOCKKEEPER_{name}")),
+            value,
+            "{name}"
+        );
+    }
+    let volumes = injected["spec"]["volumes"].as_array().unwrap();
+    let auth = volumes
+        .iter()
+        .find(|volume| volume["name"] == "lockkeeper-auth")
+        .unwrap();
+    let names: Vec<_> = auth["projected"]["sources"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|source| source["secret"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["mine", "tls"]);
+    let reader = env(sidecar(&injected), "LOCKKEEPER_READER");
+    assert_eq!(
+        *reader,
+        Value::Null,
+        "the operator is nobody in an ensemble that is not its own"
+    );
+}
+
+#[test]
+fn in_the_operators_own_ensemble_over_tls_pods_find_what_they_need_in_the_secret_of_the_namespace() {
+    let mut world = World::new(NEW);
+    let connect = "tcp+tls://zk-0:2281";
+    world.sidecar.connect = Some(connect.to_owned());
+    world.sidecar.own_connect = connect.to_owned();
+    for has_certificate in [false, true] {
+        world.sidecar.has_certificate = has_certificate;
+        let injected = world.injected(&simple()).pod;
+        let variable = |name: &str| env(sidecar(&injected), &format!("LOCKKEEPER_{name}"));
+        assert_eq!(variable("TLS_CA"), "/run/secrets/lockkeeper/ca.crt");
+        let own = json!(has_certificate.then_some("/run/secrets/lockkeeper/tls.crt"));
+        assert_eq!(*variable("TLS_CERT"), own);
+        assert_eq!(variable("READER"), "digest:operator:HASH=");
+        let volumes = injected["spec"]["volumes"].as_array().unwrap();
+        let auth = volumes
+            .iter()
+            .find(|volume| volume["name"] == "lockkeeper-auth")
+            .unwrap();
+        let sources = &auth["projected"]["sources"];
+        assert_eq!(
+            *sources,
+            json!([{ "secret": { "name": "lockkeeper-zookeeper" } }]),
+            "all of it"
+        );
+    }
+}
+
+#[test]
+fn an_ensemble_that_is_named_without_a_tick_has_zookeepers_default_and_not_the_operators() {
+    let mut world = World::new(NEW).lock(json!({ "zookeeper": { "connect": "other:2181" } }));
+    world.sidecar.tick_time = Duration::from_millis(500);
+    let injected = world.injected(&simple()).pod;
+    assert_eq!(env(sidecar(&injected), "LOCKKEEPER_TICK_TIME"), "2s");
+    // Its own by its name: other servers' order is another name.
+    let world = world.lock(json!({ "zookeeper": { "connect": "zk-0:2181,zk-1:2181" } }));
+    let injected = world.injected(&simple()).pod;
+    assert_eq!(
+        env(sidecar(&injected), "LOCKKEEPER_READER"),
+        "digest:operator:HASH="
+    );
+}
+
+#[test]
+fn a_startup_probe_is_not_used_up_in_standby_even_if_it_is_the_only_probe() {
+    let mut pod = simple();
+    pod["spec"]["containers"][0]["startupProbe"] =
+        json!({ "exec": { "command": ["/up"] }, "periodSeconds": 3 });
+    let injected = World::new(NEW).injected(&pod).pod;
+    let app = &injected["spec"]["containers"][0];
+    assert_eq!(app["startupProbe"], Value::Null);
+    let command = json!([
+        "/lockkeeper/lockkeeper",
+        "probe",
+        "--kind",
+        "startup",
+        "--",
+        "/up"
+    ]);
+    assert_eq!(app["livenessProbe"]["exec"]["command"], command);
+    let probes: Value =
+        serde_json::from_str(env(sidecar(&injected), "LOCKKEEPER_APP_PROBES").as_str().unwrap()).unwrap();
+    assert_eq!(
+        probes,
+        json!({ "startup": { "exec": { "command": ["/up"] }, "periodSeconds": 3 } })
+    );
+}

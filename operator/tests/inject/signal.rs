@@ -1,0 +1,52 @@
+//! Guarding by signals.
+
+use lockkeeper_operator::inject::{ClusterFacts, Mode};
+use serde_json::{Value, json};
+
+use crate::world::{NEW, OLD, World, pod_of, sidecar, simple};
+
+#[test]
+fn the_guard_by_signals_is_the_applications_user_or_root_with_one_capability() {
+    let mut pod = simple();
+    pod["metadata"]["annotations"]["lockkeeper.io/guard"] = json!("signal");
+    let security = |world: &World, pod: &Value| sidecar(&world.injected(pod).pod)["securityContext"].clone();
+    let numeric = security(&World::new(NEW).image(&[], &[], "1000:1000"), &pod);
+    assert_eq!(
+        (&numeric["runAsUser"], &numeric["capabilities"]),
+        (&json!(1000), &json!({ "drop": ["ALL"] }))
+    );
+    let named = security(&World::new(NEW).image(&[], &[], "daemon"), &pod);
+    assert_eq!(named["runAsUser"], 0);
+    assert_eq!(named["capabilities"], json!({ "add": ["KILL"], "drop": ["ALL"] }));
+    pod["spec"]["securityContext"] = json!({ "runAsUser": 7 });
+    assert_eq!(security(&World::new(NEW), &pod)["runAsUser"], 7);
+}
+
+#[test]
+fn without_restart_rules_the_kubelet_still_starts_nothing_without_the_lease_file() {
+    let world = World::new(ClusterFacts {
+        restart_all_containers: false,
+        ..NEW
+    })
+    .image(&["/x"], &[], "");
+    let injected = world.injected(&pod_of("signal")).pod;
+    assert_eq!(sidecar(&injected)["restartPolicyRules"], Value::Null);
+    let gate = &injected["spec"]["containers"][0]["env"][0]["valueFrom"]["fileKeyRef"];
+    assert_eq!(gate["path"], "lease.env");
+    assert_eq!(gate["optional"], false);
+}
+
+#[test]
+fn an_image_without_a_known_command_is_guarded_by_signals_where_that_is_safe() {
+    let mut pod = simple();
+    pod["spec"]["containers"][0]["command"].take();
+    let injected = World::new(NEW).injected(&pod);
+    assert_eq!(injected.mode, Mode::Signal);
+    assert!(
+        injected.warnings[0].contains("it was not looked up"),
+        "{:?}",
+        injected.warnings
+    );
+    let refusal = World::new(OLD).refusal(&pod);
+    assert!(refusal.contains("set `command` in the pod"), "{refusal}");
+}

@@ -1,0 +1,143 @@
+//! What a pod comes into in these tests, and ways to look at what became of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lockkeeper_crds::DistributedLockSpec;
+use lockkeeper_operator::inject::{
+    ClusterFacts, Context, ImageConfig, Injection, Refusal, Replicas, SidecarConfig, inject,
+};
+use serde_json::{Value, json};
+
+pub const OLD: ClusterFacts = ClusterFacts {
+    image_volumes: false,
+    file_key_ref: false,
+    restart_all_containers: false,
+};
+pub const NEW: ClusterFacts = ClusterFacts {
+    image_volumes: true,
+    file_key_ref: true,
+    restart_all_containers: true,
+};
+
+/// What is known in a test beside the pod.
+pub struct World {
+    pub cluster: ClusterFacts,
+    pub sidecar: SidecarConfig,
+    pub lock: Option<DistributedLockSpec>,
+    pub replicas: Replicas,
+    pub image: Result<ImageConfig, String>,
+}
+
+impl World {
+    pub fn new(cluster: ClusterFacts) -> Self {
+        Self {
+            cluster,
+            sidecar: SidecarConfig {
+                image: "registry.example/lockkeeper:0.1.0".to_owned(),
+                pull_policy: None,
+                resources: serde_json::from_value(
+                    json!({ "requests": { "cpu": "10m", "memory": "16Mi" }, "limits": { "memory": "64Mi" } }),
+                )
+                .unwrap(),
+                connect: Some("zk-0:2181,zk-1:2181".to_owned()),
+                own_connect: "zk-0:2181,zk-1:2181".to_owned(),
+                has_certificate: false,
+                tick_time: Duration::from_secs(2),
+                root: "/lockkeeper".to_owned(),
+                readers: vec!["digest:operator:HASH=".to_owned()],
+            },
+            lock: None,
+            replicas: Replicas::One,
+            image: Err("it was not looked up".to_owned()),
+        }
+    }
+
+    pub fn lock(mut self, spec: Value) -> Self {
+        self.lock = Some(serde_json::from_value(spec).unwrap());
+        self
+    }
+
+    pub fn image(mut self, entrypoint: &[&str], cmd: &[&str], user: &str) -> Self {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        self.image = Ok(ImageConfig {
+            entrypoint: words(entrypoint),
+            cmd: words(cmd),
+            user: user.to_owned(),
+        });
+        self
+    }
+
+    pub fn inject(&self, pod: &Value) -> Result<Option<Injection>, Refusal> {
+        inject(
+            pod,
+            &Context {
+                cluster: &self.cluster,
+                sidecar: &self.sidecar,
+                namespace: "shop",
+                lock: self.lock.as_ref(),
+                replicas: self.replicas,
+                image: self.image.as_ref().map_err(String::as_str),
+                client_certificate: false,
+            },
+        )
+    }
+
+    pub fn injected(&self, pod: &Value) -> Injection {
+        self.inject(pod)
+            .unwrap_or_else(|refusal| panic!("{refusal}"))
+            .expect("the pod names a lock")
+    }
+
+    pub fn refusal(&self, pod: &Value) -> String {
+        let sentence = self.inject(pod).expect_err("the pod is refused").to_string();
+        assert!(!sentence.contains('\n') && !sentence.ends_with('.'), "{sentence}");
+        sentence
+    }
+}
+
+pub fn file(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/pods")
+        .join(name)
+}
+
+pub fn pod_of(name: &str) -> Value {
+    serde_saphyr::from_str(&std::fs::read_to_string(file(&format!("{name}.yaml"))).unwrap()).unwrap()
+}
+
+/// A pod with one container, `app`, whose command is given.
+pub fn simple() -> Value {
+    json!({
+        "metadata": { "name": "app", "annotations": { "lockkeeper.io/lock": "app" } },
+        "spec": { "containers": [{ "name": "app", "image": "app:1", "command": ["/app"] }] },
+    })
+}
+
+pub fn env<'a>(container: &'a Value, name: &str) -> &'a Value {
+    let mut all = container["env"].as_array().into_iter().flatten();
+    all.find(|var| var["name"] == name)
+        .map_or(&Value::Null, |var| &var["value"])
+}
+
+pub fn sidecar(pod: &Value) -> &Value {
+    let last = pod["spec"]["initContainers"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        last["name"], "lockkeeper",
+        "the sidecar is not the last init container"
+    );
+    last
+}
+
+/// The pods of the golden files, and the worlds that they come into.
+pub fn golden() -> [(&'static str, World); 4] {
+    [
+        ("probes", World::new(NEW)),
+        (
+            "image-command",
+            World::new(OLD).image(&["/entry", "$(x)"], &["serve"], ""),
+        ),
+        ("guaranteed", World::new(NEW)),
+        ("signal", World::new(NEW).image(&["/legacy"], &[], "daemon")),
+    ]
+}
