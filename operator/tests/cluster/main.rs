@@ -1,10 +1,15 @@
 //! The operator as a process, with a real API server and a real ensemble, under exactly the rights that
 //! the chart gives it.
 
+mod churn;
 mod contender;
 mod deleting;
-mod figures;
 mod following;
+mod gate;
 mod handing_over;
+mod history;
+mod killed;
+mod life;
+mod outages;
 mod replicas;
 mod world;
