@@ -100,12 +100,23 @@ fmt: ## Format the code
 	$(CARGO) fmt --all
 
 .PHONY: bench
-bench: setup release ## Measure handoffs beside other clients, and what the released binary takes
+bench: setup release ## Measure handoffs beside other clients, what the released binary takes, and the operator
 	$(CARGO) bench -p lockkeeper-e2e --locked --bench handoff --bench child -- $(ARGS)
 	$(CARGO) bench -p lockkeeper-sidecar --locked --bench footprint --no-run
 	$(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-ensemble -- --servers 3 -- \
 	    bash -c 'LOCKKEEPER_BINARY=$(BINARY) LOCKKEEPER_CONNECT=$$ZOOKEEPER_CONNECT \
 	        $(CARGO) bench --quiet -p lockkeeper-sidecar --locked --bench footprint'
+	@$(MAKE) --no-print-directory bench-operator
+
+# Not cargo's profile for benchmarks: the cluster's program is built in the same one, which has to be quick.
+.PHONY: bench-operator
+bench-operator: setup ## Measure the operator beside LOCKS=1000,10000 locks, and HANDOFFS=100 (needs root)
+	@if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
+	    $(CLUSTER) build; \
+	    $(CARGO) bench --profile quick --locked -p lockkeeper-operator --bench scale; \
+	else \
+	    echo "skipped: the operator with many locks (it needs a Kubernetes, and that root and Go)"; \
+	fi
 
 .PHONY: campaign
 campaign: setup ## Inject faults for long, and check that no two holders overlap
