@@ -36,6 +36,7 @@ pub async fn measure(world: &World, counts: &[usize]) {
         let started = BootClock.now();
         let operator = world.operator("operator-many").await;
         let took = until_right(&operator, &load, count, started).await;
+        eprintln!("{count} locks: all right after {took:.1?}; only writing them: {raw:.1?}");
         let writes = at_rest(&operator, count + (count - had)).await;
         println!(
             "| {count} | {:.1} s | {:.0} | {:.1} s | {:.0} % | {} MiB | {writes} |",
@@ -59,7 +60,7 @@ pub async fn measure(world: &World, counts: &[usize]) {
 async fn until_right(operator: &Operator, load: &Load, count: usize, started: BootInstant) -> Duration {
     let end = started + GIVE_UP;
     // To list ten thousand objects again and again would be most of the API server's work.
-    while writes(operator).await < count as u64 {
+    while writes(operator, "status").await < count as u64 {
         assert!(BootClock.now() < end, "{}", operator.log());
         tokio::time::sleep(LOOK).await;
     }
@@ -77,21 +78,22 @@ async fn until_right(operator: &Operator, load: &Load, count: usize, started: Bo
 /// which can wait, for each lock that is new.
 async fn at_rest(operator: &Operator, expected: usize) -> u64 {
     let end = BootClock.now() + GIVE_UP;
-    while writes(operator).await < expected as u64 {
+    while writes(operator, "").await < expected as u64 {
         assert!(BootClock.now() < end, "{}", operator.log());
         tokio::time::sleep(LOOK).await;
     }
     tokio::time::sleep(SETTLE).await;
-    let before = writes(operator).await;
+    let before = writes(operator, "").await;
     tokio::time::sleep(REST).await;
-    writes(operator).await - before
+    writes(operator, "").await - before
 }
 
-async fn writes(operator: &Operator) -> u64 {
+/// Writes to the API server so far, of one kind or of all.
+async fn writes(operator: &Operator, kind: &str) -> u64 {
     let metrics = operator.ask("/metrics").await.expect("the operator answers");
     metrics
         .lines()
-        .filter(|line| line.starts_with("lockkeeper_operator_api_writes_total"))
+        .filter(|line| line.starts_with("lockkeeper_operator_api_writes_total") && line.contains(kind))
         .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
         .sum()
 }
