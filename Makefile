@@ -144,16 +144,32 @@ fmt: ## Format the code
 	$(CARGO) fmt --all
 
 .PHONY: bench
-bench: setup release bench-admission ## Measure handoffs beside other clients, admission, and what the released binary takes
+bench: setup release ## Measure handoffs beside other clients, what the released binary takes, and the operator
 	$(CARGO) bench -p lockkeeper-e2e --locked --bench handoff --bench child -- $(ARGS)
 	$(CARGO) bench -p lockkeeper-sidecar --locked --bench footprint --no-run
 	$(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-ensemble -- --servers 3 -- \
 	    bash -c 'LOCKKEEPER_BINARY=$(BINARY) LOCKKEEPER_CONNECT=$$ZOOKEEPER_CONNECT \
 	        $(CARGO) bench --quiet -p lockkeeper-sidecar --locked --bench footprint'
+	@$(MAKE) --no-print-directory bench-operator bench-admission
+
+# Not cargo's profile for benchmarks: the cluster's program is built in the same one, which has to be quick.
+.PHONY: bench-operator
+bench-operator: setup ## Measure the operator beside LOCKS=1000,10000 locks, and HANDOFFS=100 (needs root)
+	@if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
+	    $(CLUSTER) build; \
+	    $(CARGO) bench --profile quick --locked -p lockkeeper-operator --bench scale; \
+	else \
+	    echo "skipped: the operator with many locks (it needs a Kubernetes, and that root and Go)"; \
+	fi
 
 .PHONY: bench-admission
-bench-admission: setup ## Measure how long a pod's admission takes, on a real API server (needs root and cluster-build)
-	$(CARGO) bench -p lockkeeper-operator --locked --bench admission
+bench-admission: setup ## Measure how long a pod's admission takes, on a real API server (needs root)
+	@if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
+	    $(CLUSTER) build; \
+	    $(CARGO) bench --profile quick --locked -p lockkeeper-operator --bench admission -- $(ARGS); \
+	else \
+	    echo "skipped: admission (it needs a Kubernetes, and that root and Go)"; \
+	fi
 
 .PHONY: campaign
 campaign: setup ## Inject faults for long, and check that no two holders overlap

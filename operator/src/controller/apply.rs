@@ -44,6 +44,8 @@ pub struct Applied {
     pub is_gone: bool,
     /// The rest waits until then.
     pub again: Option<Duration>,
+    /// The object's version, if it was changed.
+    pub version: Option<String>,
 }
 
 /// Does what is to be done.
@@ -66,7 +68,7 @@ pub async fn apply(
     let mut applied = Applied::default();
     if *finalizer == Finalizer::Add {
         match finalizer_rest(ctx, resolved) {
-            Duration::ZERO => set_finalizer(ctx, resolved, true).await?,
+            Duration::ZERO => applied.version = set_finalizer(ctx, resolved, true).await?,
             rest => applied.again = Some(rest),
         }
     }
@@ -111,13 +113,13 @@ pub async fn apply(
                 &mut applied,
             )
             .await?;
-            acknowledge(ctx, resolved).await?;
+            applied.version = acknowledge(ctx, resolved).await?;
         }
         Handoff::Refused(refusal) => {
             applied
                 .notices
                 .push(Notice::new(Reason::HandoffRefused, refusal.as_str()));
-            acknowledge(ctx, resolved).await?;
+            applied.version = acknowledge(ctx, resolved).await?;
         }
     }
     if *finalizer == Finalizer::Remove {
@@ -133,7 +135,7 @@ pub async fn apply(
 /// Those of the API server; and when this replica does not lead.
 pub async fn let_go(ctx: &Context, resolved: &Resolved) -> Result<(), Error> {
     tracing::warn!(lock = %resolved.key, "The credentials of a lock are gone; its nodes stay in its ensemble");
-    set_finalizer(ctx, resolved, false).await
+    set_finalizer(ctx, resolved, false).await.map(drop)
 }
 
 /// How long the finalizer can wait. It comes before the nodes are made, so that none is left behind; but
@@ -266,12 +268,12 @@ async fn set_role(ctx: &Context, resolved: &Resolved, change: &RoleChange) -> Re
     Ok(())
 }
 
-async fn acknowledge(ctx: &Context, resolved: &Resolved) -> Result<(), Error> {
+async fn acknowledge(ctx: &Context, resolved: &Resolved) -> Result<Option<String>, Error> {
     let patch = json!({"metadata": {"annotations": {HANDOFF: null}}});
     patch_lock(ctx, resolved, "annotation", patch).await
 }
 
-async fn set_finalizer(ctx: &Context, resolved: &Resolved, is_wanted: bool) -> Result<(), Error> {
+async fn set_finalizer(ctx: &Context, resolved: &Resolved, is_wanted: bool) -> Result<Option<String>, Error> {
     let mut finalizers = resolved.lock.finalizers().to_vec();
     finalizers.retain(|name| name != FINALIZER);
     if is_wanted {
@@ -284,12 +286,13 @@ async fn set_finalizer(ctx: &Context, resolved: &Resolved, is_wanted: bool) -> R
     patch_lock(ctx, resolved, "finalizer", patch).await
 }
 
+/// Tells the object's version after that; `None` when it is gone.
 async fn patch_lock(
     ctx: &Context,
     resolved: &Resolved,
     kind: &'static str,
     patch: serde_json::Value,
-) -> Result<(), Error> {
+) -> Result<Option<String>, Error> {
     ctx.leadership.check()?;
     ctx.metrics.wrote(kind);
     let api: Api<DistributedLock> = Api::namespaced(ctx.client.clone(), &resolved.key.namespace);
@@ -297,8 +300,8 @@ async fn patch_lock(
         .patch(&resolved.key.name, &PatchParams::default(), &Patch::Merge(patch))
         .await;
     match patched {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Ok(lock) => Ok(lock.resource_version()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
         Err(error) => Err(Error::writing("the DistributedLock")(error)),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use json_patch::{AddOperation, Patch as JsonPatch, PatchOperation};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Resource};
+use kube::{Api, Resource, ResourceExt};
 use lockkeeper_crds::DistributedLock;
 use lockkeeper_crds::lock::{ConditionType, DistributedLockStatus, Reason as ConditionReason};
 use tokio::time::Instant;
@@ -34,6 +34,7 @@ pub async fn report(ctx: &Context, resolved: &Resolved, applied: Applied) -> Res
         mut notices,
         is_gone,
         again,
+        version,
     } = applied;
     if is_gone {
         ctx.memories.forget(&resolved.key);
@@ -51,7 +52,8 @@ pub async fn report(ctx: &Context, resolved: &Resolved, applied: Applied) -> Res
         readiness: readiness(resolved, not_ready),
     };
     let status = status::observed(&previous, &seen, Timestamp::now());
-    let written = write(ctx, resolved, &previous, &status, true).await?;
+    let version = version.or_else(|| resolved.lock.resource_version());
+    let written = write(ctx, resolved, &previous, &status, version, true).await?;
     if written == Written::Now {
         notices.extend(news(&previous, &status));
     }
@@ -76,7 +78,8 @@ pub async fn report_loss(
     let previous = resolved.lock.status.clone().unwrap_or_default();
     let generation = resolved.lock.metadata.generation;
     let status = status::out_of_reach(&previous, generation, problem, Timestamp::now());
-    match write(ctx, resolved, &previous, &status, as_leader).await? {
+    let version = resolved.lock.resource_version();
+    match write(ctx, resolved, &previous, &status, version, as_leader).await? {
         Written::After(rest) => return Ok(Some(rest)),
         Written::Now => tell(ctx, resolved, &news(&previous, &status)).await,
         Written::Unchanged => {}
@@ -136,6 +139,7 @@ async fn write(
     resolved: &Resolved,
     previous: &DistributedLockStatus,
     status: &DistributedLockStatus,
+    version: Option<String>,
     as_leader: bool,
 ) -> Result<Written, Error> {
     if status == previous {
@@ -153,11 +157,20 @@ async fn write(
     }
     ctx.metrics.wrote("status");
     let api: Api<DistributedLock> = Api::namespaced(ctx.client.clone(), &resolved.key.namespace);
-    // As a whole: a merge would keep what is not there any more.
-    let patch = JsonPatch(vec![PatchOperation::Add(AddOperation {
-        path: "/status".parse().expect("a pointer"),
-        value: serde_json::to_value(status).expect("strings and numbers"),
-    })]);
+    // As a whole: a merge would keep what is not there any more. And only on top of what was seen: a
+    // request may be under way for longer than the lease under which it was begun, and come when the next
+    // leader has written.
+    let add = |path: &str, value| {
+        let path = path.parse().expect("a pointer");
+        PatchOperation::Add(AddOperation { path, value })
+    };
+    let patch = JsonPatch(vec![
+        add("/metadata/resourceVersion", version.into()),
+        add(
+            "/status",
+            serde_json::to_value(status).expect("strings and numbers"),
+        ),
+    ]);
     match api
         .patch_status(
             &resolved.key.name,

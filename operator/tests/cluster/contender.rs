@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_lock::zookeeper::{Credentials, ZooKeeper};
 use lockkeeper_lock::{BootClock, Identity, Lock, LockOptions, Timing};
 use lockkeeper_operator::identity as digest;
 use tokio::task::JoinHandle;
 
-use crate::world::{Space, World, operator_identity};
+use crate::world::{Space, World, holders, operator_identity};
 
 /// Of all ensembles here.
 const TICK: Duration = Duration::from_secs(1);
@@ -23,6 +24,17 @@ pub struct Contender {
 }
 
 impl Contender {
+    /// Makes the lock `report` and the pod `a`, which holds it from then on, by its status too.
+    pub async fn hold(world: &World, space: &Space) -> Self {
+        space.lock("report", DistributedLockSpec::default()).await;
+        let pod = space.pod("a", "report").await;
+        let a = Self::join(world, space, "report", &pod).await;
+        space
+            .wait_for_lock("report", "a holds", |lock| holders(lock) == ["a"])
+            .await;
+        a
+    }
+
     /// Queues for a pod with the identities of its namespace, as they are at this moment.
     pub async fn join(world: &World, space: &Space, lock: &str, pod: &Pod) -> Self {
         let reader = format!("digest:{}", operator_identity().acl_id());

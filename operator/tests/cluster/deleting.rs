@@ -4,30 +4,15 @@ use kube::Resource;
 use kube::api::DeleteParams;
 use lockkeeper_crds::lock::DeletionPolicy;
 use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
-use lockkeeper_lock::zookeeper::{Credentials, Onlooker, ZooKeeper};
 
 use crate::contender::Contender;
-use crate::world::{BOUND, World, condition, eventually, holders, operator_identity, world};
-
-async fn connection(world: &World) -> Onlooker {
-    let connect = world.ensemble.connect_string().parse().unwrap();
-    ZooKeeper::new(connect, std::time::Duration::from_secs(4))
-        .with_credentials(Credentials::Digest(operator_identity().digest_auth()))
-        .onlooker(0, BOUND)
-        .await
-        .unwrap()
-}
+use crate::world::{condition, eventually, world};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deletion_waits_while_somebody_holds_says_who_and_then_removes_the_nodes() {
     let Some(world) = world().await else { return };
     let space = world.namespace("deleted").await;
-    space.lock("report", DistributedLockSpec::default()).await;
-    let pod = space.pod("a", "report").await;
-    let a = Contender::join(&world, &space, "report", &pod).await;
-    space
-        .wait_for_lock("report", "a holds", |lock| holders(lock) == ["a"])
-        .await;
+    let a = Contender::hold(&world, &space).await;
     let api = space.api::<DistributedLock>();
     api.delete("report", &DeleteParams::default()).await.unwrap();
     let lock = space
@@ -51,7 +36,7 @@ async fn deletion_waits_while_somebody_holds_says_who_and_then_removes_the_nodes
         api.get_opt("report").await.unwrap().is_none().then_some(())
     })
     .await;
-    let connection = connection(&world).await;
+    let connection = world.connection().await;
     for kind in ["locks", "control"] {
         let path = format!("/lockkeeper/{kind}/{}/report", space.name);
         assert_eq!(connection.check_stat(&path).await.unwrap(), None, "{path}");
@@ -81,7 +66,7 @@ async fn with_the_policy_retain_the_nodes_stay() {
     })
     .await;
     let path = format!("/lockkeeper/locks/{}/report", space.name);
-    let kept = connection(&world).await.check_stat(&path).await.unwrap();
+    let kept = world.connection().await.check_stat(&path).await.unwrap();
     assert!(kept.is_some());
     space.leave().await;
 }

@@ -6,7 +6,7 @@ use kube::api::DeleteParams;
 use lockkeeper_crds::{ApiDuration, DistributedLock, DistributedLockSpec};
 
 use crate::contender::Contender;
-use crate::world::{condition, eventually, holders, operator_identity, waiting, world};
+use crate::world::{condition, eventually, holders, waiting, world};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_and_role_labels_follow_the_queue() {
@@ -61,16 +61,7 @@ async fn a_lock_root_or_a_secret_that_is_deleted_by_hand_comes_back() {
     space.wait_for_lock("report", "it is ready", is_ready).await;
 
     let root = format!("/lockkeeper/locks/{}/report", space.name);
-    let zookeeper = lockkeeper_lock::zookeeper::ZooKeeper::new(
-        world.ensemble.connect_string().parse().unwrap(),
-        std::time::Duration::from_secs(4),
-    );
-    let credentials = lockkeeper_lock::zookeeper::Credentials::Digest(operator_identity().digest_auth());
-    let connection = zookeeper
-        .with_credentials(credentials)
-        .onlooker(0, crate::world::BOUND)
-        .await
-        .unwrap();
+    let connection = world.connection().await;
     let (_, stat) = connection.get_data(&root).await.unwrap();
     connection.delete(&root, None).await.unwrap();
     eventually("the lock root is back", async || {
@@ -163,13 +154,9 @@ async fn settings_that_leave_no_time_are_refused_with_the_arithmetic_and_repaire
 async fn nothing_is_written_while_nothing_changes() {
     let Some(world) = world().await else { return };
     let space = world.namespace("silent").await;
-    space.lock("report", DistributedLockSpec::default()).await;
-    let pod = space.pod("a", "report").await;
-    let a = Contender::join(&world, &space, "report", &pod).await;
+    let a = Contender::hold(&world, &space).await;
     space.wait_for_role("a", "active").await;
-    let lock = space
-        .wait_for_lock("report", "a holds", |lock| holders(lock) == ["a"])
-        .await;
+    let lock = space.api::<DistributedLock>().get("report").await.unwrap();
     // Renewals, pings and watches go on for longer than a session lasts.
     tokio::time::sleep(std::time::Duration::from_secs(6)).await;
     let later = space.api::<DistributedLock>().get("report").await.unwrap();

@@ -3,12 +3,17 @@
 
 #[path = "../support/authority.rs"]
 mod authority;
+mod churn;
 mod contender;
 mod deleting;
-mod figures;
 mod following;
+mod gate;
 mod handing_over;
+mod history;
+mod killed;
+mod life;
 mod others;
+mod outages;
 mod replicas;
 mod rotating;
 mod secured;

@@ -43,12 +43,7 @@ async fn a_second_replica_takes_over_when_the_leader_stops_or_dies() {
 async fn while_the_ensemble_is_down_the_status_says_so_and_keeps_what_was_known() {
     let Some(world) = world_alone().await else { return };
     let space = world.namespace("outage").await;
-    space.lock("report", DistributedLockSpec::default()).await;
-    let pod = space.pod("a", "report").await;
-    let a = Contender::join(&world, &space, "report", &pod).await;
-    space
-        .wait_for_lock("report", "a holds", |lock| holders(lock) == ["a"])
-        .await;
+    let a = Contender::hold(&world, &space).await;
     for server in 0..world.ensemble.len() {
         world.ensemble.kill(server);
     }

@@ -7,16 +7,21 @@ use std::process::Command;
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
-use k8s_openapi::api::events::v1::Event;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config, ResourceExt};
-use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
+use kube::{Api, Client, Config};
+use lockkeeper_crds::DistributedLock;
 use lockkeeper_e2e::{Cluster, Ensemble, Process};
+use lockkeeper_lock::zookeeper::{Credentials, Onlooker, ZooKeeper};
 use lockkeeper_operator::identity::Identity;
 use serde_json::json;
 use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+#[path = "space.rs"]
+mod space;
+
+pub use space::Space;
 
 /// Generous: the machine may have other work to do.
 pub const BOUND: Duration = Duration::from_secs(60);
@@ -147,6 +152,15 @@ impl World {
 
     /// Starts an operator that reaches its ensemble so.
     pub async fn operator_of(&self, name: &str, options: &[&str]) -> Operator {
+        self.launch(name, &self.kubeconfig, options).await
+    }
+
+    /// As [`World::operator`], with another way to the API server and to the ensemble.
+    pub async fn operator_by(&self, name: &str, kubeconfig: &Path, connect: &str) -> Operator {
+        self.launch(name, kubeconfig, &["--connect", connect]).await
+    }
+
+    async fn launch(&self, name: &str, kubeconfig: &Path, options: &[&str]) -> Operator {
         let admin = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = admin.local_addr().unwrap().port();
         drop(admin);
@@ -161,7 +175,7 @@ impl World {
             .args(["--webhook-listen", "127.0.0.1:0", "--namespace", SYSTEM])
             .arg("--webhook-certificates")
             .arg(&self.certificates)
-            .env("KUBECONFIG", &self.kubeconfig)
+            .env("KUBECONFIG", kubeconfig)
             .stderr(File::create(&log).unwrap());
         let mut operator = Operator {
             process: self.ensemble.observer().spawn(name, command).unwrap(),
@@ -201,10 +215,23 @@ impl World {
 
     /// A client with all rights, for the runtime of the caller.
     pub async fn client(&self) -> Client {
-        let kubeconfig = Kubeconfig::read_from(self.cluster.kubeconfig()).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        Client::try_from(config.unwrap()).unwrap()
+        client(self.cluster.kubeconfig()).await
+    }
+
+    /// The operator's kubeconfig: the rights of the chart.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// A connection to the ensemble with the operator's rights.
+    pub async fn connection(&self) -> Onlooker {
+        /// Longer than what tests do with one connection in a row.
+        const SESSION: Duration = Duration::from_secs(20);
+        ZooKeeper::new(self.ensemble.connect_string().parse().unwrap(), SESSION)
+            .with_credentials(Credentials::Digest(operator_identity().digest_auth()))
+            .onlooker(0, BOUND)
+            .await
+            .unwrap()
     }
 
     /// A namespace of a test's own, which goes with it.
@@ -216,6 +243,13 @@ impl World {
         api.create(&PostParams::default(), &namespace).await.unwrap();
         Space { client, name }
     }
+}
+
+/// A client by a kubeconfig, for the runtime of the caller.
+pub async fn client(kubeconfig: &Path) -> Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    Client::try_from(config.unwrap()).unwrap()
 }
 
 /// As in the chart: the operator's identity in the ensemble.
@@ -299,134 +333,6 @@ pub async fn ask(port: u16, path: &str) -> Option<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.ok()?;
     Some(answer)
-}
-
-/// A namespace.
-pub struct Space {
-    pub client: Client,
-    pub name: String,
-}
-
-impl Space {
-    pub fn api<K>(&self) -> Api<K>
-    where
-        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
-    {
-        Api::namespaced(self.client.clone(), &self.name)
-    }
-
-    pub async fn lock(&self, name: &str, spec: DistributedLockSpec) -> DistributedLock {
-        let lock = DistributedLock::new(name, spec);
-        self.api().create(&PostParams::default(), &lock).await.unwrap()
-    }
-
-    /// Waits until a lock is as it should be.
-    pub async fn wait_for_lock(
-        &self,
-        name: &str,
-        what: &str,
-        mut pleases: impl FnMut(&DistributedLock) -> bool,
-    ) -> DistributedLock {
-        let api = self.api::<DistributedLock>();
-        eventually(what, async || {
-            api.get_opt(name).await.unwrap().filter(&mut pleases)
-        })
-        .await
-    }
-
-    /// A pod that no scheduler looks at: its object is all that counts here.
-    pub async fn pod(&self, name: &str, lock: &str) -> Pod {
-        let pod: Pod = serde_json::from_value(json!({
-            "metadata": {"name": name, "labels": {"lockkeeper.io/lock": lock}},
-            "spec": {"schedulerName": "none", "containers": [{"name": "app", "image": "none"}]},
-        }))
-        .unwrap();
-        self.api().create(&PostParams::default(), &pod).await.unwrap()
-    }
-
-    /// Waits until a pod has a role.
-    pub async fn wait_for_role(&self, pod: &str, role: &str) {
-        let api = self.api::<Pod>();
-        eventually(&format!("{pod} is {role}"), async || {
-            let pod = api.get(pod).await.unwrap();
-            let found = pod.labels().get("lockkeeper.io/role").map(String::as_str);
-            (found == Some(role)).then_some(())
-        })
-        .await;
-    }
-
-    /// The namespace's identity in use.
-    pub async fn identity(&self) -> Identity {
-        self.identities().await.swap_remove(0)
-    }
-
-    /// The namespace's identities, as its pods read them.
-    pub async fn identities(&self) -> Vec<Identity> {
-        let api = self.api::<Secret>();
-        eventually("the Secret of the namespace", async || {
-            let secret = api.get_opt("lockkeeper-zookeeper").await.unwrap()?;
-            let auth = secret.data?.remove("auth")?;
-            Identity::parse_lines(std::str::from_utf8(&auth.0).unwrap()).ok()
-        })
-        .await
-    }
-
-    /// Writes a Secret, whatever it held.
-    pub async fn write_secret(&self, name: &str, data: &[(&str, &str)]) {
-        let api = self.api::<Secret>();
-        let data: std::collections::BTreeMap<_, _> = data.iter().copied().collect();
-        let secret: Secret =
-            serde_json::from_value(json!({"metadata": {"name": name}, "stringData": data})).unwrap();
-        let _ = api.delete(name, &DeleteParams::default()).await;
-        api.create(&PostParams::default(), &secret).await.unwrap();
-    }
-
-    /// Asks for another identity of the namespace.
-    pub async fn rotate(&self) {
-        let patch = json!({"metadata": {"annotations": {"lockkeeper.io/rotate": "now"}}});
-        let api = self.api::<Secret>();
-        api.patch(
-            "lockkeeper-zookeeper",
-            &PatchParams::default(),
-            &Patch::Merge(patch),
-        )
-        .await
-        .unwrap();
-    }
-
-    pub async fn annotate(&self, lock: &str, key: &str, value: &str) {
-        let patch = json!({"metadata": {"annotations": {key: value}}});
-        let api = self.api::<DistributedLock>();
-        api.patch(lock, &PatchParams::default(), &Patch::Merge(patch))
-            .await
-            .unwrap();
-    }
-
-    /// Waits for an event about an object.
-    pub async fn wait_for_event(&self, about: &str, reason: &str) -> String {
-        let api = self.api::<Event>();
-        eventually(&format!("{reason} about {about}"), async || {
-            let events = api.list(&ListParams::default()).await.unwrap();
-            let found = events.items.into_iter().find(|event| {
-                let regarding = event.regarding.as_ref().and_then(|object| object.name.as_deref());
-                regarding == Some(about) && event.reason.as_deref() == Some(reason)
-            });
-            found.and_then(|event| event.note)
-        })
-        .await
-    }
-
-    /// Deletes the namespace, and waits until the operator has let its locks go.
-    pub async fn leave(self) {
-        let api: Api<Namespace> = Api::all(self.client.clone());
-        api.delete(&self.name, &DeleteParams::default()).await.unwrap();
-        let locks = self.api::<DistributedLock>();
-        eventually("the locks of the namespace are gone", async || {
-            let left = locks.list(&ListParams::default().limit(1)).await.unwrap();
-            left.items.is_empty().then_some(())
-        })
-        .await;
-    }
 }
 
 /// Pods that hold a lock by its status.

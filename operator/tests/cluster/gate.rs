@@ -1,0 +1,183 @@
+//! What an operator writes about one namespace goes through here, counted: to the API server and to the
+//! ensemble, by a proxy to each. A test says after which write nothing more goes through, or that an
+//! answer gets lost, or which write is late.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use crate::world::World;
+
+mod api;
+mod ensemble;
+
+/// What becomes of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It goes through.
+    Passes,
+    /// It goes through, and its answer and the connection get lost.
+    LosesItsAnswer,
+    /// It waits until the rule is another one.
+    Waits,
+}
+
+/// Which writes meet what.
+#[derive(Clone, Debug, Default)]
+enum Rule {
+    /// Everything goes through.
+    #[default]
+    Open,
+    /// So many go through, and no more.
+    Stop { after: usize },
+    /// The answer of this one gets lost; they count from 0.
+    Lose { at: usize },
+    /// Those whose description contains this wait.
+    Hold { what: &'static str },
+}
+
+/// The writes about one namespace.
+#[derive(Debug, Default)]
+struct Line {
+    rule: Rule,
+    writes: Vec<String>,
+    /// What the API server has answered, and to what.
+    answers: Vec<String>,
+    /// Whether the rule has met a write.
+    is_met: bool,
+}
+
+/// By namespace; what is about others goes through.
+type State = HashMap<String, Line>;
+
+/// The way of one operator to its servers.
+pub struct Gate {
+    state: Arc<watch::Sender<State>>,
+    tasks: [AbortHandle; 2],
+    /// Where the operator reaches the API server.
+    pub server: String,
+    /// Where it reaches the ensemble.
+    pub connect: String,
+}
+
+impl Gate {
+    /// Open to everything.
+    pub async fn new(world: &World) -> Self {
+        let state = Arc::<watch::Sender<State>>::default();
+        let (api, server) = api::serve(world, Arc::clone(&state)).await;
+        let (ensemble, connect) = ensemble::serve(world, Arc::clone(&state)).await;
+        Self {
+            state,
+            tasks: [api, ensemble],
+            server,
+            connect,
+        }
+    }
+
+    /// Lets `after` more writes about a namespace through.
+    pub fn stop(&self, namespace: &str, after: usize) {
+        self.set(namespace, Rule::Stop { after });
+    }
+
+    /// Loses the answer of a write about a namespace; they count from 0.
+    pub fn lose(&self, namespace: &str, at: usize) {
+        self.set(namespace, Rule::Lose { at });
+    }
+
+    /// Lets the writes wait that are described so, as in [`Gate::writes`].
+    pub fn hold(&self, namespace: &str, what: &'static str) {
+        self.set(namespace, Rule::Hold { what });
+    }
+
+    /// Lets everything through, also what waits.
+    pub fn open(&self, namespace: &str) {
+        self.set(namespace, Rule::Open);
+    }
+
+    /// Completes when the rule has met a write.
+    pub async fn met(&self, namespace: &str) {
+        let mut state = self.state.subscribe();
+        let is_met = |state: &State| state.get(namespace).is_some_and(|line| line.is_met);
+        state.wait_for(is_met).await.expect("we have the sender");
+    }
+
+    /// Whether the rule has met a write.
+    pub fn is_met(&self, namespace: &str) -> bool {
+        self.state.borrow().get(namespace).is_some_and(|line| line.is_met)
+    }
+
+    /// What went through since the last rule, in words such as `PATCH /apis/…`.
+    pub fn writes(&self, namespace: &str) -> Vec<String> {
+        let state = self.state.borrow();
+        state
+            .get(namespace)
+            .map(|line| line.writes.clone())
+            .unwrap_or_default()
+    }
+
+    /// What the API server has answered since the last rule, in words such as `200 PATCH /apis/…`.
+    pub fn answers(&self, namespace: &str) -> Vec<String> {
+        let state = self.state.borrow();
+        state
+            .get(namespace)
+            .map(|line| line.answers.clone())
+            .unwrap_or_default()
+    }
+
+    fn set(&self, namespace: &str, rule: Rule) {
+        let line = Line {
+            rule,
+            ..Line::default()
+        };
+        self.state
+            .send_modify(|state| drop(state.insert(namespace.to_owned(), line)));
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+/// Waits until a write may go through.
+async fn admit(state: &watch::Sender<State>, path: &str, what: &str) -> Fate {
+    loop {
+        let mut seen = state.subscribe();
+        let mut fate = Fate::Passes;
+        state.send_if_modified(|state| {
+            let Some(line) = line_of(state, path) else {
+                return false;
+            };
+            let (what, number) = (format!("{what} {path}"), line.writes.len());
+            fate = match line.rule {
+                Rule::Stop { after } if number >= after => Fate::Waits,
+                Rule::Lose { at } if number == at => Fate::LosesItsAnswer,
+                Rule::Hold { what: held } if what.contains(held) => Fate::Waits,
+                _ => Fate::Passes,
+            };
+            if fate != Fate::Waits {
+                line.writes.push(what);
+            }
+            let is_news = fate != Fate::Passes && !line.is_met;
+            line.is_met |= is_news;
+            is_news
+        });
+        if fate != Fate::Waits {
+            return fate;
+        }
+        if seen.changed().await.is_err() {
+            // The gate is gone, and so is the operator.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn line_of<'a>(state: &'a mut State, path: &str) -> Option<&'a mut Line> {
+    let namespace = path.split(['/', '?']).find(|part| state.contains_key(*part))?;
+    state.get_mut(namespace)
+}

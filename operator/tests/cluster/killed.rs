@@ -1,0 +1,122 @@
+//! Operators that are killed between any two of their writes, and answers that get lost.
+
+use std::path::PathBuf;
+
+use lockkeeper_lock::zookeeper::Onlooker;
+
+use crate::gate::Gate;
+use crate::life::live;
+use crate::world::{Operator, World, eventually, world_alone};
+
+/// A replica behind a gate of its own.
+pub struct Gated {
+    pub operator: Operator,
+    pub gate: Gate,
+}
+
+impl Gated {
+    pub async fn start(world: &World, name: &str) -> Self {
+        let gate = Gate::new(world).await;
+        let kubeconfig = kubeconfig(world, name, &gate.server);
+        let operator = world.operator_by(name, &kubeconfig, &gate.connect).await;
+        Self { operator, gate }
+    }
+
+    /// SIGKILL, and what the ensemble does when its session has expired: so nobody waits for that.
+    pub async fn kill(self, connection: &Onlooker) {
+        drop(self.operator);
+        forget_leader(connection).await;
+    }
+
+    pub async fn leads(&self) {
+        eventually("it leads", async || {
+            self.operator.is_leading().await.then_some(())
+        })
+        .await;
+    }
+}
+
+/// Deletes the contender that leads the operators.
+pub async fn forget_leader(connection: &Onlooker) {
+    const LEADERS: &str = "/lockkeeper/operator";
+    let mut contenders = connection.list_children(LEADERS).await.unwrap();
+    contenders.sort_by_key(|name| name.rsplit('-').next().map(str::to_owned));
+    let path = format!("{LEADERS}/{}", contenders[0]);
+    connection.delete(&path, None).await.unwrap();
+}
+
+/// The operator's own, with another address.
+fn kubeconfig(world: &World, name: &str, server: &str) -> PathBuf {
+    let text = std::fs::read(world.kubeconfig()).unwrap();
+    let mut kubeconfig: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    kubeconfig["clusters"][0]["cluster"] = serde_json::json!({"server": server});
+    let path = world.ensemble.directory().join(format!("{name}.kubeconfig"));
+    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    path
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_operator_finishes_what_one_has_begun_that_was_killed_between_any_two_writes() {
+    let Some(world) = world_alone().await else { return };
+    let connection = world.connection().await;
+    let mut leader = Gated::start(&world, "killed-0").await;
+    let mut heir = Gated::start(&world, "killed-1").await;
+    drop(world.take_operator());
+    forget_leader(&connection).await;
+    leader.leads().await;
+    for after in 0.. {
+        let space = world.namespace("killed").await;
+        leader.gate.stop(&space.name, after);
+        let mut life = Box::pin(live(&world, &space, &connection));
+        tokio::select! {
+            () = leader.gate.met(&space.name) => {}
+            () = &mut life => {
+                // Nodes, Secret, finalizer, statuses, roles, request, annotation, events: all were met.
+                let writes = leader.gate.writes(&space.name);
+                assert!(writes.len() >= 20, "{writes:#?}");
+                println!("{} writes in a life: {writes:#?}", writes.len());
+                drop(life);
+                space.leave().await;
+                break;
+            }
+        }
+        leader.kill(&connection).await;
+        let name = format!("killed-{}", after + 2);
+        let (next, ()) = tokio::join!(Gated::start(&world, &name), life);
+        (leader, heir) = (heir, next);
+        space.leave().await;
+    }
+    world.put_operator(world.operator("operator-after").await);
+    drop(heir);
+    leader.kill(&connection).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_gets_lost_changes_nothing_whichever_it_is() {
+    let Some(world) = world_alone().await else { return };
+    let connection = world.connection().await;
+    let leader = Gated::start(&world, "unheard").await;
+    drop(world.take_operator());
+    forget_leader(&connection).await;
+    leader.leads().await;
+    let space = world.namespace("heard").await;
+    leader.gate.open(&space.name);
+    live(&world, &space, &connection).await;
+    let writes = leader.gate.writes(&space.name).len();
+    assert!(writes >= 20, "{:#?}", leader.gate.writes(&space.name));
+    space.leave().await;
+    let (world, leader, connection) = (&*world, &leader, &connection);
+    let lives = (0..writes).map(|at| async move {
+        let space = world.namespace("unheard").await;
+        leader.gate.lose(&space.name, at);
+        live(world, &space, connection).await;
+        let is_met = leader.gate.is_met(&space.name);
+        space.leave().await;
+        is_met
+    });
+    let met = futures_util::future::join_all(lives).await;
+    // The number of statuses varies a little, as what happens within a second is one.
+    let met = met.into_iter().filter(|met| *met).count();
+    assert!(met >= writes - 2, "only {met} of {writes} were lost");
+    world.put_operator(world.operator("operator-heard").await);
+}
