@@ -28,6 +28,7 @@ use self::terminations::Terminations;
 use crate::admin::AdminServer;
 use crate::args::{RunSettings, Settings, SidecarSettings};
 use crate::exit::{self, Exit, Failure};
+use crate::guard::ContainerKiller;
 use crate::guard::protocol::ToGuard;
 use crate::lease_env::LeaseEnv;
 use crate::metrics::{self, LockMetrics};
@@ -59,6 +60,8 @@ struct Keeper<'a> {
     asking: Option<Asking>,
     guards: &'a mut Guards,
     lease: Option<LeaseEnv>,
+    /// For the container beside us, should its guard be killed.
+    killer: Option<ContainerKiller>,
     metrics: observer::Observer,
     step_downs: Vec<oneshot::Sender<Result<(), String>>>,
     refusal: Option<String>,
@@ -88,6 +91,7 @@ pub async fn run(settings: RunSettings, guard: UnixStream, socket: &Path) -> Res
             socket,
             admin,
             lease: None,
+            killer: None,
         };
         keep(settings.lock, policy, AppProbes::default(), &mut guards, doors).await
     };
@@ -108,12 +112,16 @@ pub async fn sidecar(settings: SidecarSettings, guard: Option<UnixStream>) -> Re
     let policy = Policy::of_sidecar(&settings, kind);
     let kept = async {
         let lease = LeaseEnv::new(settings.lease_file)?;
+        let killer = settings.container.as_ref().map(ContainerKiller::new).transpose();
+        let killer =
+            killer.map_err(|error| Failure::software(format!("cannot look at processes: {error}")))?;
         let socket = SocketServer::bind(&settings.socket)?;
         let admin = AdminServer::bind(settings.admin_listen)?;
         let doors = Doors {
             socket,
             admin: Some(admin),
             lease: Some(lease),
+            killer,
         };
         keep(settings.lock, policy, settings.pod.app_probes, &mut guards, doors).await
     };
@@ -139,6 +147,7 @@ struct Doors {
     socket: SocketServer,
     admin: Option<AdminServer>,
     lease: Option<LeaseEnv>,
+    killer: Option<ContainerKiller>,
 }
 
 async fn keep(
@@ -148,7 +157,12 @@ async fn keep(
     guards: &mut Guards,
     doors: Doors,
 ) -> Result<u8, Failure> {
-    let Doors { socket, admin, lease } = doors;
+    let Doors {
+        socket,
+        admin,
+        lease,
+        killer,
+    } = doors;
     let began = BootInstant::now();
     let terminations = Terminations::new(policy.kind)?;
     ensemble::check(&settings).await?;
@@ -187,6 +201,7 @@ async fn keep(
         asking: None,
         guards,
         lease,
+        killer,
         metrics: observer,
         step_downs: Vec::new(),
         refusal: None,
@@ -386,17 +401,28 @@ impl Keeper<'_> {
     }
 
     /// The guard was killed: it cannot stop anything any more, and nobody can say that nothing is
-    /// left. Its anchor ends what it finds; so do we. The lock is not given away, it expires.
+    /// left. What ends with a guard ends what it finds; so do we. The lock is not given away, it expires.
     async fn orphaned(mut self, socket: &Path) -> Result<u8, Failure> {
-        tracing::error!("The guard is gone; stopping what it left, and leaving the lock to expire");
-        if let Some(lease) = &self.lease {
-            lease.remove()?;
-        }
+        // First of all, and whatever else fails: our own end may be near, too.
+        let removed = self.lease.as_ref().map_or(Ok(()), LeaseEnv::remove);
+        let is_clear = self.killer.as_mut().is_none_or(ContainerKiller::kill);
+        tracing::error!(
+            is_clear,
+            "The guard is gone; stopping what it left, and leaving the lock to expire"
+        );
         self.metrics.abandoned();
         self.asking = None;
         self.lock = None;
-        leftovers::kill(socket, &BootClock).await;
-        Ok(Exit::LockLost.code())
+        self.published.send_replace(lockkeeper_lock::LockStatus::new());
+        match &mut self.killer {
+            None => leftovers::kill(socket, &BootClock).await,
+            Some(killer) => leftovers::kill_container(killer, self.policy.session_timeout, &BootClock).await,
+        }
+        removed?;
+        Ok(match self.policy.kind {
+            Kind::Signal => Exit::GateAnew.code(),
+            _ => Exit::LockLost.code(),
+        })
     }
 }
 

@@ -38,6 +38,12 @@ const PAUSED_LOOK: Duration = Duration::from_millis(50);
 const WATCH_SHORTEST: Duration = Duration::from_millis(20);
 const WATCH_LONGEST: Duration = Duration::from_millis(200);
 
+/// How often a container that may run is looked at until something is seen in it. What lives shorter, from the
+/// making of a container's first process on, may go unseen: then nobody hears of its end...
+const START_LOOK: Duration = Duration::from_millis(50);
+/// ...and from then on, beside the moments at which a process of it ends.
+const END_LOOK: Duration = Duration::from_secs(1);
+
 /// What kind of guard this is, as far as its decisions depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -95,9 +101,18 @@ pub(crate) struct Schedule {
     ending: Option<u8>,
     /// The exit code that the last tree left to a guard without a keeper.
     last_code: Option<u8>,
-    /// Container without the lock: when it is searched next, and the interval after that.
+    /// Container: when it is searched next, and the interval after that while it is without the lock.
     watch_at: BootInstant,
     watch_every: Duration,
+}
+
+impl Mode {
+    /// Nobody else is to start what is stopped now. The keeper does the same, if it can.
+    fn remove_lease(self, out: &mut Actions) {
+        if self == Self::Container {
+            out.push(Action::RemoveLease);
+        }
+    }
 }
 
 impl Schedule {
@@ -137,10 +152,12 @@ impl Schedule {
                 } else {
                     active.grant.term_at.min(active.grant.kill_at)
                 };
-                match active.suspended {
-                    Some(Suspended::Sweeping { sweep_at, .. }) => Some(deadline.min(sweep_at)),
-                    _ => Some(deadline),
-                }
+                let look_at = (self.mode == Mode::Container).then_some(self.watch_at);
+                let sweep_at = match active.suspended {
+                    Some(Suspended::Sweeping { sweep_at, .. }) => Some(sweep_at),
+                    _ => None,
+                };
+                [look_at, sweep_at].into_iter().flatten().chain([deadline]).min()
             }
             Phase::Pausing { sweep_at, .. } => Some(sweep_at),
             Phase::Paused { look_at, .. } => Some(look_at),
@@ -168,12 +185,14 @@ impl Schedule {
                 }
             }
             Event::MainExited { code } => self.main_exited(code, now, &mut out),
-            Event::ChildEnded => {
-                if let Phase::Killing(killing) = &mut self.phase {
+            Event::ChildEnded => match &mut self.phase {
+                Phase::Killing(killing) => {
                     killing.sweep_at = now + killing.interval(now);
                     out.push(Action::Sweep(Sweep::Kill));
                 }
-            }
+                Phase::Active(_) if self.mode == Mode::Container => out.push(Action::Sweep(Sweep::Look)),
+                _ => {}
+            },
             Event::Saw(sight) => self.saw(sight, now, &mut out),
             Event::Signal { signo, to_group } => self.signal(signo, to_group, now, &mut out),
         }
@@ -192,6 +211,7 @@ impl Schedule {
 
     /// Does what is due.
     fn tick(&mut self, now: BootInstant, out: &mut Actions) {
+        let mode = self.mode;
         match &mut self.phase {
             Phase::Idle => {
                 if self.mode == Mode::Container && now >= self.watch_at {
@@ -211,6 +231,7 @@ impl Schedule {
                             since: now,
                             sweep_at,
                         };
+                        mode.remove_lease(out);
                         out.push(Action::Sweep(Sweep::Stop));
                     } else {
                         self.kill(grant.token, Outcome::Gone(None), now, out);
@@ -218,6 +239,7 @@ impl Schedule {
                     return;
                 }
                 if now >= grant.term_at && !grant.pause && !active.term_sent {
+                    mode.remove_lease(out);
                     active.terminate(out);
                 }
                 if let Some(Suspended::Sweeping { since, sweep_at }) = &mut active.suspended
@@ -225,6 +247,10 @@ impl Schedule {
                 {
                     *sweep_at = now + interval(now - *since);
                     out.push(Action::Sweep(Sweep::Stop));
+                }
+                if mode == Mode::Container && now >= self.watch_at {
+                    self.watch_at = now + START_LOOK;
+                    out.push(Action::Sweep(Sweep::Look));
                 }
             }
             Phase::Pausing { since, sweep_at, .. } => {
@@ -256,6 +282,7 @@ impl Schedule {
         now: BootInstant,
         out: &mut Actions,
     ) -> &mut Killing {
+        self.mode.remove_lease(out);
         out.push(Action::Sweep(Sweep::Kill));
         self.phase = Phase::Killing(Killing {
             token,
@@ -303,6 +330,18 @@ impl Schedule {
         }
     }
 
+    /// Nothing is left of a container that ran. How it ended the kubelet knows, but not we.
+    fn container_ended(&mut self, now: BootInstant, out: &mut Actions) {
+        if let Phase::Active(Active { grant, .. }) = self.phase
+            && !self.connected
+        {
+            // Without the keeper there is nobody to release the lock: the pod has to be gated anew.
+            self.kill(grant.token, Outcome::Gone(None), now, out);
+        } else {
+            self.main_exited(0, now, out);
+        }
+    }
+
     fn saw(&mut self, sight: Sight, now: BootInstant, out: &mut Actions) {
         match &mut self.phase {
             Phase::Idle => {
@@ -320,6 +359,14 @@ impl Schedule {
                     // Nothing is lost yet: the deadline will deal with what goes on.
                     if !sight.unstopped || now - since >= PATIENCE {
                         active.suspended = Some(Suspended::Settled);
+                    }
+                }
+                if self.mode == Mode::Container {
+                    let had_begun = active.has_begun;
+                    active.has_begun |= sight.alive;
+                    self.watch_at = now + if active.has_begun { END_LOOK } else { START_LOOK };
+                    if had_begun && !sight.alive {
+                        self.container_ended(now, out);
                     }
                 }
             }

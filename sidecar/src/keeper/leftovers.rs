@@ -11,6 +11,8 @@ use std::time::Duration;
 use lockkeeper_lock::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::guard::ContainerKiller;
+
 /// How long to look: a tree that forks while it is killed takes some rounds.
 const ROUNDS: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(5);
@@ -29,6 +31,17 @@ pub(super) async fn kill(socket: &Path, clock: &impl Clock) {
             // It may be gone, or another user's: then the anchor has more rights than we.
             let _ = kill_process(pid, Signal::KILL);
         }
+        clock.sleep(PAUSE).await;
+    }
+}
+
+/// Kills what appears in a container that has lost its guard, for `time`: a kubelet that found the lease file
+/// a moment ago may be about to start it. In a pod our own container ends long before, with the guard that was
+/// its first process.
+pub(super) async fn kill_container(killer: &mut ContainerKiller, time: Duration, clock: &impl Clock) {
+    let end = clock.now() + time;
+    while clock.now() < end {
+        killer.kill();
         clock.sleep(PAUSE).await;
     }
 }

@@ -235,7 +235,8 @@ impl Decider {
         if ends {
             self.next = Some(Next::End(Ending::Code(code)));
         } else if self.next.is_none() && self.policy.on_exit == OnExit::Hold {
-            self.start_at = Some(again_at);
+            // A kubelet starts a container, with a back-off of its own.
+            self.start_at = (self.policy.kind != Kind::Signal).then_some(again_at);
         } else {
             self.contend_at = Some(again_at);
             self.next.get_or_insert(Next::QueueAgain);
