@@ -396,13 +396,14 @@ impl Schedule {
                     let killing = *killing;
                     self.gone(killing, now, out);
                 } else if now - killing.since >= PATIENCE {
+                    if !killing.survivors_told {
+                        killing.survivors_told = true;
+                        out.push(Action::Report(FromGuard::Survivors { token: killing.token }));
+                    }
                     if self.mode == Mode::Pid1 {
                         // The kernel then kills all that is left in the PID namespace, whoever it
                         // belongs to. Nothing else is as sure.
                         out.push(Action::Exit(killing.finish.unwrap_or(EXIT_LOST)));
-                    } else if !killing.survivors_told {
-                        killing.survivors_told = true;
-                        out.push(Action::Report(FromGuard::Survivors { token: killing.token }));
                     }
                 }
             }

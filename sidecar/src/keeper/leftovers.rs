@@ -1,4 +1,4 @@
-//! What a killed guard may have left behind.
+//! What a killed guard may have left behind, and the end of a keeper without it.
 //!
 //! Everything that the guard starts inherits two variables: the path of this run's socket, and the
 //! token of the lock that was held. No other process has both: guard and anchor have no token, and

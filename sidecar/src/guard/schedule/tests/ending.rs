@@ -49,19 +49,19 @@ fn a_command_that_cannot_be_executed_is_reported_with_its_errno() {
 }
 
 #[test]
-fn pid_1_ends_when_something_outlives_sigkill_and_others_say_so_once() {
+fn all_say_once_that_something_outlives_sigkill_and_pid_1_ends_for_it() {
+    let survivors = report(FromGuard::Survivors { token: A });
     let mut run = Run::new(Mode::Pid1, true);
     run.at(0, granted(A, true, 100, 200));
     run.at(10, Event::Frame(ToGuard::Revoke { token: A }));
     assert_eq!(run.at(10, ALIVE), []);
     assert_eq!(
         run.at(110, ALIVE),
-        [Action::Sweep(Sweep::Kill), Action::Exit(EXIT_LOST)]
+        [Action::Sweep(Sweep::Kill), survivors, Action::Exit(EXIT_LOST)]
     );
 
     let mut run = Run::running();
     run.at(10, Event::Frame(ToGuard::Revoke { token: A }));
-    let survivors = report(FromGuard::Survivors { token: A });
     assert_eq!(run.at(110, ALIVE), [Action::Sweep(Sweep::Kill), survivors]);
     assert_eq!(run.at(111, ALIVE), [Action::Sweep(Sweep::Kill)]);
     assert_eq!(run.schedule.wake_at(), Some(ms(161)));

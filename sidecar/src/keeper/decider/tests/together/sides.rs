@@ -36,7 +36,7 @@ impl World {
     }
 
     pub(super) fn refuse(&mut self) {
-        self.lose(LossReason::AuthFailed);
+        self.lose(LossReason::Refused);
         if self.status.state == LockState::Waiting {
             self.status = LockStatus::new();
         }
