@@ -27,7 +27,7 @@ use self::policy::{Kind, Policy};
 use self::terminations::Terminations;
 use crate::admin::AdminServer;
 use crate::args::{RunSettings, Settings, SidecarSettings};
-use crate::exit::{self, Exit, Failure};
+use crate::exit::{self, Failure};
 use crate::guard::ContainerKiller;
 use crate::guard::protocol::ToGuard;
 use crate::lease_env::LeaseEnv;
@@ -398,31 +398,6 @@ impl Keeper<'_> {
                 format!("the ensemble refuses the lock {lock} for good; the log says what and why")
             }))),
         }
-    }
-
-    /// The guard was killed: it cannot stop anything any more, and nobody can say that nothing is
-    /// left. What ends with a guard ends what it finds; so do we. The lock is not given away, it expires.
-    async fn orphaned(mut self, socket: &Path) -> Result<u8, Failure> {
-        // First of all, and whatever else fails: our own end may be near, too.
-        let removed = self.lease.as_ref().map_or(Ok(()), LeaseEnv::remove);
-        let is_clear = self.killer.as_mut().is_none_or(ContainerKiller::kill);
-        tracing::error!(
-            is_clear,
-            "The guard is gone; stopping what it left, and leaving the lock to expire"
-        );
-        self.metrics.abandoned();
-        self.asking = None;
-        self.lock = None;
-        self.published.send_replace(lockkeeper_lock::LockStatus::new());
-        match &mut self.killer {
-            None => leftovers::kill(socket, &BootClock).await,
-            Some(killer) => leftovers::kill_container(killer, self.policy.session_timeout, &BootClock).await,
-        }
-        removed?;
-        Ok(match self.policy.kind {
-            Kind::Signal => Exit::GateAnew.code(),
-            _ => Exit::LockLost.code(),
-        })
     }
 }
 

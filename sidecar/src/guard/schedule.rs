@@ -5,6 +5,7 @@
 //! looked at before every event but a grant, so that nothing that comes late undoes one.
 
 mod actions;
+mod container;
 mod frames;
 mod phase;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use std::time::Duration;
 use lockkeeper_lock::{BootInstant, FencingToken};
 
 pub(crate) use self::actions::{Action, Actions, Sweep};
+use self::container::{START_LOOK, WATCH_SHORTEST};
 pub use self::phase::exit_code_of_errno;
 use self::phase::{Active, Killing, Outcome, Phase, Suspended, interval};
 use super::protocol::{FromGuard, ToGuard};
@@ -32,17 +34,6 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How often a paused tree is looked at: somebody else may have sent it SIGCONT.
 const PAUSED_LOOK: Duration = Duration::from_millis(50);
-
-/// Limits of the interval at which a container without the lock is searched: short after something
-/// was found in it, since a kubelet may be restarting it, and longer while it stays empty.
-const WATCH_SHORTEST: Duration = Duration::from_millis(20);
-const WATCH_LONGEST: Duration = Duration::from_millis(200);
-
-/// How often a container that may run is looked at until something is seen in it. What lives shorter, from the
-/// making of a container's first process on, may go unseen: then nobody hears of its end...
-const START_LOOK: Duration = Duration::from_millis(50);
-/// ...and from then on, beside the moments at which a process of it ends.
-const END_LOOK: Duration = Duration::from_secs(1);
 
 /// What kind of guard this is, as far as its decisions depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,15 +95,6 @@ pub(crate) struct Schedule {
     /// Container: when it is searched next, and the interval after that while it is without the lock.
     watch_at: BootInstant,
     watch_every: Duration,
-}
-
-impl Mode {
-    /// Nobody else is to start what is stopped now. The keeper does the same, if it can.
-    fn remove_lease(self, out: &mut Actions) {
-        if self == Self::Container {
-            out.push(Action::RemoveLease);
-        }
-    }
 }
 
 impl Schedule {
@@ -330,28 +312,11 @@ impl Schedule {
         }
     }
 
-    /// Nothing is left of a container that ran. How it ended the kubelet knows, but not we.
-    fn container_ended(&mut self, now: BootInstant, out: &mut Actions) {
-        if let Phase::Active(Active { grant, .. }) = self.phase
-            && !self.connected
-        {
-            // Without the keeper there is nobody to release the lock: the pod has to be gated anew.
-            self.kill(grant.token, Outcome::Gone(None), now, out);
-        } else {
-            self.main_exited(0, now, out);
-        }
-    }
-
     fn saw(&mut self, sight: Sight, now: BootInstant, out: &mut Actions) {
         match &mut self.phase {
             Phase::Idle => {
                 if self.mode == Mode::Container {
-                    self.watch_every = if sight.alive {
-                        WATCH_SHORTEST
-                    } else {
-                        (self.watch_every * 2).min(WATCH_LONGEST)
-                    };
-                    self.watch_at = now + self.watch_every;
+                    self.saw_a_container(sight, now, out);
                 }
             }
             Phase::Active(active) => {
@@ -362,12 +327,7 @@ impl Schedule {
                     }
                 }
                 if self.mode == Mode::Container {
-                    let had_begun = active.has_begun;
-                    active.has_begun |= sight.alive;
-                    self.watch_at = now + if active.has_begun { END_LOOK } else { START_LOOK };
-                    if had_begun && !sight.alive {
-                        self.container_ended(now, out);
-                    }
+                    self.saw_a_container(sight, now, out);
                 }
             }
             Phase::Pausing {

@@ -125,16 +125,6 @@ impl Schedule {
         }
     }
 
-    /// Nothing runs under this token, and nothing will.
-    fn never_began(&mut self, token: FencingToken, now: BootInstant, out: &mut Actions) {
-        if self.mode == Mode::Container && self.phase == Phase::Idle {
-            // The lease file was there: the kubelet may have been faster.
-            self.kill(token, Outcome::Gone(None), now, out);
-        } else {
-            out.push(Action::Report(FromGuard::Gone { token, code: None }));
-        }
-    }
-
     fn revoke(&mut self, token: FencingToken, now: BootInstant, out: &mut Actions) {
         match &mut self.phase {
             Phase::Active(Active {
