@@ -12,7 +12,7 @@ use crate::timing::Timing;
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// A renewal was acknowledged, so long after it was sent.
     fn renewed(&self, took: Duration);
-    /// The session was taken to another server, or to the same one anew.
+    /// The session was taken to another server.
     fn session_moved(&self);
 }
 

@@ -61,8 +61,9 @@ pub enum LossReason {
     SessionExpired,
     /// Somebody deleted the contender, or the whole lock root. The next one may hold at once.
     ContenderDeleted,
-    /// The ensemble refuses the credentials.
-    AuthFailed,
+    /// The ensemble refuses us for good: our credentials or our right on a node, or it grants a session
+    /// timeout that is too short. [`LockStatus::refusal`] says which.
+    Refused,
 }
 
 impl LossReason {
@@ -71,7 +72,7 @@ impl LossReason {
         Self::DeadlineReached,
         Self::SessionExpired,
         Self::ContenderDeleted,
-        Self::AuthFailed,
+        Self::Refused,
     ];
 
     /// Its name, as in the API and in metrics.
@@ -80,7 +81,7 @@ impl LossReason {
             Self::DeadlineReached => "DeadlineReached",
             Self::SessionExpired => "SessionExpired",
             Self::ContenderDeleted => "ContenderDeleted",
-            Self::AuthFailed => "AuthFailed",
+            Self::Refused => "Refused",
         }
     }
 }

@@ -32,7 +32,7 @@ use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, 
 use self::child::{Pid1, Subreaper};
 pub use self::command::{CommandError, resolve_command};
 use self::container::Container;
-pub use self::container::DEFAULT_TERMINATION_LOG;
+pub use self::container::{ContainerKiller, DEFAULT_TERMINATION_LOG};
 use self::keeper::{Keeper, Received};
 pub use self::options::{GuardOptions, KeeperSocket, TargetKind};
 use self::post_start::PostStart;
@@ -97,9 +97,10 @@ fn guard(options: GuardOptions) -> io::Result<u8> {
             TargetKind::Container {
                 name,
                 termination_log,
+                lease_file,
             },
             None,
-        ) => EventLoop::new(Container::new(&name, &termination_log)?, keeper)?.run(),
+        ) => EventLoop::new(Container::new(&name, &termination_log, &lease_file)?, keeper)?.run(),
         (TargetKind::Container { .. }, Some(_)) => Err(io::Error::other(
             "a command was given, but a guard beside a container starts none",
         )),
@@ -283,6 +284,7 @@ impl<T: Target> EventLoop<T> {
                             next = Some(Event::StartFailed { errno });
                         }
                     }
+                    Action::RemoveLease => self.target.remove_lease(),
                     Action::Terminate => self.target.signal_main(libc::SIGTERM as u8),
                     Action::Forward(signo) => self.target.signal_main(signo),
                     Action::Sweep(sweep) => next = Some(Event::Saw(self.target.sweep(sweep))),

@@ -28,7 +28,8 @@ use self::policy::{Kind, Policy};
 use self::terminations::Terminations;
 use crate::admin::AdminServer;
 use crate::args::{RunSettings, Settings, SidecarSettings};
-use crate::exit::{self, Exit, Failure};
+use crate::exit::{self, Failure};
+use crate::guard::ContainerKiller;
 use crate::guard::protocol::ToGuard;
 use crate::lease_env::LeaseEnv;
 use crate::metrics::{self, LockMetrics};
@@ -61,6 +62,8 @@ struct Keeper<'a> {
     asking: Option<Asking>,
     guards: &'a mut Guards,
     lease: Option<LeaseEnv>,
+    /// For the container beside us, should its guard be killed.
+    killer: Option<ContainerKiller>,
     metrics: observer::Observer,
     step_downs: Vec<oneshot::Sender<Result<(), String>>>,
     refusal: Option<String>,
@@ -90,6 +93,7 @@ pub async fn run(settings: RunSettings, guard: UnixStream, socket: &Path) -> Res
             socket,
             admin,
             lease: None,
+            killer: None,
         };
         keep(settings.lock, policy, AppProbes::default(), &mut guards, doors).await
     };
@@ -110,12 +114,16 @@ pub async fn sidecar(settings: SidecarSettings, guard: Option<UnixStream>) -> Re
     let policy = Policy::of_sidecar(&settings, kind);
     let kept = async {
         let lease = LeaseEnv::new(settings.lease_file)?;
+        let killer = settings.container.as_ref().map(ContainerKiller::new).transpose();
+        let killer =
+            killer.map_err(|error| Failure::software(format!("cannot look at processes: {error}")))?;
         let socket = SocketServer::bind(&settings.socket)?;
         let admin = AdminServer::bind(settings.admin_listen)?;
         let doors = Doors {
             socket,
             admin: Some(admin),
             lease: Some(lease),
+            killer,
         };
         keep(settings.lock, policy, settings.pod.app_probes, &mut guards, doors).await
     };
@@ -141,6 +149,7 @@ struct Doors {
     socket: SocketServer,
     admin: Option<AdminServer>,
     lease: Option<LeaseEnv>,
+    killer: Option<ContainerKiller>,
 }
 
 async fn keep(
@@ -150,7 +159,12 @@ async fn keep(
     guards: &mut Guards,
     doors: Doors,
 ) -> Result<u8, Failure> {
-    let Doors { socket, admin, lease } = doors;
+    let Doors {
+        socket,
+        admin,
+        lease,
+        killer,
+    } = doors;
     let began = BootInstant::now();
     let terminations = Terminations::new(policy.kind)?;
     ensemble::check(&settings).await?;
@@ -192,6 +206,7 @@ async fn keep(
         asking: None,
         guards,
         lease,
+        killer,
         metrics: observer,
         step_downs: Vec::new(),
         refusal: None,
@@ -398,20 +413,6 @@ impl Keeper<'_> {
                 format!("the ensemble refuses the lock {lock} for good; the log says what and why")
             }))),
         }
-    }
-
-    /// The guard was killed: it cannot stop anything any more, and nobody can say that nothing is
-    /// left. Its anchor ends what it finds; so do we. The lock is not given away, it expires.
-    async fn orphaned(mut self, socket: &Path) -> Result<u8, Failure> {
-        tracing::error!("The guard is gone; stopping what it left, and leaving the lock to expire");
-        if let Some(lease) = &self.lease {
-            lease.remove()?;
-        }
-        self.metrics.abandoned();
-        self.asking = None;
-        self.lock = None;
-        leftovers::kill(socket, &BootClock).await;
-        Ok(Exit::LockLost.code())
     }
 }
 

@@ -24,6 +24,7 @@ pub struct LockMetrics {
     losses: Family<Label, Counter>,
     releases: Family<Label, Counter>,
     kills: Family<Label, Counter>,
+    survivors: Counter,
     session_moves: Counter,
     wait: Histogram,
     hold: Histogram,
@@ -81,6 +82,7 @@ impl LockMetrics {
             losses: at_zero("reason", LossReason::ALL.map(LossReason::name)),
             releases: at_zero("outcome", ReleaseOutcome::ALL.map(ReleaseOutcome::name)),
             kills: at_zero("signal", StopSignal::ALL.map(StopSignal::name)),
+            survivors: Counter::default(),
             session_moves: Counter::default(),
             // 0.1 s to 29 h: from a released lock to a standby's whole life.
             wait: Histogram::new(powers_of_four(0.1, 11)),
@@ -108,6 +110,11 @@ impl LockMetrics {
             "kills",
             "Signals sent to stop the application",
             metrics.kills.clone(),
+        );
+        registry.register(
+            "survivors",
+            "Times that something of the application was seen to outlive SIGKILL",
+            metrics.survivors.clone(),
         );
         registry.register(
             "session_moves",
@@ -158,6 +165,11 @@ impl LockMetrics {
     /// The guard has sent a signal to the application.
     pub fn killed(&self, signal: StopSignal) {
         self.kills.get_or_create(&[("signal", signal.name())]).inc();
+    }
+
+    /// The guard has seen something outlive SIGKILL.
+    pub fn survived(&self) {
+        self.survivors.inc();
     }
 
     /// A renewal was acknowledged, `took` after it was sent.

@@ -69,6 +69,8 @@ fn guard_beside(target: TargetKind, settings: &SidecarSettings) -> Result<u8, Fa
         environment: Vec::new(),
         keeper_pid: Some(keeper_pid),
     });
+    // The keeper does it, unless it was killed.
+    let _ = std::fs::remove_file(&settings.lease_file);
     // Without a keeper there is no lock, whatever else was the reason: gate the pod anew.
     let lost = [guard::EXIT_LOST, guard::EXIT_SOFTWARE].contains(&code);
     Ok(if lost { Exit::GateAnew.code() } else { code })

@@ -103,9 +103,9 @@ fn every_metric_and_label_is_there_from_the_start() {
         "lockkeeper_kills_total{signal=\"SIGSTOP\"}",
         "lockkeeper_kills_total{signal=\"SIGTERM\"}",
         "lockkeeper_lease_remaining_seconds",
-        "lockkeeper_losses_total{reason=\"AuthFailed\"}",
         "lockkeeper_losses_total{reason=\"ContenderDeleted\"}",
         "lockkeeper_losses_total{reason=\"DeadlineReached\"}",
+        "lockkeeper_losses_total{reason=\"Refused\"}",
         "lockkeeper_losses_total{reason=\"SessionExpired\"}",
         "lockkeeper_queue_position",
         "lockkeeper_releases_total{outcome=\"abandoned\"}",
@@ -113,6 +113,7 @@ fn every_metric_and_label_is_there_from_the_start() {
         "lockkeeper_renewal_seconds_count",
         "lockkeeper_renewal_seconds_sum",
         "lockkeeper_session_moves_total",
+        "lockkeeper_survivors_total",
         "lockkeeper_wait_seconds_count",
         "lockkeeper_wait_seconds_sum",
     ];

@@ -6,11 +6,12 @@ mod hooks;
 mod pod;
 mod provisioned;
 mod rotated;
+mod signal;
 
 use lockkeeper_e2e::checker::{Rule, check};
 use lockkeeper_e2e::{Config, Ensemble, faults};
 
-use pod::{BOUND, Pod, all, assert_gone_before_the_deletion, is_root};
+use pod::{Pod, all, assert_gone_before_the_deletion, is_root};
 
 #[test]
 fn of_two_pods_one_runs_and_a_release_hands_over_without_a_restart_of_a_container() {
@@ -65,42 +66,4 @@ fn a_killed_sidecar_costs_its_application_the_lock_in_time_and_a_new_one_queues_
     first.wait_until_it_runs(next);
     let report = check(&all(&[&first, &second]), Rule::Exclusive);
     assert!(report.is_clean() && report.holds.len() == 3, "{report}");
-}
-
-#[test]
-fn a_container_that_knows_nothing_of_locks_is_killed_in_time_and_the_pod_gated_anew() {
-    if !is_root() {
-        return;
-    }
-    let ensemble = Ensemble::start(Config::default()).unwrap();
-    let lock = "/locks/foreign";
-    let deletions = ensemble.watch_deletions(lock).unwrap();
-    let mut first = Pod::start_with_foreign_container(&ensemble, "first", lock);
-    first.start_foreign_container("first");
-    let token = first.wait_until_it_runs(0);
-    let mut second = Pod::start_with_foreign_container(&ensemble, "second", lock);
-    assert_eq!(
-        second.lockkeeper(&["wait", "--for", "queued", "--timeout", "30s"]),
-        Some(0)
-    );
-
-    for server in 0..ensemble.len() {
-        ensemble.cut(&first.host, ensemble.server(server)).unwrap();
-    }
-    second.start_foreign_container("second");
-    second.wait_until_it_runs(token);
-    assert_gone_before_the_deletion(&first, token, &deletions);
-    assert_eq!(first.lease_file(), None);
-    let report = check(&all(&[&first, &second]), Rule::Exclusive);
-    assert!(report.is_clean() && report.holds.len() == 2, "{report}");
-
-    // The code that the pod's rule waits for: all containers are stopped, and gated by the lock again.
-    let status = first
-        .sidecar
-        .as_mut()
-        .unwrap()
-        .wait(BOUND)
-        .unwrap()
-        .expect("the sidecar ends");
-    assert_eq!(status.code(), Some(88), "{}", first.said());
 }

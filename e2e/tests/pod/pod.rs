@@ -11,6 +11,7 @@ use lockkeeper_e2e::ensemble::DeletionWatch;
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::record::{Moment, Record, Records};
 use lockkeeper_e2e::{Ensemble, Host, Process, binaries};
+use lockkeeper_lock::BootInstant;
 use rustix::process::{Pid, Signal};
 
 pub const BOUND: Duration = Duration::from_secs(60);
@@ -58,7 +59,7 @@ impl Pod {
 
     /// A pod whose container knows nothing of locks (`signal` mode): it is told from other processes by
     /// the file that a kubelet mounts for its last words.
-    pub fn start_with_foreign_container(ensemble: &Ensemble, name: &str, lock: &str) -> Self {
+    pub fn start_with_foreign_container(ensemble: &Ensemble, name: &str, lock: &str, more: &[&str]) -> Self {
         let mut pod = Self::empty(ensemble, name);
         let last_words = pod.volume.join("pods/uid/containers/app");
         fs::create_dir_all(&last_words).unwrap();
@@ -67,17 +68,14 @@ impl Pod {
         }
         let termination_log = pod.volume.join("termination-log");
         let termination_log = termination_log.to_str().unwrap();
-        pod.start_sidecar(
-            ensemble,
-            lock,
-            &["--container", "app", "--termination-log", termination_log],
-        );
+        let options = ["--container", "app", "--termination-log", termination_log];
+        pod.start_sidecar(ensemble, lock, &[&options, more].concat());
         pod
     }
 
     /// What a kubelet does for a container that takes its environment from the lease file: it starts
     /// it once that is there.
-    pub fn start_foreign_container(&mut self, name: &str) {
+    fn start_foreign_container(&mut self, name: &str) {
         let lease = wait_for(BOUND, || self.lease_file()).expect("the lock is held");
         let token = lease.split('\'').nth(1).unwrap().to_owned();
         let script = format!(
@@ -150,12 +148,14 @@ impl Pod {
         self.container = Some(self.host.spawn("container", command).unwrap());
     }
 
+    /// The keeper of a sidecar that guards by signals: the child of the guard.
+    pub fn keeper(&self) -> Pid {
+        first_child(self.sidecar.as_ref().expect("a sidecar").pid())
+    }
+
     /// The first process of the container: what a kubelet's SIGTERM goes to.
     pub fn guard(&self) -> Pid {
-        let unshare = self.container.as_ref().expect("a container").pid();
-        let children = format!("/proc/{unshare}/task/{unshare}/children");
-        let child = || fs::read_to_string(&children).ok()?.trim().parse().ok();
-        wait_for(BOUND, || child().and_then(Pid::from_raw)).expect("the guard")
+        first_child(self.container.as_ref().expect("a container").pid())
     }
 
     /// Exit code of the container once it has ended.
@@ -227,9 +227,37 @@ impl Pod {
         wait_for(BOUND, began).unwrap_or_else(|| panic!("{}", self.said()))
     }
 
+    /// Starts the container as often as a kubelet would, until the application has begun this often in all, and
+    /// has run for long enough that the guard beside it knows of it: that looks every 50 ms.
+    pub fn keep_foreign_container(&mut self, name: &str, begins: usize) {
+        let end = BootInstant::now() + BOUND;
+        while BootInstant::now() < end {
+            if !self.container.as_mut().is_some_and(Process::is_running) {
+                self.start_foreign_container(name);
+            }
+            let records = self.records();
+            let mut found = records
+                .iter()
+                .filter(|record| matches!(record.moment, Moment::Begin { .. }));
+            if let (Some(begin), Some(last)) = (found.nth(begins - 1), records.last())
+                && last.at - found.next_back().unwrap_or(begin).at > Duration::from_millis(500)
+            {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{}", self.said());
+    }
+
     pub fn lease_file(&self) -> Option<String> {
         fs::read_to_string(self.volume.join("lease.env")).ok()
     }
+}
+
+fn first_child(parent: Pid) -> Pid {
+    let children = format!("/proc/{parent}/task/{parent}/children");
+    let child = || fs::read_to_string(&children).ok()?.trim().parse().ok();
+    wait_for(BOUND, || child().and_then(Pid::from_raw)).expect("a child")
 }
 
 /// Nothing ran under `token` any more when the leader deleted its node.

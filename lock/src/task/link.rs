@@ -173,7 +173,9 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.options.timing = timing;
         if self.session.is_none() {
             self.lease = Lease::new(granted, timing.tick_time);
-        } else if let Some(observer) = &self.options.observer {
+        } else if let Some(observer) = &self.options.observer
+            && server != self.server
+        {
             observer.session_moved();
         }
         self.lease.attach(asked, granted);
@@ -287,7 +289,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     pub(super) fn fail(&mut self, error: LockError) {
         tracing::error!(%error, "Lock refused");
         if self.is_held() {
-            self.lose(LossReason::AuthFailed);
+            self.lose(LossReason::Refused);
         }
         self.drop_link();
         self.is_contending = false;

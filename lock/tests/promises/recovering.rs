@@ -1,8 +1,16 @@
 //! What other people do to the nodes, and what the lock makes of it.
 
-use lockkeeper_lock::{LockState, LossReason};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use super::{ROOT, contender, eventually, is_still, lock, queued_at, state, status_where, world};
+use lockkeeper_lock::ensemble::Closed;
+use lockkeeper_lock::fake::{Options, World};
+use lockkeeper_lock::{LockOptions, LockState, LossReason, Observer};
+
+use super::{
+    ROOT, T, contender, eventually, is_still, lock, lock_with, options, queued_at, state, status_where, world,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_whose_contender_is_deleted_by_hand_queues_again() {
@@ -18,6 +26,39 @@ async fn a_waiter_whose_contender_is_deleted_by_hand_queues_again() {
     assert_eq!(after.loss, None, "nothing was held");
     holder.release().await.unwrap();
     assert_eq!(state(&waiter, LockState::Held).await.token, after.token);
+}
+
+#[derive(Debug, Default)]
+struct Moves(AtomicU64);
+
+impl Observer for Moves {
+    fn renewed(&self, _: Duration) {}
+    fn session_moved(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_has_moved_when_another_server_serves_it_and_not_when_the_same_one_does_again() {
+    for (servers, expected) in [(1, 0), (3, 1)] {
+        let world = Arc::new(World::new(Options {
+            servers,
+            tick: Duration::from_secs(1),
+            session_timeout: T,
+            ..Options::default()
+        }));
+        let moves = Arc::new(Moves::default());
+        let options = LockOptions {
+            observer: Some(moves.clone()),
+            ..options()
+        };
+        let lock = lock_with(&world, "a", options);
+        lock.acquire().await.unwrap();
+        world.hang_up("a", Closed::Disconnected);
+        state(&lock, LockState::Suspended).await;
+        state(&lock, LockState::Held).await;
+        assert_eq!(moves.0.load(Ordering::Relaxed), expected, "{servers} servers");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -204,13 +204,15 @@ fn of_image(sidecar: &SidecarConfig) -> Container {
     }
 }
 
-/// Everything is started anew, behind the startup probe, when the sidecar says so by its exit code.
+/// Everything is started anew, behind the startup probe, when the sidecar says so (88), and whenever it ends in a
+/// way of which it says nothing. Killed as a whole, by the OOM killer (137) say, it leaves an application
+/// that nobody stops. A kubelet restarts no pod in this way that is ending or has completed.
 fn gate_anew() -> Vec<ContainerRestartRule> {
     vec![ContainerRestartRule {
         action: "RestartAllContainers".to_owned(),
         exit_codes: Some(ContainerRestartRuleOnExitCodes {
-            operator: "In".to_owned(),
-            values: Some(vec![names::GATE_ANEW]),
+            operator: "NotIn".to_owned(),
+            values: Some(names::NOTHING_LEFT.to_vec()),
         }),
     }]
 }

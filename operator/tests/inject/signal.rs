@@ -50,3 +50,26 @@ fn an_image_without_a_known_command_is_guarded_by_signals_where_that_is_safe() {
     let refusal = World::new(OLD).refusal(&pod);
     assert!(refusal.contains("set `command` in the pod"), "{refusal}");
 }
+
+#[test]
+fn a_pod_whose_sidecar_ends_without_saying_that_nothing_is_left_is_gated_anew() {
+    use lockkeeper_sidecar::exit::Exit;
+    let injected = World::new(NEW)
+        .image(&["/legacy"], &[], "daemon")
+        .injected(&pod_of("signal"))
+        .pod;
+    let rule = &sidecar(&injected)["restartPolicyRules"][0];
+    assert_eq!(rule["action"], "RestartAllContainers");
+    assert_eq!(rule["exitCodes"]["operator"], "NotIn");
+    let nothing_left = rule["exitCodes"]["values"].as_array().unwrap();
+    let fires = |code: u8| !nothing_left.contains(&json!(code));
+    // Killed (by the OOM killer, say), aborted, crashed, or without a working guard.
+    for code in [Exit::GateAnew.code(), Exit::Software.code(), 137, 134, 139, 255] {
+        assert!(fires(code), "{code}");
+    }
+    // Asked to end, or unable to begin: that would not be better after the next start either.
+    let cannot_begin = [Exit::Usage, Exit::Unavailable, Exit::CannotCreate].map(Exit::code);
+    for code in [&[0, 143][..], &cannot_begin].concat() {
+        assert!(!fires(code), "{code}");
+    }
+}

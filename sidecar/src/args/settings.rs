@@ -297,6 +297,7 @@ impl SidecarArgs {
             Some(name) => Some(TargetKind::Container {
                 name,
                 termination_log,
+                lease_file: lease_file.clone(),
             }),
             None => None,
         };

@@ -39,6 +39,9 @@ pub enum TargetKind {
         name: String,
         /// Its `terminationMessagePath`, see [`DEFAULT_TERMINATION_LOG`](super::DEFAULT_TERMINATION_LOG).
         termination_log: String,
+        /// What the kubelet starts it by: removed before the guard stops anything, since the keeper
+        /// may not be there to do it.
+        lease_file: PathBuf,
     },
 }
 

@@ -5,6 +5,7 @@
 //! looked at before every event but a grant, so that nothing that comes late undoes one.
 
 mod actions;
+mod container;
 mod frames;
 mod phase;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use std::time::Duration;
 use lockkeeper_lock::{BootInstant, FencingToken};
 
 pub(crate) use self::actions::{Action, Actions, Sweep};
+use self::container::{START_LOOK, WATCH_SHORTEST};
 pub use self::phase::exit_code_of_errno;
 use self::phase::{Active, Killing, Outcome, Phase, Suspended, interval};
 use super::protocol::{FromGuard, ToGuard};
@@ -32,11 +34,6 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How often a paused tree is looked at: somebody else may have sent it SIGCONT.
 const PAUSED_LOOK: Duration = Duration::from_millis(50);
-
-/// Limits of the interval at which a container without the lock is searched: short after something
-/// was found in it, since a kubelet may be restarting it, and longer while it stays empty.
-const WATCH_SHORTEST: Duration = Duration::from_millis(20);
-const WATCH_LONGEST: Duration = Duration::from_millis(200);
 
 /// What kind of guard this is, as far as its decisions depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +92,7 @@ pub(crate) struct Schedule {
     ending: Option<u8>,
     /// The exit code that the last tree left to a guard without a keeper.
     last_code: Option<u8>,
-    /// Container without the lock: when it is searched next, and the interval after that.
+    /// Container: when it is searched next, and the interval after that while it is without the lock.
     watch_at: BootInstant,
     watch_every: Duration,
 }
@@ -137,10 +134,12 @@ impl Schedule {
                 } else {
                     active.grant.term_at.min(active.grant.kill_at)
                 };
-                match active.suspended {
-                    Some(Suspended::Sweeping { sweep_at, .. }) => Some(deadline.min(sweep_at)),
-                    _ => Some(deadline),
-                }
+                let look_at = (self.mode == Mode::Container).then_some(self.watch_at);
+                let sweep_at = match active.suspended {
+                    Some(Suspended::Sweeping { sweep_at, .. }) => Some(sweep_at),
+                    _ => None,
+                };
+                [look_at, sweep_at].into_iter().flatten().chain([deadline]).min()
             }
             Phase::Pausing { sweep_at, .. } => Some(sweep_at),
             Phase::Paused { look_at, .. } => Some(look_at),
@@ -168,12 +167,14 @@ impl Schedule {
                 }
             }
             Event::MainExited { code } => self.main_exited(code, now, &mut out),
-            Event::ChildEnded => {
-                if let Phase::Killing(killing) = &mut self.phase {
+            Event::ChildEnded => match &mut self.phase {
+                Phase::Killing(killing) => {
                     killing.sweep_at = now + killing.interval(now);
                     out.push(Action::Sweep(Sweep::Kill));
                 }
-            }
+                Phase::Active(_) if self.mode == Mode::Container => out.push(Action::Sweep(Sweep::Look)),
+                _ => {}
+            },
             Event::Saw(sight) => self.saw(sight, now, &mut out),
             Event::Signal { signo, to_group } => self.signal(signo, to_group, now, &mut out),
         }
@@ -192,6 +193,7 @@ impl Schedule {
 
     /// Does what is due.
     fn tick(&mut self, now: BootInstant, out: &mut Actions) {
+        let mode = self.mode;
         match &mut self.phase {
             Phase::Idle => {
                 if self.mode == Mode::Container && now >= self.watch_at {
@@ -211,6 +213,7 @@ impl Schedule {
                             since: now,
                             sweep_at,
                         };
+                        mode.remove_lease(out);
                         out.push(Action::Sweep(Sweep::Stop));
                     } else {
                         self.kill(grant.token, Outcome::Gone(None), now, out);
@@ -218,6 +221,7 @@ impl Schedule {
                     return;
                 }
                 if now >= grant.term_at && !grant.pause && !active.term_sent {
+                    mode.remove_lease(out);
                     active.terminate(out);
                 }
                 if let Some(Suspended::Sweeping { since, sweep_at }) = &mut active.suspended
@@ -225,6 +229,10 @@ impl Schedule {
                 {
                     *sweep_at = now + interval(now - *since);
                     out.push(Action::Sweep(Sweep::Stop));
+                }
+                if mode == Mode::Container && now >= self.watch_at {
+                    self.watch_at = now + START_LOOK;
+                    out.push(Action::Sweep(Sweep::Look));
                 }
             }
             Phase::Pausing { since, sweep_at, .. } => {
@@ -256,6 +264,7 @@ impl Schedule {
         now: BootInstant,
         out: &mut Actions,
     ) -> &mut Killing {
+        self.mode.remove_lease(out);
         out.push(Action::Sweep(Sweep::Kill));
         self.phase = Phase::Killing(Killing {
             token,
@@ -307,12 +316,7 @@ impl Schedule {
         match &mut self.phase {
             Phase::Idle => {
                 if self.mode == Mode::Container {
-                    self.watch_every = if sight.alive {
-                        WATCH_SHORTEST
-                    } else {
-                        (self.watch_every * 2).min(WATCH_LONGEST)
-                    };
-                    self.watch_at = now + self.watch_every;
+                    self.saw_a_container(sight, now, out);
                 }
             }
             Phase::Active(active) => {
@@ -321,6 +325,9 @@ impl Schedule {
                     if !sight.unstopped || now - since >= PATIENCE {
                         active.suspended = Some(Suspended::Settled);
                     }
+                }
+                if self.mode == Mode::Container {
+                    self.saw_a_container(sight, now, out);
                 }
             }
             Phase::Pausing {
@@ -349,13 +356,14 @@ impl Schedule {
                     let killing = *killing;
                     self.gone(killing, now, out);
                 } else if now - killing.since >= PATIENCE {
+                    if !killing.survivors_told {
+                        killing.survivors_told = true;
+                        out.push(Action::Report(FromGuard::Survivors { token: killing.token }));
+                    }
                     if self.mode == Mode::Pid1 {
                         // The kernel then kills all that is left in the PID namespace, whoever it
                         // belongs to. Nothing else is as sure.
                         out.push(Action::Exit(killing.finish.unwrap_or(EXIT_LOST)));
-                    } else if !killing.survivors_told {
-                        killing.survivors_told = true;
-                        out.push(Action::Report(FromGuard::Survivors { token: killing.token }));
                     }
                 }
             }

@@ -18,6 +18,9 @@ pub(super) trait Target {
     /// Starts the application. Its success or failure comes as an event.
     fn start(&mut self, token: FencingToken) -> io::Result<()>;
 
+    /// Sees to it that nobody else starts the application.
+    fn remove_lease(&mut self) {}
+
     /// Sends a signal to the main process, if there is one.
     fn signal_main(&mut self, signo: u8);
 

@@ -1,4 +1,4 @@
-//! What a killed guard may have left behind.
+//! What a killed guard may have left behind, and the end of a keeper without it.
 //!
 //! Everything that the guard starts inherits two variables: the path of this run's socket, and the
 //! token of the lock that was held. No other process has both: guard and anchor have no token, and
@@ -8,8 +8,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lockkeeper_lock::Clock;
+use lockkeeper_lock::{BootClock, Clock, LockStatus};
 use rustix::process::{Pid, Signal, kill_process};
+
+use super::Keeper;
+use super::policy::Kind;
+use crate::exit::{Exit, Failure};
+use crate::guard::ContainerKiller;
+use crate::lease_env::LeaseEnv;
 
 /// How long to look: a tree that forks while it is killed takes some rounds.
 const ROUNDS: u32 = 200;
@@ -17,8 +23,35 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 const TOKEN: &[u8] = b"LOCKKEEPER_FENCING_TOKEN=";
 
+impl Keeper<'_> {
+    /// The guard was killed: it cannot stop anything any more, and nobody can say that nothing is
+    /// left. The anchor of `run` ends what it finds; so do we. The lock is not given away, it expires.
+    pub(super) async fn orphaned(mut self, socket: &Path) -> Result<u8, Failure> {
+        // First of all, and whatever else fails: our own end may be near, too.
+        let removed = self.lease.as_ref().map_or(Ok(()), LeaseEnv::remove);
+        let is_clear = self.killer.as_mut().is_none_or(ContainerKiller::kill);
+        tracing::error!(
+            is_clear,
+            "The guard is gone; stopping what it left, and leaving the lock to expire"
+        );
+        self.metrics.abandoned();
+        self.asking = None;
+        self.lock = None;
+        self.published.send_replace(LockStatus::new());
+        match &mut self.killer {
+            None => kill(socket, &BootClock).await,
+            Some(killer) => kill_container(killer, self.policy.session_timeout, &BootClock).await,
+        }
+        removed?;
+        Ok(match self.policy.kind {
+            Kind::Signal => Exit::GateAnew.code(),
+            _ => Exit::LockLost.code(),
+        })
+    }
+}
+
 /// Kills what carries `socket` and a token in its environment until nothing is found any more.
-pub(super) async fn kill(socket: &Path, clock: &impl Clock) {
+async fn kill(socket: &Path, clock: &impl Clock) {
     let mark = [b"LOCKKEEPER_SOCKET=", socket.as_os_str().as_encoded_bytes()].concat();
     for _ in 0..ROUNDS {
         let found = marked(&mark);
@@ -29,6 +62,17 @@ pub(super) async fn kill(socket: &Path, clock: &impl Clock) {
             // It may be gone, or another user's: then the anchor has more rights than we.
             let _ = kill_process(pid, Signal::KILL);
         }
+        clock.sleep(PAUSE).await;
+    }
+}
+
+/// Kills what appears in a container that has lost its guard, for `time`: a kubelet that found the lease file
+/// a moment ago may be about to start it. In a pod our own container ends long before, with the guard that was
+/// its first process.
+async fn kill_container(killer: &mut ContainerKiller, time: Duration, clock: &impl Clock) {
+    let end = clock.now() + time;
+    while clock.now() < end {
+        killer.kill();
         clock.sleep(PAUSE).await;
     }
 }
@@ -62,7 +106,7 @@ fn marked(mark: &[u8]) -> Vec<Pid> {
 mod tests {
     use std::process::{Child, Command, Stdio};
 
-    use lockkeeper_lock::{BootClock, BootInstant};
+    use lockkeeper_lock::BootInstant;
 
     use super::*;
 

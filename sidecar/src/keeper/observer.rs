@@ -21,6 +21,8 @@ pub(super) struct Observer {
 struct Times {
     queued: Option<BootInstant>,
     held: Option<(FencingToken, BootInstant)>,
+    /// Its release was asked for, and is not confirmed.
+    is_releasing: bool,
     application: Application,
 }
 
@@ -47,10 +49,12 @@ impl Observer {
         let mut times = self.times.lock().expect("no panic while it is locked");
         match (status.state, status.token) {
             (LockState::Connecting | LockState::Waiting, _) => {
+                self.released(&mut times, now);
                 times.queued.get_or_insert(now);
             }
             (LockState::Held, Some(token)) if times.held.is_none_or(|(held, _)| held != token) => {
                 times.held = Some((token, now));
+                times.is_releasing = false;
                 let waited = times
                     .queued
                     .take()
@@ -65,24 +69,29 @@ impl Observer {
                     self.metrics.lost(reason, Some(held));
                 }
             }
-            (LockState::Releasing, _) => {
-                if let Some((_, since)) = times.held.take() {
-                    self.metrics.released(ReleaseOutcome::Confirmed, now - since);
-                }
+            (LockState::Releasing, _) => times.is_releasing = true,
+            (LockState::Released, _) => {
+                self.released(&mut times, now);
+                times.queued = None;
             }
-            (LockState::Released, _) => times.queued = None,
             _ => {}
+        }
+    }
+
+    /// Nothing is left of the contender that was being deleted.
+    fn released(&self, times: &mut Times, now: BootInstant) {
+        if std::mem::take(&mut times.is_releasing)
+            && let Some((_, since)) = times.held.take()
+        {
+            self.metrics.released(ReleaseOutcome::Confirmed, now - since);
         }
     }
 
     /// The contender is left to expire.
     pub(super) fn abandoned(&self) {
-        let held = self
-            .times
-            .lock()
-            .expect("no panic while it is locked")
-            .held
-            .take();
+        let mut times = self.times.lock().expect("no panic while it is locked");
+        times.is_releasing = false;
+        let held = times.held.take();
         let held = held.map_or_else(Default::default, |(_, since)| BootInstant::now() - since);
         self.metrics.released(ReleaseOutcome::Abandoned, held);
     }
@@ -104,6 +113,7 @@ impl Observer {
         let mut times = self.times.lock().expect("no panic while it is locked");
         let application = &mut times.application;
         match *frame {
+            FromGuard::Survivors { .. } => self.metrics.survived(),
             FromGuard::Paused { .. } => self.metrics.killed(StopSignal::Stop),
             FromGuard::Started { .. } | FromGuard::Hello { token: Some(_), .. } => {
                 *application = Application {
@@ -170,6 +180,58 @@ mod tests {
             let value = text.lines().find_map(|line| line.strip_prefix(&name));
             value.unwrap().parse().unwrap()
         })
+    }
+
+    #[test]
+    fn a_release_is_confirmed_when_the_ensemble_has_confirmed_it_and_not_before() {
+        let mut registry = crate::metrics::registry();
+        let observer = Observer::new(LockMetrics::register(&mut registry), OnLoss::Kill);
+        let releases = || {
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            ["confirmed", "abandoned"].map(|outcome| {
+                let name = format!("lockkeeper_releases_total{{outcome=\"{outcome}\"}} ");
+                let value = text.lines().find_map(|line| line.strip_prefix(&name));
+                value.unwrap().parse::<u64>().unwrap()
+            })
+        };
+        let publish = |state| {
+            observer.lock_changed(&LockStatus {
+                state,
+                token: Some(A),
+                ..LockStatus::new()
+            });
+        };
+        let hold_and_release = || [LockState::Held, LockState::Releasing].map(publish);
+        hold_and_release();
+        assert_eq!(releases(), [0, 0]);
+        publish(LockState::Released);
+        assert_eq!(releases(), [1, 0]);
+        // What comes between two looks at it is not seen.
+        hold_and_release();
+        publish(LockState::Connecting);
+        assert_eq!(releases(), [2, 0]);
+        // It took too long, and the contender is left to expire.
+        hold_and_release();
+        observer.abandoned();
+        publish(LockState::Released);
+        assert_eq!(releases(), [2, 1]);
+    }
+
+    #[test]
+    fn only_what_the_guard_has_seen_to_outlive_sigkill_is_a_survivor() {
+        let mut registry = crate::metrics::registry();
+        let observer = Observer::new(LockMetrics::register(&mut registry), OnLoss::Kill);
+        let survivors = || {
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            text.lines().any(|line| line == "lockkeeper_survivors_total 1")
+        };
+        // A container that waits for its restart, beyond its deadline.
+        observer.abandoned();
+        assert!(!survivors());
+        observer.guard_said(&FromGuard::Survivors { token: A });
+        assert!(survivors());
     }
 
     #[test]

@@ -84,10 +84,11 @@ fn guard() -> Option<Guard> {
         return None;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let log = dir.path().join("termination-log");
+    let [log, lease] = ["termination-log", "lease.env"].map(|name| dir.path().join(name));
+    let text = |path: &Path| path.to_str().expect("a plain path").to_owned();
     Some(Guard::start_in(
         dir,
-        &["container", "app", log.to_str().expect("a plain path")],
+        &["container", "app", &text(&log), &text(&lease)],
     ))
 }
 

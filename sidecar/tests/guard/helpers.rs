@@ -12,7 +12,7 @@ use lockkeeper_sidecar::guard::{self, GuardOptions, KeeperSocket, TargetKind};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 
-/// `pid1 | subreaper | container NAME LOG  [--socket PATH] [--keeper FILE] -- CMD…`; without a path
+/// `pid1 | subreaper | container NAME LOG LEASE  [--socket PATH] [--keeper FILE] -- CMD…`; without a path
 /// the socket to the keeper is stdin.
 #[expect(
     clippy::zombie_processes,
@@ -31,6 +31,7 @@ pub fn guard(arguments: &[OsString]) -> ExitCode {
         _ => TargetKind::Container {
             name: text(next()),
             termination_log: text(next()),
+            lease_file: next().expect("a path").into(),
         },
     };
     let inherited = std::io::stdin().as_fd().try_clone_to_owned().expect("a socket");

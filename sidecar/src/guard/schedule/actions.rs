@@ -9,6 +9,8 @@ use crate::guard::protocol::FromGuard;
 pub(crate) enum Action {
     /// Start the application; answered by `Started` or `StartFailed`.
     Start(FencingToken),
+    /// Remove the file without which a kubelet starts nothing ([`Mode::Container`](super::Mode)).
+    RemoveLease,
     /// SIGTERM to the main process.
     Terminate,
     /// This signal to the main process.

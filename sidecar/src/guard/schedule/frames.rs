@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockkeeper_lock::{BootInstant, FencingToken};
 
 use super::phase::{Active, Outcome, Phase, Suspended};
-use super::{Action, Actions, EXIT_SOFTWARE, Mode, Schedule, Sweep, interval};
+use super::{Action, Actions, EXIT_SOFTWARE, Mode, START_LOOK, Schedule, Sweep, interval};
 use crate::guard::protocol::{FromGuard, Grant, ToGuard};
 use crate::guard::signals;
 
@@ -118,12 +118,10 @@ impl Schedule {
     pub(super) fn begin(&mut self, grant: Grant, now: BootInstant, out: &mut Actions) {
         if grant.can_start(now) && self.ending.is_none() {
             self.phase = Phase::Active(Active::new(grant));
+            self.watch_at = now + START_LOOK;
             out.push(Action::Start(grant.token));
         } else {
-            out.push(Action::Report(FromGuard::Gone {
-                token: grant.token,
-                code: None,
-            }));
+            self.never_began(grant.token, now, out);
         }
     }
 
@@ -144,8 +142,7 @@ impl Schedule {
                 killing.next.take_if(|next| next.token == token);
                 killing.token = token;
             }
-            // Nothing runs under this token, and nothing will.
-            _ => out.push(Action::Report(FromGuard::Gone { token, code: None })),
+            _ => self.never_began(token, now, out),
         }
     }
 

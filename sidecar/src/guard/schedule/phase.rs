@@ -40,6 +40,8 @@ pub(super) struct Active {
     /// `Stop` was said: nothing moves the deadline later any more.
     pub stopping: bool,
     pub suspended: Option<Suspended>,
+    /// Something of the container was seen ([`Mode::Container`](super::Mode)).
+    pub has_begun: bool,
 }
 
 /// Stopped on suspicion, within the lease.
@@ -95,6 +97,7 @@ impl Active {
             term_forwarded: false,
             stopping: false,
             suspended: None,
+            has_begun: false,
         }
     }
 

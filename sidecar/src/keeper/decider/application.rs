@@ -112,12 +112,15 @@ impl Decider {
             term_at: kill_at.saturating_sub(self.policy.stop_grace),
             kill_at,
         };
+        let is_new = self.last_grant.replace(grant) != Some(grant);
+        // A guard beside the container removes the file, too, when it does not hear of a renewal in time.
+        let may_be_gone = is_new && self.policy.kind == Kind::Signal;
         if now >= lease_file_until(grant) {
             self.remove_lease(acts);
-        } else if self.lease_file.replace(token) != Some(token) {
+        } else if self.lease_file.replace(token) != Some(token) || may_be_gone {
             acts.push(Act::WriteLease(token));
         }
-        if self.last_grant.replace(grant) != Some(grant) {
+        if is_new {
             self.guard_deadline = Some(kill_at);
             acts.push(Act::Tell(ToGuard::Grant(Grant { start, ..grant })));
         }

@@ -26,7 +26,7 @@ impl Decider {
             None | Some(LossReason::DeadlineReached) => {}
             Some(loss) => {
                 self.revoked = self.held_since.map(|(token, _)| token);
-                if loss == LossReason::AuthFailed {
+                if loss == LossReason::Refused {
                     self.end_unless_ending(Ending::Refused);
                 }
             }
@@ -116,7 +116,10 @@ impl Decider {
             }
             // It goes on trying, and the lock stays ours until it succeeds.
             (FromGuard::Survivors { token }, app) => {
-                self.guard_deadline = None;
+                // A guard that is the first process of a container ends for it, and the kernel ends the rest.
+                if self.policy.kind != Kind::Wrap {
+                    self.guard_deadline = None;
+                }
                 if matches!(app, App::Granted { .. } | App::Paused { .. }) {
                     self.app = App::Stopping {
                         token,
@@ -235,7 +238,8 @@ impl Decider {
         if ends {
             self.next = Some(Next::End(Ending::Code(code)));
         } else if self.next.is_none() && self.policy.on_exit == OnExit::Hold {
-            self.start_at = Some(again_at);
+            // A kubelet starts a container, with a back-off of its own.
+            self.start_at = (self.policy.kind != Kind::Signal).then_some(again_at);
         } else {
             self.contend_at = Some(again_at);
             self.next.get_or_insert(Next::QueueAgain);

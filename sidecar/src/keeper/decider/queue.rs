@@ -54,7 +54,7 @@ impl Decider {
     fn note_a_refusal(&mut self) {
         let is_thrown_out =
             self.is_in_queue && self.asked.is_none() && self.status.state == LockState::Released;
-        if is_thrown_out || self.status.loss == Some(LossReason::AuthFailed) {
+        if is_thrown_out || self.status.loss == Some(LossReason::Refused) {
             self.end_unless_ending(Ending::Refused);
         }
     }

@@ -49,19 +49,19 @@ fn a_command_that_cannot_be_executed_is_reported_with_its_errno() {
 }
 
 #[test]
-fn pid_1_ends_when_something_outlives_sigkill_and_others_say_so_once() {
+fn all_say_once_that_something_outlives_sigkill_and_pid_1_ends_for_it() {
+    let survivors = report(FromGuard::Survivors { token: A });
     let mut run = Run::new(Mode::Pid1, true);
     run.at(0, granted(A, true, 100, 200));
     run.at(10, Event::Frame(ToGuard::Revoke { token: A }));
     assert_eq!(run.at(10, ALIVE), []);
     assert_eq!(
         run.at(110, ALIVE),
-        [Action::Sweep(Sweep::Kill), Action::Exit(EXIT_LOST)]
+        [Action::Sweep(Sweep::Kill), survivors, Action::Exit(EXIT_LOST)]
     );
 
     let mut run = Run::running();
     run.at(10, Event::Frame(ToGuard::Revoke { token: A }));
-    let survivors = report(FromGuard::Survivors { token: A });
     assert_eq!(run.at(110, ALIVE), [Action::Sweep(Sweep::Kill), survivors]);
     assert_eq!(run.at(111, ALIVE), [Action::Sweep(Sweep::Kill)]);
     assert_eq!(run.schedule.wake_at(), Some(ms(161)));
@@ -83,5 +83,82 @@ fn a_container_without_the_lock_is_killed_whenever_something_appears_in_it() {
     assert_eq!(run.schedule.wake_at(), Some(ms(now + 20)));
 
     assert_eq!(run.at(now + 1, granted(A, true, 9000, 9100)), [Action::Start(A)]);
-    assert_eq!(run.schedule.wake_at(), Some(ms(9000)));
+    assert_eq!(run.at(now + 2, ALIVE), []);
+}
+
+#[test]
+fn nobody_else_starts_a_container_that_is_stopped_at_its_deadline() {
+    let mut run = Run::new(Mode::Container, false);
+    run.at(0, granted(A, true, 30, 40));
+    run.at(10, Event::KeeperLost);
+    assert_eq!(run.at(30, Event::Tick), [Action::RemoveLease, Action::Terminate]);
+    let killed = [Action::RemoveLease, Action::Sweep(Sweep::Kill)];
+    assert_eq!(run.at(40, Event::Tick), killed);
+    assert_eq!(run.at(40, GONE), [told_gone(None), Action::Exit(EXIT_LOST)]);
+
+    // A kubelet that sees the file may be faster than the guard that is told too late.
+    let mut run = Run::new(Mode::Container, false);
+    assert_eq!(
+        run.at(50, granted(A, true, 50, 90)),
+        [
+            Action::Sweep(Sweep::Kill),
+            Action::RemoveLease,
+            Action::Sweep(Sweep::Kill)
+        ]
+    );
+    assert_eq!(run.at(50, GONE), [told_gone(None)]);
+
+    // Stopped on suspicion it is still under the lock, and paused at its deadline it is not.
+    let mut run = Run::new(Mode::Container, false);
+    run.at(0, pausing(A, true, 50));
+    let suspect = Event::Frame(ToGuard::Suspect { token: A });
+    assert_eq!(run.at(10, suspect), [Action::Sweep(Sweep::Stop)]);
+    assert_eq!(
+        run.at(50, Event::Tick),
+        [Action::RemoveLease, Action::Sweep(Sweep::Stop)]
+    );
+}
+
+#[test]
+fn a_container_has_ended_by_itself_once_nothing_is_left_of_what_was_seen_in_it() {
+    let killed = [Action::RemoveLease, Action::Sweep(Sweep::Kill)];
+    let running = || {
+        let mut run = Run::new(Mode::Container, false);
+        run.at(0, granted(A, true, 9000, 9100));
+        // The kubelet has not started it yet.
+        assert_eq!(run.schedule.wake_at(), Some(ms(50)));
+        assert_eq!(run.at(50, Event::Tick), [Action::Sweep(Sweep::Look)]);
+        assert_eq!(run.at(50, GONE), []);
+        assert_eq!(run.at(200, Event::Tick), [Action::Sweep(Sweep::Look)]);
+        assert_eq!(run.at(200, ALIVE), []);
+        assert_eq!(run.schedule.wake_at(), Some(ms(1200)));
+        run
+    };
+    let mut run = running();
+    assert_eq!(run.at(300, Event::ChildEnded), [Action::Sweep(Sweep::Look)]);
+    assert_eq!(run.at(300, ALIVE), [], "another process of it is left");
+    assert_eq!(run.at(310, Event::ChildEnded), [Action::Sweep(Sweep::Look)]);
+    assert_eq!(run.at(310, GONE), killed);
+    assert_eq!(
+        run.at(310, GONE),
+        [report(FromGuard::Exited { token: A, code: 0 })]
+    );
+
+    // Told to end it did so before its time was up.
+    let mut run = running();
+    let stop = ToGuard::Stop {
+        token: A,
+        kill_at: ms(800),
+    };
+    assert_eq!(run.at(300, Event::Frame(stop)), [Action::Terminate]);
+    run.at(310, Event::ChildEnded);
+    assert_eq!(run.at(310, GONE), killed);
+    assert_eq!(run.at(310, GONE), [told_gone(Some(0))]);
+
+    // Without a keeper nobody can give the lock back: the pod has to be gated anew.
+    let mut run = running();
+    run.at(300, Event::KeeperLost);
+    run.at(310, Event::ChildEnded);
+    run.at(310, GONE);
+    assert_eq!(run.at(310, GONE), [told_gone(None), Action::Exit(EXIT_LOST)]);
 }

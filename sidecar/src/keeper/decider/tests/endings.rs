@@ -208,10 +208,7 @@ fn a_lock_that_is_refused_for_good_ends_everything_but_the_application_first() {
         assert_eq!(desk.lock(released()), [refused], "while waiting");
 
         let mut desk = Desk::running(policy(kind));
-        assert_eq!(
-            desk.lock(lost(LossReason::AuthFailed)),
-            [Act::RemoveLease, REVOKE]
-        );
+        assert_eq!(desk.lock(lost(LossReason::Refused)), [Act::RemoveLease, REVOKE]);
         assert_eq!(desk.said(GONE), [RELEASE]);
         assert_eq!(desk.answered(released()), [refused], "while running");
     }

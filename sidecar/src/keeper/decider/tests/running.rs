@@ -61,6 +61,34 @@ fn the_lease_file_goes_before_the_guards_sigterm_and_comes_back_with_a_renewal()
 }
 
 #[test]
+fn a_lease_file_that_a_guard_has_removed_is_back_with_the_next_renewal() {
+    let mut desk = Desk::running(policy(Kind::Signal));
+    assert_eq!(
+        desk.lock(held(A, 15_000)),
+        [Act::WriteLease(A), grant(A, false, 15_000)]
+    );
+    assert_eq!(desk.at(1), [], "nothing has changed");
+    // Elsewhere nobody else removes it.
+    let mut desk = Desk::running(policy(Kind::Wrap));
+    assert_eq!(desk.lock(held(A, 15_000)), [grant(A, false, 15_000)]);
+}
+
+#[test]
+fn a_container_that_ends_by_itself_gives_the_lock_to_the_next_pod_or_keeps_it_for_its_restart() {
+    let ended = FromGuard::Exited { token: A, code: 0 };
+    let mut desk = Desk::running(policy(Kind::Signal));
+    assert_eq!(desk.said(ended), [Act::RemoveLease, RELEASE]);
+    assert_eq!(desk.answered(released()), []);
+    assert_eq!(desk.at(100), [CONTEND]);
+
+    let mut desk = Desk::running(Policy {
+        on_exit: OnExit::Hold,
+        ..policy(Kind::Signal)
+    });
+    assert_eq!(desk.said(ended), [Act::WriteLease(A), grant(A, true, 11_000)]);
+}
+
+#[test]
 fn what_a_keeper_before_us_started_is_told_to_stop_and_nothing_is_asked_before_it_is_gone() {
     let mut desk = Desk::new(policy(Kind::Wrap));
     assert_eq!(desk.said(hello(Some(A), false)), [stop(3000)]);

@@ -40,6 +40,7 @@ struct World {
     is_frozen: bool,
     resists: bool,
     tree: Tree,
+    has_lease_file: bool,
     to_guard: VecDeque<ToGuard>,
     to_keeper: VecDeque<FromGuard>,
     history: Vec<String>,
@@ -76,6 +77,7 @@ impl World {
             is_frozen: false,
             resists: false,
             tree: Tree::Absent,
+            has_lease_file: false,
             to_guard: VecDeque::new(),
             to_keeper: VecDeque::new(),
             history: vec![format!("{policy:?}")],
@@ -147,7 +149,9 @@ impl World {
                 self.tree = Tree::Absent;
                 self.is_over = true;
             }
-            Act::WriteLease(_) | Act::RemoveLease | Act::AnswerStepDown => {}
+            Act::WriteLease(_) => self.has_lease_file = true,
+            Act::RemoveLease => self.has_lease_file = false,
+            Act::AnswerStepDown => {}
         }
     }
 
@@ -184,7 +188,7 @@ impl World {
 
     fn something_happens(&mut self) {
         let is_wrap = self.policy.kind == Kind::Wrap;
-        match self.rng.u32(0..44) {
+        match self.rng.u32(0..46) {
             0..4 => self.pass(self.rng.clone().u64(0..200)),
             4..6 => self.pass(self.rng.clone().u64(0..4000)),
             6 => self.pass(12_000),
@@ -205,7 +209,8 @@ impl World {
             36 => drop(self.decider.step_down_wanted()),
             37 if self.tree == Tree::Runs && !self.is_frozen => {
                 self.tree = Tree::Absent;
-                self.guard(Event::MainExited { code: 3 });
+                let ended = self.ended(3);
+                self.guard(ended);
             }
             38 => self.is_frozen = !self.is_frozen,
             39 => self.resists = self.rng.u8(0..4) == 0,
@@ -228,6 +233,7 @@ impl World {
                 self.tree = Tree::Runs;
                 self.pass(60);
             }
+            44..46 => self.kubelet(),
             _ => {}
         }
         self.decide();
@@ -259,6 +265,7 @@ impl World {
                 self.read_keeper();
                 self.read_guard();
             }
+            self.kubelet();
             let is_running = self.tree == Tree::Runs
                 && matches!(self.decider.app, App::Granted { token } if self.status.token == Some(token))
                 && self.decider.is_started

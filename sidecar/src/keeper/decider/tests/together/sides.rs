@@ -36,7 +36,7 @@ impl World {
     }
 
     pub(super) fn refuse(&mut self) {
-        self.lose(LossReason::AuthFailed);
+        self.lose(LossReason::Refused);
         if self.status.state == LockState::Waiting {
             self.status = LockStatus::new();
         }
@@ -92,6 +92,10 @@ impl World {
                     self.history.push(format!("{} guard: {action:?}", self.now));
                 }
                 match action {
+                    // What starts here is up to the kubelet.
+                    Action::Start(_) if self.policy.kind == Kind::Signal => {
+                        events.push_back(Event::Started { pid: 0 });
+                    }
                     Action::Start(_) => {
                         assert_eq!(self.tree, Tree::Absent, "started beside another");
                         self.tree = Tree::Runs;
@@ -99,9 +103,10 @@ impl World {
                     }
                     Action::Terminate | Action::Forward(_) if self.rng.bool() => {
                         self.tree = Tree::Absent;
-                        events.push_back(Event::MainExited { code: 143 });
+                        events.push_back(self.ended(143));
                     }
                     Action::Terminate | Action::Forward(_) => {}
+                    Action::RemoveLease => self.has_lease_file = false,
                     Action::Sweep(sweep) => {
                         let sight = self.sweep(sweep);
                         events.push_back(Event::Saw(sight));
@@ -111,6 +116,21 @@ impl World {
                     Action::Exit(_) => return self.guard_exits(),
                 }
             }
+        }
+    }
+
+    /// Starts the container of a guard beside it, if nothing forbids that.
+    pub(super) fn kubelet(&mut self) {
+        if self.policy.kind == Kind::Signal && self.has_lease_file && self.tree == Tree::Absent {
+            self.tree = Tree::Runs;
+        }
+    }
+
+    /// A guard beside a container sees that something has ended, and no exit codes.
+    pub(super) fn ended(&self, code: u8) -> Event {
+        match self.policy.kind {
+            Kind::Signal => Event::ChildEnded,
+            Kind::Run | Kind::Wrap => Event::MainExited { code },
         }
     }
 
