@@ -58,6 +58,12 @@ release-operator: ## Build the operator as a static binary, and tell its size
 	@$(OPERATOR) --version
 	@echo "$(OPERATOR): $$(stat -c %s $(OPERATOR)) bytes"
 
+.PHONY: release-plugin
+release-plugin: ## Build the plug-in of kubectl as a static binary
+	RUSTFLAGS='$(STATIC_FLAGS)' $(CARGO) build --release --locked \
+	    --target $(TARGET) -p lockkeeper-operator --bin kubectl-lockkeeper
+	@echo "target/$(TARGET)/release/kubectl-lockkeeper: put it on the path"
+
 .PHONY: image-contexts
 image-contexts: release release-operator ## Put together in target/images what the images are made of
 	@test -n "$(CA_CERTIFICATES)" || { echo "no bundle of authorities: install ca-certificates, or set CA_CERTIFICATES"; exit 64; }

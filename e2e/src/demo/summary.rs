@@ -128,7 +128,7 @@ fn conclusions(report: &Report, reasons: &BTreeMap<i64, Reason>, spares: &[Spare
         (
             Reason::Killed,
             "a crash",
-            "the ensemble waits for the session timeout, 4 s, and up to a tick of 1 s",
+            "the ensemble waits for the session timeout, 4 s, and up to one and a half ticks of 1 s",
         ),
         (
             Reason::Election,
