@@ -156,7 +156,7 @@ bench: setup release ## Measure handoffs beside other clients, what the released
 	$(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-ensemble -- --servers 3 -- \
 	    bash -c 'LOCKKEEPER_BINARY=$(BINARY) LOCKKEEPER_CONNECT=$$ZOOKEEPER_CONNECT \
 	        $(CARGO) bench --quiet -p lockkeeper-sidecar --locked --bench footprint'
-	@$(MAKE) --no-print-directory bench-operator bench-admission
+	@$(MAKE) --no-print-directory bench-operator bench-admission bench-pods
 
 # Not cargo's profile for benchmarks: the cluster's program is built in the same one, which has to be quick.
 .PHONY: bench-operator
@@ -175,6 +175,15 @@ bench-admission: setup ## Measure how long a pod's admission takes, on a real AP
 	    $(CARGO) bench --profile quick --locked -p lockkeeper-operator --bench admission -- $(ARGS); \
 	else \
 	    echo "skipped: admission (it needs a Kubernetes, and that root and Go)"; \
+	fi
+
+.PHONY: bench-pods
+bench-pods: setup ## Measure handoffs, faults and starts of pods on two nodes: a quarter of an hour (needs root)
+	@if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
+	    $(CLUSTER) build; \
+	    $(CARGO) bench --profile dev --locked -p lockkeeper-e2e --bench pods; \
+	else \
+	    echo "skipped: pods (they need a Kubernetes, and that root and Go)"; \
 	fi
 
 .PHONY: campaign

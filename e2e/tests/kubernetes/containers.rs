@@ -86,8 +86,27 @@ fn a_container_of_root_is_guarded_by_signals_with_the_one_capability_for_it() {
         rights.contains(r#""add":["KILL"]"#) && rights.contains(r#""drop":["ALL"]"#),
         "{rights}"
     );
-    // A keeper that dies leaves an application that only the guard beside it stops.
-    kill_process(space.process(&pair.holder, KEEPER), Signal::KILL).unwrap();
+    release(&space, &pair.holder);
     let (_, next) = space.assert_handed_over(&pair);
     assert_ne!(next, pair.holder);
+}
+
+#[test]
+fn whoever_dies_beside_a_guarded_container_it_is_stopped_in_time() {
+    let Some(space) = Space::new("beside") else {
+        return;
+    };
+    let pair = pair(&space, "signal", without_command);
+    let (mut token, mut holder) = (pair.token, pair.holder);
+    // The guard is the first process of the sidecar, and the keeper its child; at last both at one blow, as
+    // when their container is out of memory.
+    for victims in [1..2, 0..1, 0..2] {
+        let beside = space.processes(&holder, KEEPER, 2);
+        for &victim in &beside[victims] {
+            kill_process(victim, Signal::KILL).unwrap();
+        }
+        (token, holder, _) = space.wait_until_it_runs(token);
+        space.wait_until_waiting("report", 1);
+        space.assert_exclusive();
+    }
 }

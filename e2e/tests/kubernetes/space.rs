@@ -11,10 +11,14 @@ use lockkeeper_e2e::cluster::DIRECTORY;
 use lockkeeper_e2e::ensemble::DeletionWatch;
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::record::{Moment, Record, Records};
-use lockkeeper_e2e::{Cluster, Config, Installation, binaries};
+use lockkeeper_e2e::{Cluster, Config, Installation};
 use lockkeeper_lock::BootInstant;
 use rustix::process::Pid;
-use serde_json::{Value, json};
+use serde_json::Value;
+
+// Said because the benchmark has this file from here, too.
+#[path = "space/manifests.rs"]
+mod manifests;
 
 /// Generous: the machine may have other work to do.
 pub const BOUND: Duration = Duration::from_secs(180);
@@ -49,18 +53,6 @@ pub fn installation() -> Option<&'static Installation<'static>> {
             }
         })
         .as_ref()
-}
-
-/// The image of the recorder, with nothing else in it: not even a shell.
-pub fn recorder(cluster: &Cluster) -> &'static str {
-    static IMAGE: OnceLock<String> = OnceLock::new();
-    IMAGE.get_or_init(|| {
-        let program = binaries::static_program("lockkeeper-recorder").unwrap();
-        let tag = BootInstant::now().as_nanos();
-        cluster
-            .push_program(&format!("lockkeeper/recorder:{tag}"), &program)
-            .unwrap()
-    })
 }
 
 /// A namespace, with all that is in it.
@@ -133,72 +125,6 @@ impl Space {
                 .apply(&object.to_string())
                 .unwrap_or_else(|error| panic!("{error:#}"));
         }
-    }
-
-    /// A lock with short times.
-    pub fn lock(&self, name: &str, spec: &Value) -> Value {
-        let mut lock = json!({
-            "apiVersion": "lockkeeper.io/v1alpha1",
-            "kind": "DistributedLock",
-            "metadata": { "name": name, "namespace": self.name },
-            "spec": { "sessionTimeout": "6s", "stopGrace": "600ms" },
-        });
-        merge(&mut lock["spec"], spec);
-        lock
-    }
-
-    /// A container that records, as the pod's name, with more words for the recorder.
-    pub fn recording(&self, words: &[&str]) -> Value {
-        let command = [&["/program", "/records/record", "--name", "$(POD)"], words].concat();
-        json!({
-            "name": "app",
-            "image": recorder(self.cluster),
-            "command": command,
-            "env": [{ "name": "POD", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }],
-            "volumeMounts": [{ "name": "records", "mountPath": "/records" }],
-        })
-    }
-
-    /// What a pod with these containers is made from.
-    pub fn pod(&self, containers: &[Value]) -> Value {
-        json!({
-            "terminationGracePeriodSeconds": 10,
-            "containers": containers,
-            "volumes": [{ "name": "records", "hostPath": { "path": self.records, "type": "Directory" } }],
-            // A pod on each node, as far as possible.
-            "topologySpreadConstraints": [{
-                "maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname",
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": { "matchLabels": { "app": "worker" } },
-            }],
-            // A dead node's pods are replaced soon.
-            "tolerations": [
-                { "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2 },
-                { "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2 },
-            ],
-        })
-    }
-
-    /// A workload whose pods are behind the lock of its name.
-    pub fn workload(&self, kind: &str, name: &str, replicas: Option<u32>, pod: Value) -> Value {
-        let mut workload = json!({
-            "apiVersion": "apps/v1",
-            "kind": kind,
-            "metadata": {
-                "name": name,
-                "namespace": self.name,
-                "annotations": { "lockkeeper.io/lock": name },
-            },
-            "spec": {
-                "selector": { "matchLabels": { "app": "worker" } },
-                "template": { "metadata": { "labels": { "app": "worker" } }, "spec": pod },
-            },
-        });
-        if let Some(replicas) = replicas {
-            workload["spec"]["replicas"] = json!(replicas);
-        }
-        workload
     }
 
     /// Waits until so many pods stand in the queue of a lock that is held.
@@ -292,18 +218,29 @@ impl Space {
 
     /// A process of a pod, by what its command line begins with.
     pub fn process(&self, pod: &str, command: &str) -> Pid {
+        self.processes(pod, command, 1)[0]
+    }
+
+    /// So many processes of a pod, in the order of their start.
+    pub fn processes(&self, pod: &str, command: &str, count: usize) -> Vec<Pid> {
         let uid = self
             .kubectl(&["get", "pod", pod, "--output=jsonpath={.metadata.uid}"])
             .unwrap();
         let found = || {
-            fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
-                let groups = fs::read_to_string(entry.path().join("cgroup")).ok()?;
-                let words = fs::read(entry.path().join("cmdline")).ok()?;
-                let words = String::from_utf8_lossy(&words).replace('\0', " ");
-                let is_it = groups.contains(&uid) && words.starts_with(command);
-                let pid = entry.file_name().to_str()?.parse().ok()?;
-                is_it.then(|| Pid::from_raw(pid)).flatten()
-            })
+            let mut found: Vec<_> = fs::read_dir("/proc")
+                .unwrap()
+                .flatten()
+                .filter_map(|entry| {
+                    let groups = fs::read_to_string(entry.path().join("cgroup")).ok()?;
+                    let words = fs::read(entry.path().join("cmdline")).ok()?;
+                    let words = String::from_utf8_lossy(&words).replace('\0', " ");
+                    let is_it = groups.contains(&uid) && words.starts_with(command);
+                    let pid = entry.file_name().to_str()?.parse().ok()?;
+                    is_it.then(|| Pid::from_raw(pid)).flatten()
+                })
+                .collect();
+            found.sort_by_key(|pid| pid.as_raw_pid());
+            (found.len() == count).then_some(found)
         };
         wait_for(BOUND, found).unwrap_or_else(|| panic!("no {command} in {pod}\n{}", self.story()))
     }
@@ -405,15 +342,4 @@ pub struct Pair {
     pub holder: String,
     /// What the leader deletes.
     pub deletions: DeletionWatch,
-}
-
-fn merge(into: &mut Value, from: &Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, from) => *into = from.clone(),
-    }
 }

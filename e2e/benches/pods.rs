@@ -1,0 +1,213 @@
+//! `make bench-pods`: what users get on real nodes, with the charts installed by helm on a cluster of two
+//! nodes and an ensemble of three servers beside it.
+//!
+//! From one application's last instruction to the next one's first; what a node costs that is cut off;
+//! what a sidecar takes at rest; what it adds to the start of a pod.
+
+#[path = "../tests/kubernetes/space.rs"]
+#[allow(dead_code)] // What the tests need besides.
+mod space;
+
+use std::fs;
+use std::time::Duration;
+
+use lockkeeper_e2e::process::wait_for;
+use lockkeeper_lock::BootInstant;
+use rustix::process::Pid;
+use serde_json::{Value, json};
+
+use space::{BOUND, GUARD, KEEPER, Mend, Space};
+
+/// Handoffs in `wrap` mode, and in `signal` mode, which takes seconds.
+const HANDOFFS: (usize, usize) = (50, 10);
+/// Rounds in which the holder's node is cut off; `CUTS` changes it.
+const CUTS: usize = 20;
+/// Pods that are started, of each kind.
+const STARTS: usize = 5;
+/// How long the holder is watched at rest.
+const REST: Duration = Duration::from_secs(60);
+
+fn main() {
+    let Some(space) = Space::alone("bench-wrap") else {
+        return;
+    };
+    handoffs(&space, "wrap", HANDOFFS.0);
+    rest(&space);
+    drop(space);
+    let space = Space::alone("bench-signal").expect("there is a cluster");
+    handoffs(&space, "signal", HANDOFFS.1);
+    drop(space);
+    starts();
+    let rounds = std::env::var("CUTS").ok().and_then(|text| text.parse().ok());
+    cuts(rounds.unwrap_or(CUTS));
+}
+
+/// Two pods behind one lock; the holder is asked to step down again and again.
+fn handoffs(space: &Space, guard: &str, rounds: usize) {
+    let mut container = space.recording(&["--period", "1ms"]);
+    container["securityContext"] = json!({ "runAsUser": 1000 });
+    let mut workload = space.workload("Deployment", "report", Some(2), space.pod(&[container]));
+    workload["metadata"]["annotations"]["lockkeeper.io/guard"] = json!(guard);
+    space.apply(&[space.lock("report", &json!({})), workload]);
+    let pair = space.started();
+    let (mut token, mut holder) = (pair.token, pair.holder);
+    for _ in 0..rounds {
+        space.wait_until_waiting("report", 1);
+        let release = [
+            "exec",
+            &holder,
+            "--container=lockkeeper",
+            "--",
+            "/lockkeeper",
+            "release",
+        ];
+        space.kubectl(&release).unwrap();
+        (token, holder, _) = space.wait_until_it_runs(token);
+    }
+    let gaps = space.assert_exclusive().gaps;
+    let gaps: Vec<_> = gaps.into_iter().map(|(_, gap)| gap).collect();
+    tell(&format!("Clean handoff between pods on two nodes, {guard}"), gaps);
+}
+
+/// Memory and processor of the holder's keeper and guard, while nothing happens but renewals.
+fn rest(space: &Space) {
+    space.wait_until_waiting("report", 1);
+    let holder = space.holders("report").remove(0);
+    for (name, command) in [("keeper", KEEPER), ("guard", GUARD)] {
+        let process = space.process(&holder, command);
+        let (began, before) = (BootInstant::now(), on_processor(process));
+        std::thread::sleep(REST);
+        let share =
+            (on_processor(process) - before).as_secs_f64() / (BootInstant::now() - began).as_secs_f64();
+        println!(
+            "{name} of a pod that holds: {} kB resident, {:.3} % of a core over {REST:?}",
+            resident(process),
+            share * 100.0
+        );
+    }
+}
+
+/// From the creation of a pod to its application's first instruction, with and without a lock.
+fn starts() {
+    let space = Space::alone("bench-start").expect("there is a cluster");
+    space.apply(&[space.lock("report", &json!({}))]);
+    space
+        .kubectl(&["wait", "--for=condition=Ready", "dlock/report", "--timeout=60s"])
+        .unwrap();
+    let mut medians = Vec::new();
+    for (kind, marks) in [
+        ("without a lock", json!({})),
+        (
+            "that gets the lock at once",
+            json!({ "lockkeeper.io/lock": "report" }),
+        ),
+    ] {
+        let mut times = Vec::new();
+        for round in 0..STARTS {
+            times.push(start(&space, &marks, round));
+        }
+        medians.push(tell(&format!("Start of a pod {kind}"), times));
+    }
+    println!(
+        "The sidecar adds {:.0} ms to the start (medians)",
+        (medians[1].as_secs_f64() - medians[0].as_secs_f64()) * 1e3
+    );
+}
+
+fn start(space: &Space, marks: &Value, round: usize) -> Duration {
+    let name = format!("start-{round}");
+    let is_marked = marks.as_object().is_some_and(|marks| !marks.is_empty());
+    // Tokens only grow in what is recorded, also for those that have none of a lock.
+    let token = (i64::from(u32::MAX) * i64::from(is_marked) * 1_000).to_string();
+    let words: &[&str] = if is_marked { &[] } else { &["--token", &token] };
+    let mut pod = space.pod(&[space.recording(words)]);
+    pod["terminationGracePeriodSeconds"] = json!(1);
+    let before = space.records().len();
+    let began = BootInstant::now();
+    space.apply(&[json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": name, "namespace": space.name, "annotations": marks },
+        "spec": pod,
+    })]);
+    let first = || space.records().get(before).map(|record| record.at);
+    let first = wait_for(BOUND, first).unwrap_or_else(|| panic!("{}", space.story()));
+    if is_marked {
+        let log = space.kubectl(&["logs", &name, "--container=lockkeeper"]).unwrap();
+        for line in log.lines().filter(|line| line.contains("Lock state changed")) {
+            let at = line.split_whitespace().next().unwrap_or_default();
+            let to = line
+                .split("lock.to=")
+                .nth(1)
+                .and_then(|rest| rest.split('"').nth(1));
+            println!("  {name} {at} {}", to.unwrap_or_default());
+        }
+    }
+    space.kubectl(&["delete", "pod", &name]).unwrap();
+    first - began
+}
+
+/// From the cut of the holder's node to the next application's first instruction.
+fn cuts(rounds: usize) {
+    let space = Space::alone("bench-cut").expect("there is a cluster");
+    let pair = space.pair(&json!({}), &["--ignore-sigterm"]);
+    let (mut token, mut holder) = (pair.token, pair.holder);
+    let mut times = Vec::new();
+    for _ in 0..rounds {
+        let node = space.cluster.node(space.node_of(&holder)).unwrap();
+        let restored = Mend(|| {
+            node.restore()?;
+            let ready = [
+                "wait",
+                "--for=condition=Ready",
+                "nodes",
+                "--all",
+                "--timeout=180s",
+            ];
+            space.cluster.kubectl(&ready).map(drop)
+        });
+        let cut = BootInstant::now();
+        node.cut().unwrap();
+        let (next, pod, at) = space.wait_until_it_runs(token);
+        times.push(at - cut);
+        (token, holder) = (next, pod);
+        drop(restored);
+        space.wait_until_waiting("report", 1);
+    }
+    space.assert_exclusive();
+    tell("Node cut off to the next application (T 6 s, tick 1 s)", times);
+}
+
+fn tell(what: &str, mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    println!(
+        "{what}, {} times: p50 {:.1} ms, p90 {:.1} ms, most {:.1} ms",
+        times.len(),
+        ms(at(50)),
+        ms(at(90)),
+        ms(at(100))
+    );
+    at(50)
+}
+
+/// Kilobytes (`VmRSS`, proc(5)).
+fn resident(process: Pid) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.as_raw_pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Time on a processor, of all threads (`schedstat`, in nanoseconds).
+fn on_processor(process: Pid) -> Duration {
+    let tasks = fs::read_dir(format!("/proc/{}/task", process.as_raw_pid())).unwrap();
+    let of_task = |task: fs::DirEntry| -> u64 {
+        let stat = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+        stat.split(' ')
+            .next()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0)
+    };
+    Duration::from_nanos(tasks.flatten().map(of_task).sum())
+}

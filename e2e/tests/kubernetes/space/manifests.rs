@@ -1,0 +1,100 @@
+//! What tests create.
+
+use std::sync::OnceLock;
+
+use lockkeeper_e2e::{Cluster, binaries};
+use lockkeeper_lock::BootInstant;
+use serde_json::{Value, json};
+
+use super::Space;
+
+impl Space {
+    /// A lock with short times.
+    pub fn lock(&self, name: &str, spec: &Value) -> Value {
+        let mut lock = json!({
+            "apiVersion": "lockkeeper.io/v1alpha1",
+            "kind": "DistributedLock",
+            "metadata": { "name": name, "namespace": self.name },
+            "spec": { "sessionTimeout": "6s", "stopGrace": "600ms" },
+        });
+        merge(&mut lock["spec"], spec);
+        lock
+    }
+
+    /// A container that records, as the pod's name, with more words for the recorder.
+    pub fn recording(&self, words: &[&str]) -> Value {
+        let command = [&["/program", "/records/record", "--name", "$(POD)"], words].concat();
+        json!({
+            "name": "app",
+            "image": recorder(self.cluster),
+            "command": command,
+            "env": [{ "name": "POD", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }],
+            "volumeMounts": [{ "name": "records", "mountPath": "/records" }],
+        })
+    }
+
+    /// What a pod with these containers is made from.
+    pub fn pod(&self, containers: &[Value]) -> Value {
+        json!({
+            "terminationGracePeriodSeconds": 10,
+            "containers": containers,
+            "volumes": [{ "name": "records", "hostPath": { "path": self.records, "type": "Directory" } }],
+            // A pod on each node, as far as possible.
+            "topologySpreadConstraints": [{
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": { "matchLabels": { "app": "worker" } },
+            }],
+            // A dead node's pods are replaced soon.
+            "tolerations": [
+                { "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2 },
+                { "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2 },
+            ],
+        })
+    }
+
+    /// A workload whose pods are behind the lock of its name.
+    pub fn workload(&self, kind: &str, name: &str, replicas: Option<u32>, pod: Value) -> Value {
+        let mut workload = json!({
+            "apiVersion": "apps/v1",
+            "kind": kind,
+            "metadata": {
+                "name": name,
+                "namespace": self.name,
+                "annotations": { "lockkeeper.io/lock": name },
+            },
+            "spec": {
+                "selector": { "matchLabels": { "app": "worker" } },
+                "template": { "metadata": { "labels": { "app": "worker" } }, "spec": pod },
+            },
+        });
+        if let Some(replicas) = replicas {
+            workload["spec"]["replicas"] = json!(replicas);
+        }
+        workload
+    }
+}
+
+/// The image of the recorder, with nothing else in it: not even a shell.
+pub fn recorder(cluster: &Cluster) -> &'static str {
+    static IMAGE: OnceLock<String> = OnceLock::new();
+    IMAGE.get_or_init(|| {
+        let program = binaries::static_program("lockkeeper-recorder").unwrap();
+        let tag = BootInstant::now().as_nanos();
+        cluster
+            .push_program(&format!("lockkeeper/recorder:{tag}"), &program)
+            .unwrap()
+    })
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}
