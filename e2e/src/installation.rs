@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
 use crate::cluster::{REGISTRY_INSIDE, kubernetes_networks};
-use crate::{Cluster, Config, Ensemble, Process, Unsupported, binaries};
+use crate::{Cluster, Config, Ensemble, Process, Unsupported, binaries, java};
 
 /// Where the operator is.
 pub const SYSTEM: &str = "lockkeeper-system";
@@ -119,6 +119,28 @@ impl<'a> Installation<'a> {
         ])
         .with_context(|| self.story())?;
         Ok(())
+    }
+
+    /// Pushes an image with ZooKeeper's server, with the contract of the official one, which cannot be
+    /// fetched everywhere; tells how pods name it.
+    ///
+    /// # Errors
+    /// When it cannot be built, for want of a JDK or of a static busybox.
+    pub fn push_zookeeper(&self) -> anyhow::Result<String> {
+        let folder = tempfile::tempdir()?;
+        let output = Command::new(Path::new(WORKSPACE).join("e2e/zookeeper-image/build"))
+            .arg(folder.path())
+            .arg(java::libraries()?)
+            .stdin(Stdio::null())
+            .output()?;
+        ensure!(
+            output.status.success(),
+            "the image of ZooKeeper cannot be built: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let tag = BootInstant::now().as_nanos();
+        self.cluster
+            .push_image(&format!("lockkeeper/zookeeper:{tag}"), folder.path(), None)
     }
 
     /// Runs helm; tells what it has printed.

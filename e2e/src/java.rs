@@ -42,6 +42,14 @@ pub fn classpath() -> anyhow::Result<OsString> {
     Ok(CLASSPATH.get_or_init(|| classpath).clone())
 }
 
+/// The folder with the jars of ZooKeeper and of what it needs.
+///
+/// # Errors
+/// As [`classpath`].
+pub fn libraries() -> anyhow::Result<PathBuf> {
+    Ok(built()?.join("lib"))
+}
+
 /// `java` with our class path, a heap of so many MiB, and what it logs from `log_level` on, on
 /// standard error.
 pub fn command(

@@ -105,6 +105,44 @@ fn where_there_are_no_image_volumes_the_binary_is_copied_into_the_pod() {
     drop(mended);
 }
 
+#[test]
+fn the_small_ensemble_of_the_chart_carries_locks_and_survives_the_loss_of_a_server() {
+    let Some(space) = Space::alone("small-ensemble") else {
+        return;
+    };
+    let installation = space.installation;
+    let image = installation.push_zookeeper().unwrap();
+    // Outside and inside are two ensembles: nothing moves from one to the other while it is held.
+    let mended = Mend(|| installation.install(&json!({})));
+    installation
+        .install(&json!({ "zookeeper": {
+            "connect": "",
+            "tickTime": "1s",
+            "server": { "enabled": true, "replicas": 3, "image": image },
+        } }))
+        .unwrap();
+    let pod = space.pod(&[space.recording(&[])]);
+    space.apply(&[
+        space.lock("report", &json!({ "sessionTimeout": "15s" })),
+        space.workload("Deployment", "report", Some(2), pod),
+    ]);
+    space.wait_until_waiting("report", 1);
+    let (token, holder, _) = space.wait_until_it_runs(0);
+    let server = ["delete", "pod", "lockkeeper-zookeeper-0", "--namespace", SYSTEM];
+    space.cluster.kubectl(&server).unwrap();
+    space.assert_somebody_runs();
+    space
+        .kubectl(&["delete", "pod", &holder, "--wait=false"])
+        .unwrap();
+    let (_, next, _) = space.wait_until_it_runs(token);
+    assert_ne!(next, holder);
+    space.assert_exclusive();
+    space
+        .kubectl(&["delete", "deployment/report", "dlock/report", "--timeout=120s"])
+        .unwrap();
+    drop(mended);
+}
+
 /// Unpacks the charts of the parent commit; false where there is none.
 fn unpack_parent(folder: &Path) -> bool {
     let script = "git archive HEAD^ charts | tar --extract --directory \"$0\"";
