@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use lockkeeper_lock::BootInstant;
@@ -19,6 +20,10 @@ pub const SYSTEM: &str = "lockkeeper-system";
 const RELEASE: &str = "lockkeeper";
 const CRDS: &str = "lockkeeper-crds";
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+/// Of the operator, by the chart's default.
+const REPLICAS: usize = 2;
+/// The operator ends within its grace period.
+const GONE: Duration = Duration::from_secs(90);
 /// Helm waits for so long until everything is ready.
 const WAIT: &str = "--timeout=3m";
 
@@ -118,7 +123,18 @@ impl<'a> Installation<'a> {
             WAIT,
         ])
         .with_context(|| self.story())?;
-        Ok(())
+        // One that is still ending answers as it was installed.
+        let operators = [
+            "get",
+            "pods",
+            "--namespace",
+            SYSTEM,
+            "--selector=app.kubernetes.io/component=operator",
+            "--output=name",
+        ];
+        self.cluster
+            .wait_for(GONE, &operators, |names| names.lines().count() == REPLICAS)
+            .map(drop)
     }
 
     /// Pushes an image with ZooKeeper's server, with the contract of the official one, which cannot be

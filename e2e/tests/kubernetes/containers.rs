@@ -3,7 +3,7 @@
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::space::{KEEPER, Space};
+use crate::space::Space;
 
 /// A pair guarded in the mode that is asked for, after the container was changed.
 fn pair(space: &Space, guard: &str, change: impl Fn(&mut Value)) -> crate::space::Pair {
@@ -98,11 +98,15 @@ fn whoever_dies_beside_a_guarded_container_it_is_stopped_in_time() {
     };
     let pair = pair(&space, "signal", without_command);
     let (mut token, mut holder) = (pair.token, pair.holder);
-    // The guard is the first process of the sidecar, and the keeper its child; at last both at one blow, as
+    // The guard is the first process of the sidecar and starts the keeper; at last both die at one blow, as
     // when their container is out of memory.
-    for victims in [1..2, 0..1, 0..2] {
-        let beside = space.processes(&holder, KEEPER, 2);
-        for &victim in &beside[victims] {
+    let (guard, keeper) = ("/lockkeeper sidecar", "/proc/self/exe sidecar");
+    for victims in [&[keeper][..], &[guard], &[guard, keeper]] {
+        let victims: Vec<_> = victims
+            .iter()
+            .map(|victim| space.process(&holder, victim))
+            .collect();
+        for victim in victims {
             kill_process(victim, Signal::KILL).unwrap();
         }
         (token, holder, _) = space.wait_until_it_runs(token);

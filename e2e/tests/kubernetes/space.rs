@@ -218,29 +218,18 @@ impl Space {
 
     /// A process of a pod, by what its command line begins with.
     pub fn process(&self, pod: &str, command: &str) -> Pid {
-        self.processes(pod, command, 1)[0]
-    }
-
-    /// So many processes of a pod, in the order of their start.
-    pub fn processes(&self, pod: &str, command: &str, count: usize) -> Vec<Pid> {
         let uid = self
             .kubectl(&["get", "pod", pod, "--output=jsonpath={.metadata.uid}"])
             .unwrap();
         let found = || {
-            let mut found: Vec<_> = fs::read_dir("/proc")
-                .unwrap()
-                .flatten()
-                .filter_map(|entry| {
-                    let groups = fs::read_to_string(entry.path().join("cgroup")).ok()?;
-                    let words = fs::read(entry.path().join("cmdline")).ok()?;
-                    let words = String::from_utf8_lossy(&words).replace('\0', " ");
-                    let is_it = groups.contains(&uid) && words.starts_with(command);
-                    let pid = entry.file_name().to_str()?.parse().ok()?;
-                    is_it.then(|| Pid::from_raw(pid)).flatten()
-                })
-                .collect();
-            found.sort_by_key(|pid| pid.as_raw_pid());
-            (found.len() == count).then_some(found)
+            fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+                let groups = fs::read_to_string(entry.path().join("cgroup")).ok()?;
+                let words = fs::read(entry.path().join("cmdline")).ok()?;
+                let words = String::from_utf8_lossy(&words).replace('\0', " ");
+                let is_it = groups.contains(&uid) && words.starts_with(command);
+                let pid = entry.file_name().to_str()?.parse().ok()?;
+                is_it.then(|| Pid::from_raw(pid)).flatten()
+            })
         };
         wait_for(BOUND, found).unwrap_or_else(|| panic!("no {command} in {pod}\n{}", self.story()))
     }
@@ -296,7 +285,14 @@ impl Space {
             ask(&[
                 "logs",
                 "--selector=app=worker",
-                "--all-containers",
+                "--container=lockkeeper",
+                "--prefix",
+                "--tail=30",
+            ]),
+            ask(&[
+                "logs",
+                "--selector=app=worker",
+                "--container=app",
                 "--prefix",
                 "--tail=30",
             ]),

@@ -42,7 +42,7 @@ async fn trusted(space: &Space) -> Vec<u8> {
                 .unwrap_or_default()
         })
         .collect();
-    assert_eq!(bundles.len(), 2);
+    assert_eq!(bundles.len(), 3);
     bundles.dedup();
     assert_eq!(bundles.len(), 1, "they differ");
     bundles.remove(0)
