@@ -53,15 +53,7 @@ fn handoffs(space: &Space, guard: &str, rounds: usize) {
     let (mut token, mut holder) = (pair.token, pair.holder);
     for _ in 0..rounds {
         space.wait_until_waiting("report", 1);
-        let release = [
-            "exec",
-            &holder,
-            "--container=lockkeeper",
-            "--",
-            "/lockkeeper",
-            "release",
-        ];
-        space.kubectl(&release).unwrap();
+        space.release(&holder);
         (token, holder, _) = space.wait_until_it_runs(token);
     }
     let gaps = space.assert_exclusive().gaps;
@@ -157,14 +149,7 @@ fn cuts(rounds: usize) {
         let node = space.cluster.node(space.node_of(&holder)).unwrap();
         let restored = Mend(|| {
             node.restore()?;
-            let ready = [
-                "wait",
-                "--for=condition=Ready",
-                "nodes",
-                "--all",
-                "--timeout=180s",
-            ];
-            space.cluster.kubectl(&ready).map(drop)
+            space.wait_for_nodes()
         });
         let cut = BootInstant::now();
         node.cut().unwrap();

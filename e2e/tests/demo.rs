@@ -31,6 +31,16 @@ fn said(directory: &Path) -> String {
     fs::read_to_string(directory.join("stdout")).unwrap()
 }
 
+/// What it has said, once it has ended by itself.
+fn ends_well(demo: &mut Process, directory: &Path) -> String {
+    let status = demo.wait(BOUND).unwrap().expect("it ends by itself");
+    let said = said(directory);
+    println!("{said}");
+    let complaint = fs::read_to_string(directory.join("stderr")).unwrap();
+    assert!(status.success(), "{complaint}");
+    said
+}
+
 /// What it left behind: processes that it, or one of its children, has started, and its directory.
 fn leftovers(demo: Pid) -> Vec<String> {
     let demo = demo.as_raw_pid().to_string();
@@ -68,14 +78,7 @@ fn the_demonstration_proves_that_nobody_overlaps_draws_it_and_leaves_nothing_run
     let picture = directory.path().join("picture.svg");
     let mut demo = start(directory.path(), &["--svg", picture.to_str().unwrap()]);
     let pid = demo.pid();
-    let status = demo.wait(BOUND).unwrap().expect("it ends by itself");
-    let said = said(directory.path());
-    println!("{said}");
-    assert!(
-        status.success(),
-        "{}",
-        fs::read_to_string(directory.path().join("stderr")).unwrap()
-    );
+    let said = ends_well(&mut demo, directory.path());
     assert!(
         said.contains("Nobody ran at the same moment as another: "),
         "{said}"
@@ -101,14 +104,7 @@ fn the_second_act_shows_a_rollout_and_a_node_that_is_cut_off_and_leaves_nothing_
     let directory = tempfile::tempdir().unwrap();
     let mut demo = start(directory.path(), &["--act", "2"]);
     let pid = demo.pid();
-    let status = demo.wait(BOUND).unwrap().expect("it ends by itself");
-    let said = said(directory.path());
-    println!("{said}");
-    assert!(
-        status.success(),
-        "{}",
-        fs::read_to_string(directory.path().join("stderr")).unwrap()
-    );
+    let said = ends_well(&mut demo, directory.path());
     if !said.contains("This act is left out") {
         assert!(said.contains("3 holds, 0 overlaps, tokens grew."), "{said}");
         let drawn = fs::read_to_string(directory.path().join("kubernetes.svg")).unwrap();

@@ -24,19 +24,6 @@ fn without_command(container: &mut Value) {
     container.insert("args".to_owned(), Value::Array(words));
 }
 
-fn release(space: &Space, pod: &str) {
-    space
-        .kubectl(&[
-            "exec",
-            pod,
-            "--container=lockkeeper",
-            "--",
-            "/lockkeeper",
-            "release",
-        ])
-        .unwrap();
-}
-
 #[test]
 fn a_command_that_only_the_image_knows_is_wrapped_all_the_same() {
     let Some(space) = Space::new("entrypoint") else {
@@ -49,9 +36,8 @@ fn a_command_that_only_the_image_knows_is_wrapped_all_the_same() {
         words.contains(r#""guard""#) && words.contains(r#""/program""#),
         "{words}"
     );
-    release(&space, &pair.holder);
-    let (_, next) = space.assert_handed_over(&pair);
-    assert_ne!(next, pair.holder);
+    space.release(&pair.holder);
+    space.assert_other_runs(&pair);
 }
 
 #[test]
@@ -63,12 +49,11 @@ fn a_container_is_guarded_by_signals_from_a_sidecar_of_the_same_user() {
         without_command(container);
         container["securityContext"] = json!({ "runAsUser": 1000, "runAsNonRoot": true });
     });
-    release(&space, &pair.holder);
-    let (token, next) = space.assert_handed_over(&pair);
-    assert_ne!(next, pair.holder);
+    space.release(&pair.holder);
+    let (token, next) = space.assert_other_runs(&pair);
     // The first pod is gated anew, and gets it back.
     space.wait_until_waiting("report", 1);
-    release(&space, &next);
+    space.release(&next);
     let (_, again, _) = space.wait_until_it_runs(token);
     assert_eq!(again, pair.holder);
     space.assert_exclusive();
@@ -86,9 +71,8 @@ fn a_container_of_root_is_guarded_by_signals_with_the_one_capability_for_it() {
         rights.contains(r#""add":["KILL"]"#) && rights.contains(r#""drop":["ALL"]"#),
         "{rights}"
     );
-    release(&space, &pair.holder);
-    let (_, next) = space.assert_handed_over(&pair);
-    assert_ne!(next, pair.holder);
+    space.release(&pair.holder);
+    space.assert_other_runs(&pair);
 }
 
 #[test]

@@ -22,16 +22,7 @@ fn a_paused_application_goes_on_in_its_place_under_a_new_token_when_its_pod_hold
     space.wait_until_waiting("report", 1);
     assert!(is_stopped(process), "paused while it waits");
 
-    space
-        .kubectl(&[
-            "exec",
-            &next.1,
-            "--container=lockkeeper",
-            "--",
-            "/lockkeeper",
-            "release",
-        ])
-        .unwrap();
+    space.release(&next.1);
     wait_for(BOUND, || (!is_stopped(process)).then_some(())).unwrap_or_else(|| panic!("{}", space.story()));
     space.eventually(
         &[

@@ -169,7 +169,14 @@ impl Space {
         }
     }
 
-    /// Another pod than the holder of `pair` runs; it and all others ran alone, and whoever was stopped
+    /// [`Self::assert_handed_over`], to the other pod. Tells who that is.
+    pub fn assert_other_runs(&self, pair: &Pair) -> (i64, String) {
+        let (token, next) = self.assert_handed_over(pair);
+        assert_ne!(next, pair.holder);
+        (token, next)
+    }
+
+    /// Somebody runs after the holder of `pair`; it and all others ran alone, and whoever was stopped
     /// was gone before the leader deleted its node. Tells who runs now.
     pub fn assert_handed_over(&self, pair: &Pair) -> (i64, String) {
         let (token, next, _) = self.wait_until_it_runs(pair.token);
@@ -182,6 +189,31 @@ impl Space {
             }
         }
         (token, next)
+    }
+
+    /// Asks a pod that holds to step down.
+    pub fn release(&self, pod: &str) {
+        let release = [
+            "exec",
+            pod,
+            "--container=lockkeeper",
+            "--",
+            "/lockkeeper",
+            "release",
+        ];
+        self.kubectl(&release).unwrap();
+    }
+
+    /// Waits until all nodes can be used.
+    pub fn wait_for_nodes(&self) -> anyhow::Result<()> {
+        let ready = [
+            "wait",
+            "--for=condition=Ready",
+            "nodes",
+            "--all",
+            "--timeout=180s",
+        ];
+        self.cluster.kubectl(&ready).map(drop)
     }
 
     /// The holder of `pair` still runs, now.
