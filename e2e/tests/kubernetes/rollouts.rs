@@ -56,7 +56,7 @@ fn a_rollout_of_one_replica_that_is_ready_when_it_holds_completes_forward_and_ba
 }
 
 #[test]
-fn a_rollout_of_three_replicas_moves_the_lock_once_and_the_service_follows() {
+fn a_rollout_of_three_replicas_moves_the_lock_and_never_back_and_the_service_follows() {
     let Some(space) = Space::new("roll-three") else {
         return;
     };
@@ -100,8 +100,14 @@ fn a_rollout_of_three_replicas_moves_the_lock_once_and_the_service_follows() {
     space.wait_until_waiting("report", 2);
     follows(&space.holders("report")[0]);
     let holds = space.assert_exclusive().holds;
-    // The first of the new revision, and no other one of the old before it.
-    assert_eq!(holds.len(), 2, "{holds:?}");
+    // Kubernetes may end the holder before it is asked to step down, and then another old one is next. But
+    // from the new revision the lock never goes back.
+    let mut revisions: Vec<_> = holds
+        .iter()
+        .map(|hold| hold.name.rsplit_once('-').unwrap().0)
+        .collect();
+    revisions.dedup();
+    assert_eq!(revisions.len(), 2, "{holds:?}");
 }
 
 #[test]
