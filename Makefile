@@ -10,7 +10,7 @@ CARGO ?= cargo
 FEATURES ?= tls
 # 1: only the first act of `make demo`.
 ACT ?=
-# Arguments for `make bench`, `make campaign`, `make cluster-up` and `make demo`.
+# Arguments for `make bench`, `make campaign`, `make cluster-up` and the first act of `make demo`.
 ARGS ?=
 TARGET := $(shell uname -m)-unknown-linux-gnu
 STATIC := target/$(TARGET)/release/lockkeeper
@@ -202,7 +202,7 @@ demo: setup ## Show workers under one lock while things break, then pods on Kube
 	elif [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
 	    echo "The second act, on Kubernetes. It is built the first time: 8 to 10 minutes."; \
 	    $(CLUSTER) build; \
-	    $(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-demo -- --act 2 $(ARGS); \
+	    $(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-demo -- --act 2; \
 	else \
 	    echo "The second act, on Kubernetes, is left out: it needs root and Go."; \
 	fi

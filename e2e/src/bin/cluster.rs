@@ -5,7 +5,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use lockkeeper_e2e::Cluster;
 use lockkeeper_e2e::cluster::build::Programs;
-use lockkeeper_e2e::cluster::{self, CONTROL_PLANE, Config, KUBECONFIG, NodeLayout, REGISTRY_PORT_OUTSIDE};
+use lockkeeper_e2e::cluster::{
+    self, CONTROL_PLANE, Config, KUBECONFIG, NodeLayout, REGISTRY_INSIDE, REGISTRY_PORT_OUTSIDE,
+};
 use lockkeeper_lock::BootInstant;
 
 /// A real Kubernetes cluster on this machine: two nodes in network namespaces. Needs root.
@@ -124,7 +126,7 @@ fn up(config: &Config) -> anyhow::Result<()> {
     println!(
         "The cluster is ready after {took:.1} s. In your shell:\n\n  \
          export KUBECONFIG={KUBECONFIG}\n  export PATH=$PATH:{}:{}\n  kubectl get nodes\n\n\
-         Its registry is 10.77.0.1:5000 for pods, 127.0.0.1:{REGISTRY_PORT_OUTSIDE} for this machine:\n\n  \
+         Its registry is {REGISTRY_INSIDE} for pods, 127.0.0.1:{REGISTRY_PORT_OUTSIDE} for this machine:\n\n  \
          lockkeeper-cluster push app:1 FOLDER-WITH-A-DOCKERFILE\n\n\
          A shell on its control plane's host, which pods and services' pods can reach:\n\n  \
          nsenter --net=/run/netns/{CONTROL_PLANE}\n\n\

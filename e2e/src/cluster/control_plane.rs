@@ -11,7 +11,7 @@ use serde_json::json;
 use super::Config;
 use super::build::Programs;
 use super::kubectl::Kubectl;
-use super::layout::{ADDRESS, API_PORT, DIRECTORY, REGISTRY_PORT, SERVICES};
+use super::layout::{ADDRESS, API_PORT, DIRECTORY, REGISTRY_INSIDE, REGISTRY_PORT, SERVICES};
 use super::part::{Part, Ready};
 use super::pki::Pki;
 use crate::Host;
@@ -87,7 +87,7 @@ fn registry(programs: &Programs, host: &Host) -> anyhow::Result<Part> {
         "version": "0.1",
         "log": {"level": "warn"},
         "storage": {"filesystem": {"rootdirectory": format!("{DIRECTORY}/registry")}},
-        "http": {"addr": format!("{ADDRESS}:{REGISTRY_PORT}")},
+        "http": {"addr": REGISTRY_INSIDE},
     });
     fs::write(&configuration, serde_json::to_vec_pretty(&text)?)?;
     let programs = programs.clone();

@@ -15,7 +15,7 @@ use super::Config;
 use super::build::Programs;
 use super::cgroups;
 use super::control_plane::answers;
-use super::layout::{ADDRESS, NodeLayout, REGISTRY_PORT, find_program, pause_image, reference};
+use super::layout::{ADDRESS, NodeLayout, REGISTRY_INSIDE, find_program, pause_image, reference};
 use super::part::Part;
 use super::pki::Pki;
 use crate::Host;
@@ -188,9 +188,7 @@ fn write_network(node: NodeLayout) -> anyhow::Result<()> {
 
 fn write_containerd(programs: &Programs, node: NodeLayout) -> anyhow::Result<()> {
     let directory = node.directory();
-    let registry = directory
-        .join("registries")
-        .join(format!("{ADDRESS}:{REGISTRY_PORT}"));
+    let registry = directory.join("registries").join(REGISTRY_INSIDE);
     fs::create_dir_all(&registry)?;
     fs::write(
         registry.join("hosts.toml"),
