@@ -1,5 +1,6 @@
 //! What the documentation of the public calls promises, one sentence each, on the fake ensemble.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +39,17 @@ const T: Duration = Duration::from_secs(6);
 /// No promise takes longer; on the simulated clock it costs nothing.
 const BOUND: Duration = Duration::from_secs(60);
 
+/// A test that waits for ever would keep all others waiting: on the simulated clock nothing ever stands still.
+async fn end_whoever_waits_for_ever() {
+    tokio::time::sleep(60 * BOUND).await;
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    // Not `eprintln!`: what the harness keeps for the end would be lost.
+    let _ = writeln!(std::io::stderr(), "{test} has not ended after a simulated hour");
+    std::process::abort();
+}
+
 fn world_of(seed: u64) -> Arc<World> {
+    tokio::spawn(end_whoever_waits_for_ever());
     Arc::new(World::new(Options {
         seed,
         tick: Duration::from_secs(1),

@@ -1,13 +1,15 @@
 //! What cannot be had is refused, in words.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_lock::ensemble::{Closed, EnsembleError};
 use lockkeeper_lock::fake::{Options, World};
 use lockkeeper_lock::{LockError, LockOptions, LockState, Timing};
+use tokio::time::timeout;
 
-use super::{CONTROL, ROOT, lock, lock_with, world};
+use super::{BOUND, CONTROL, ROOT, T, lock, lock_with, world};
 
 fn assert_refused(answer: LockError, path: &str) {
     let LockError::Refused { action, error } = answer else {
@@ -68,10 +70,18 @@ async fn credentials_that_are_refused_over_a_connection_in_use_are_not_tried_for
     let world = world();
     let (holder, waiter) = (lock(&world, "a"), lock(&world, "b"));
     holder.acquire().await.unwrap();
-    waiter.contend().await.unwrap();
+    // It waits: a call that comes after the refusal would be a new try, with a session of its own.
+    let mut acquiring = pin!(waiter.acquire());
+    timeout(T, &mut acquiring).await.unwrap_err();
     // Its watches hear of it too, as of any connection that is gone.
     world.hang_up("b", Closed::AuthFailed);
-    waiter.acquire().await.unwrap_err();
+    assert!(matches!(
+        timeout(BOUND, acquiring).await.unwrap().unwrap_err(),
+        LockError::Refused {
+            error: EnsembleError::AuthFailed,
+            ..
+        }
+    ));
     assert_eq!(waiter.status().state, LockState::Released);
 }
 
