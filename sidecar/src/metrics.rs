@@ -66,8 +66,8 @@ pub fn registry() -> Registry {
     registry
 }
 
-/// Adds what `view` shows at the moment of a scrape: `held`, `state`, `fencing_token`,
-/// `queue_position`, `lease_remaining_seconds`.
+/// Adds what `view` shows at the moment of a scrape: `held`, `max_holders`, `state`,
+/// `fencing_token`, `queue_position`, `lease_remaining_seconds`.
 pub fn register_view(view: LockView, registry: &mut Registry) {
     registry.register_collector(Box::new(LockNow(view)));
 }
@@ -249,6 +249,12 @@ impl Collector for LockNow {
             "Whether the lock is held",
             None,
             Some(f64::from(now.is_held())),
+        )?;
+        gauge(
+            "max_holders",
+            "How many may hold the lock together with this one; infinite for a reader",
+            None,
+            Some(self.0.max_holders().map_or(f64::INFINITY, f64::from)),
         )?;
         gauge(
             "queue_position",

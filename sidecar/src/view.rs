@@ -75,6 +75,15 @@ impl LockView {
             .snapshot(&self.status.borrow(), self.is_alive(), BootInstant::now())
     }
 
+    /// How many may hold together with this one; `None` for a reader: any number.
+    pub fn max_holders(&self) -> Option<u32> {
+        match self.about.access {
+            Access::Exclusive | Access::Write => Some(1),
+            Access::Semaphore(holders) => Some(holders),
+            Access::Read => None,
+        }
+    }
+
     /// Whether anybody is left who would publish a change.
     pub fn is_alive(&self) -> bool {
         self.status.has_changed().is_ok()

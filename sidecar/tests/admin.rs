@@ -107,6 +107,7 @@ fn every_metric_and_label_is_there_from_the_start() {
         "lockkeeper_losses_total{reason=\"DeadlineReached\"}",
         "lockkeeper_losses_total{reason=\"Refused\"}",
         "lockkeeper_losses_total{reason=\"SessionExpired\"}",
+        "lockkeeper_max_holders",
         "lockkeeper_queue_position",
         "lockkeeper_releases_total{outcome=\"abandoned\"}",
         "lockkeeper_releases_total{outcome=\"confirmed\"}",
