@@ -4,10 +4,6 @@
 //! From one application's last instruction to the next one's first; what a node costs that is cut off;
 //! what a sidecar takes at rest; what it adds to the start of a pod.
 
-#[path = "../tests/kubernetes/space.rs"]
-#[allow(dead_code)] // What the tests need besides.
-mod space;
-
 use std::fs;
 use std::time::Duration;
 
@@ -16,7 +12,7 @@ use lockkeeper_lock::BootInstant;
 use rustix::process::Pid;
 use serde_json::{Value, json};
 
-use space::{BOUND, GUARD, KEEPER, Mend, Space};
+use lockkeeper_e2e::space::{BOUND, GUARD, KEEPER, Mend, Space};
 
 /// Handoffs in `wrap` mode, and in `signal` mode, which takes seconds.
 const HANDOFFS: (usize, usize) = (50, 10);

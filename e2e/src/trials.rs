@@ -6,6 +6,7 @@
 
 use std::fmt::{self, Display};
 use std::io::Write;
+use std::time::Duration;
 
 use fastrand::Rng;
 use lockkeeper_lock::BootInstant;
@@ -17,16 +18,17 @@ mod deleted;
 mod guard;
 mod keeper;
 mod moved;
+mod nodes;
 mod random;
 mod servers;
 mod stage;
-
-pub use random::for_minutes as random_faults_for;
 
 /// What a trial is given.
 pub struct Context<'a> {
     /// How many rounds.
     pub rounds: u32,
+    /// Trials of random faults last so many minutes instead, in longer rounds.
+    pub minutes: Option<u32>,
     /// The source of everything random in it.
     pub random: Rng,
     /// Where its lines go.
@@ -34,10 +36,12 @@ pub struct Context<'a> {
 }
 
 /// What a trial found out, for the table at the end.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     /// In the order in which they are of interest.
     pub rows: Vec<Figure>,
+    /// How long before the leader deleted a holder's node its program had ended; of trials that know.
+    pub spares: Times,
 }
 
 /// One thing that was asked, and what was measured.
@@ -116,6 +120,11 @@ pub const TRIALS: &[Trial] = &[
         about: "random faults of servers and workers",
         run: random::random,
     },
+    Trial {
+        name: "nodes",
+        about: "random faults under guarded pods on two Kubernetes nodes",
+        run: nodes::nodes,
+    },
 ];
 
 /// Something happened that must never happen.
@@ -131,6 +140,20 @@ pub struct Times(Vec<f64>);
 struct Violations(Vec<String>);
 
 impl Context<'_> {
+    /// How many rounds of this length a trial of random faults has; at least one.
+    fn rounds_of(&self, length: Duration) -> u32 {
+        let whole = |minutes| {
+            (Duration::from_secs(60) * minutes)
+                .as_secs()
+                .div_ceil(length.as_secs())
+        };
+        self.minutes
+            .map_or(self.rounds, |minutes| {
+                u32::try_from(whole(minutes)).unwrap_or(u32::MAX)
+            })
+            .max(1)
+    }
+
     fn say(&mut self, line: impl Display) -> anyhow::Result<()> {
         writeln!(self.out, "{line}")?;
         Ok(self.out.flush()?)
@@ -165,6 +188,11 @@ impl Times {
     pub fn add(&mut self, seconds: f64) {
         let place = self.0.partition_point(|&other| other < seconds);
         self.0.insert(place, seconds);
+    }
+
+    /// All of them, the shortest first.
+    pub fn all(&self) -> &[f64] {
+        &self.0
     }
 
     /// The shortest, if there is any.

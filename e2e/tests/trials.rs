@@ -22,6 +22,7 @@ fn trial(name: &str, rounds: u32) {
     let mut out = Vec::new();
     let mut context = Context {
         rounds,
+        minutes: None,
         random: Rng::with_seed(seed),
         out: &mut out,
     };

@@ -7,7 +7,8 @@ use anyhow::bail;
 use clap::Parser;
 use fastrand::Rng;
 use lockkeeper_e2e::faults::{SEED_VARIABLE, seed_from_environment};
-use lockkeeper_e2e::trials::{Context, Figures, TRIALS, Trial, random_faults_for};
+use lockkeeper_e2e::trials::{Context, Figures, TRIALS, Times, Trial};
+use lockkeeper_e2e::{binaries, histogram};
 
 /// Tries to break lockkeeper run on real ZooKeeper servers, and prints what was asked and measured.
 ///
@@ -21,7 +22,7 @@ struct Args {
     /// Only this trial; may be given several times.
     #[arg(long = "trial", value_name = "NAME")]
     trials: Vec<String>,
-    /// Minutes of random faults.
+    /// Minutes of random faults, of each trial that has them.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     minutes: u32,
     /// Makes the same choices again (also LOCKKEEPER_SEED); what the machine does is not in it.
@@ -56,7 +57,10 @@ fn main() -> anyhow::Result<ExitCode> {
     let mut is_clean = true;
     for (name, figures) in table {
         match figures {
-            Ok(figures) => print!("{name}\n{figures}"),
+            Ok(figures) => {
+                print!("{name}\n{figures}");
+                draw(name, &figures.spares, seed)?;
+            }
             Err(error) => {
                 is_clean = false;
                 println!("{name}\n  FAILED: {error:#}");
@@ -68,6 +72,19 @@ fn main() -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Draws the spare times of a trial that knows them.
+fn draw(trial: &str, spares: &Times, seed: u64) -> anyhow::Result<()> {
+    if spares.is_empty() {
+        return Ok(());
+    }
+    let title = "From an application's last instruction to the deletion of its node at the leader";
+    let subtitle = format!("make campaign, trial {trial}, {SEED_VARIABLE}={seed}: {spares}");
+    let file = binaries::target_directory()?.join(format!("campaign-{trial}.svg"));
+    std::fs::write(&file, histogram::render(spares.all(), title, &subtitle))?;
+    println!("  drawn: {}", file.display());
+    Ok(())
 }
 
 fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Trial>> {
@@ -90,14 +107,12 @@ fn run(trial: &Trial, args: &Args, seed: u64) -> anyhow::Result<Figures> {
     out.flush()?;
     let mut context = Context {
         rounds: args.rounds,
+        minutes: Some(args.minutes),
         // Each trial has its own: the others may be left out without a change.
         random: Rng::with_seed(trial.name.bytes().fold(seed, |mixed, byte| {
             mixed.wrapping_mul(31).wrapping_add(u64::from(byte))
         })),
         out: &mut out,
     };
-    match trial.name {
-        "random" => random_faults_for(&mut context, args.minutes),
-        _ => (trial.run)(&mut context),
-    }
+    (trial.run)(&mut context)
 }

@@ -150,6 +150,7 @@ fn trial(context: &mut Context<'_>, name: &'static str, sleeper: Sleeper) -> any
     ] {
         figures.row(rule, format!("{} overlaps; spare {times}", times.negative()));
     }
+    figures.spares = spares;
     violations.finish(figures)
 }
 

@@ -66,5 +66,6 @@ pub(super) fn guard(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         spares.to_string(),
     );
     figures.row("from the last stamp to the next holder", gaps.to_string());
+    figures.spares = spares;
     violations.finish(figures)
 }

@@ -16,7 +16,7 @@ use crate::process::wait_for;
 use crate::worker::Options;
 use crate::{Ensemble, Host, Worker};
 
-/// Length of the plan of one round as [`random`] makes it, and as a campaign by minutes does.
+/// Length of the plan of one round as a test has it, and as a campaign by minutes does.
 const SHORT: Duration = Duration::from_secs(40);
 const LONG: Duration = Duration::from_secs(180);
 
@@ -38,30 +38,16 @@ const CROWDS: [(Crowd, &str, Rule); 3] = [
     (Crowd::ReadersAndWriters, "readers and writers", Rule::ReadWrite),
 ];
 
-/// One plan of 40 s per round.
+/// One plan of 40 s per round, or plans of three minutes for as many minutes as were given.
 pub(super) fn random(context: &mut Context<'_>) -> anyhow::Result<Figures> {
-    rounds(context, SHORT)
-}
-
-/// As many plans of three minutes as fill so many minutes; at least one.
-///
-/// # Errors
-/// As the trial's.
-pub fn for_minutes(context: &mut Context<'_>, minutes: u32) -> anyhow::Result<Figures> {
-    let rounds_of = (Duration::from_secs(60) * minutes)
-        .as_secs()
-        .div_ceil(LONG.as_secs());
-    context.rounds = u32::try_from(rounds_of.max(1))?;
-    rounds(context, LONG)
-}
-
-fn rounds(context: &mut Context<'_>, length: Duration) -> anyhow::Result<Figures> {
+    let length = if context.minutes.is_some() { LONG } else { SHORT };
+    let rounds = context.rounds_of(length);
     let mut stage = Stage::new("random")?;
     let mut violations = Violations::default();
     let mut gaps = Times::default();
     let (mut holds, mut struck, mut restarts) = (0, 0, 0);
     let first = context.random.usize(..CROWDS.len());
-    for number in 0..context.rounds as usize {
+    for number in 0..rounds as usize {
         let (crowd, name, rule) = CROWDS[(first + number) % CROWDS.len()];
         let round = stage.begin()?;
         let mut crew = Vec::new();
@@ -128,8 +114,7 @@ fn rounds(context: &mut Context<'_>, length: Duration) -> anyhow::Result<Figures
     let mut figures = Figures::default();
     figures.row(
         format!(
-            "random faults, {} plans of {} s: no overlap, tokens in order",
-            context.rounds,
+            "random faults, {rounds} plans of {} s: no overlap, tokens in order",
             length.as_secs()
         ),
         format!("{struck} faults, {holds} holds, {restarts} workers started again"),

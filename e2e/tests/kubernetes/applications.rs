@@ -1,9 +1,8 @@
 //! Applications that end, or do not.
 
 use lockkeeper_e2e::process::wait_for;
+use lockkeeper_e2e::space::{BOUND, Space};
 use serde_json::json;
-
-use crate::space::{BOUND, Space};
 
 #[test]
 fn an_application_that_exits_gives_the_lock_to_the_other_pod_at_once() {

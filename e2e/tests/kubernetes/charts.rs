@@ -4,9 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use lockkeeper_e2e::installation::SYSTEM;
+use lockkeeper_e2e::space::{Mend, Space};
 use serde_json::json;
-
-use crate::space::{Mend, Space};
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 

@@ -1,12 +1,11 @@
 //! What may be in the guarded container, and how it is guarded then.
 
+use lockkeeper_e2e::space::Space;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::space::Space;
-
 /// A pair guarded in the mode that is asked for, after the container was changed.
-fn pair(space: &Space, guard: &str, change: impl Fn(&mut Value)) -> crate::space::Pair {
+fn pair(space: &Space, guard: &str, change: impl Fn(&mut Value)) -> lockkeeper_e2e::space::Pair {
     let mut container = space.recording(&[]);
     change(&mut container);
     let mut workload = space.workload("Deployment", "report", Some(2), space.pod(&[container]));

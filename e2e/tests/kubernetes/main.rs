@@ -9,6 +9,5 @@ mod pods;
 mod processes;
 mod rollouts;
 mod servers;
-mod space;
 mod tenants;
 mod workloads;

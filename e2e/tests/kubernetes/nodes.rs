@@ -1,9 +1,8 @@
 //! Nodes that crash, are cut off, or whose programs are restarted.
 
 use lockkeeper_e2e::cluster::Node;
+use lockkeeper_e2e::space::{Mend, Pair, Space};
 use serde_json::json;
-
-use crate::space::{Mend, Pair, Space};
 
 /// Two pods, of which one runs, and the node that it runs on.
 fn on_a_node(space: &Space) -> (Pair, u8) {

@@ -1,9 +1,8 @@
 //! `onLoss: Pause` and `onSuspect: Pause`: stopped, and thawed under the rules.
 
 use lockkeeper_e2e::process::wait_for;
+use lockkeeper_e2e::space::{APPLICATION, BOUND, Mend, Space};
 use serde_json::json;
-
-use crate::space::{APPLICATION, BOUND, Mend, Space};
 
 #[test]
 fn a_paused_application_goes_on_in_its_place_under_a_new_token_when_its_pod_holds_again() {

@@ -2,10 +2,9 @@
 
 use std::io::Write;
 
+use lockkeeper_e2e::space::Space;
 use serde_json::json;
 use tempfile::NamedTempFile;
-
-use crate::space::Space;
 
 #[test]
 fn the_lock_of_a_deleted_pod_goes_to_the_other_one() {

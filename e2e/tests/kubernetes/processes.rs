@@ -1,9 +1,8 @@
 //! Processes of Lockkeeper itself that die, or stand still.
 
+use lockkeeper_e2e::space::{GUARD, KEEPER, Space};
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
-
-use crate::space::{GUARD, KEEPER, Space};
 
 /// Sends a signal to a process of the pod that holds, and looks on until another one does.
 fn after(name: &'static str, command: &str, signal: Signal) {

@@ -1,27 +1,26 @@
 //! Rollouts: the lock moves along with them.
 
+use lockkeeper_e2e::Space;
 use serde_json::json;
 
-use crate::space::Space;
+/// Changes something that every pod has to be made anew for.
+fn roll(space: &Space, value: &str) {
+    let set = format!("VALUE={value}");
+    space
+        .kubectl(&["set", "env", "deployment/report", "--containers=app", &set])
+        .unwrap();
+}
 
-impl Space {
-    /// Changes something that every pod has to be made anew for.
-    fn roll(&self, value: &str) {
-        let set = format!("VALUE={value}");
-        self.kubectl(&["set", "env", "deployment/report", "--containers=app", &set])
-            .unwrap();
-    }
+fn wait_for_rollout(space: &Space) {
+    space
+        .kubectl(&["rollout", "status", "deployment/report", "--timeout=180s"])
+        .unwrap_or_else(|error| panic!("{error:#}\n{}", space.story()));
+}
 
-    fn wait_for_rollout(&self) {
-        self.kubectl(&["rollout", "status", "deployment/report", "--timeout=180s"])
-            .unwrap_or_else(|error| panic!("{error:#}\n{}", self.story()));
-    }
-
-    /// The hash of the newest ReplicaSet's pods.
-    fn revision_of(&self, pod: &str) -> String {
-        let hash = r"--output=jsonpath={.metadata.labels.pod-template-hash}";
-        self.kubectl(&["get", "pod", pod, hash]).unwrap()
-    }
+/// The hash of the ReplicaSet of a pod.
+fn revision_of(space: &Space, pod: &str) -> String {
+    let hash = r"--output=jsonpath={.metadata.labels.pod-template-hash}";
+    space.kubectl(&["get", "pod", pod, hash]).unwrap()
 }
 
 #[test]
@@ -38,16 +37,16 @@ fn a_rollout_of_one_replica_that_is_ready_when_it_holds_completes_forward_and_ba
     workload["metadata"]["annotations"]["lockkeeper.io/readiness"] = json!("holder");
     space.apply(&[space.lock("report", &json!({})), workload]);
     let (first, old, _) = space.wait_until_it_runs(0);
-    space.wait_for_rollout();
-    let before = space.revision_of(&old);
-    space.roll("2");
-    space.wait_for_rollout();
+    wait_for_rollout(&space);
+    let before = revision_of(&space, &old);
+    roll(&space, "2");
+    wait_for_rollout(&space);
     let (second, new, _) = space.wait_until_it_runs(first);
-    assert_ne!(space.revision_of(&new), before);
+    assert_ne!(revision_of(&space, &new), before);
     space.kubectl(&["rollout", "undo", "deployment/report"]).unwrap();
-    space.wait_for_rollout();
+    wait_for_rollout(&space);
     let (_, back, _) = space.wait_until_it_runs(second);
-    assert_eq!(space.revision_of(&back), before);
+    assert_eq!(revision_of(&space, &back), before);
     let report = space.assert_exclusive();
     assert_eq!(report.holds.len(), 3, "one handoff for each rollout");
     for (_, gap) in report.gaps {
@@ -94,8 +93,8 @@ fn a_rollout_of_three_replicas_moves_the_lock_and_never_back_and_the_service_fol
         );
     };
     follows(&space.holders("report")[0]);
-    space.roll("2");
-    space.wait_for_rollout();
+    roll(&space, "2");
+    wait_for_rollout(&space);
     space.wait_until_it_runs(first);
     space.wait_until_waiting("report", 2);
     follows(&space.holders("report")[0]);
@@ -117,7 +116,7 @@ fn a_paused_rollout_leaves_the_lock_where_it_is() {
     };
     let pair = space.pair(&json!({}), &[]);
     space.kubectl(&["rollout", "pause", "deployment/report"]).unwrap();
-    space.roll("2");
+    roll(&space, "2");
     space
         .kubectl(&["scale", "deployment", "report", "--replicas=3"])
         .unwrap();
@@ -126,7 +125,7 @@ fn a_paused_rollout_leaves_the_lock_where_it_is() {
     space
         .kubectl(&["rollout", "resume", "deployment/report"])
         .unwrap();
-    space.wait_for_rollout();
+    wait_for_rollout(&space);
     space.assert_handed_over(&pair);
 }
 

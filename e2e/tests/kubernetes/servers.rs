@@ -3,10 +3,9 @@
 use lockkeeper_e2e::ensemble::block_on;
 use lockkeeper_e2e::installation::SYSTEM;
 use lockkeeper_e2e::process::wait_for;
+use lockkeeper_e2e::space::{BOUND, GUARD, Mend, Space};
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
-
-use crate::space::{BOUND, GUARD, Mend, Space};
 
 #[test]
 fn a_lost_leader_of_the_ensemble_costs_nobody_the_lock() {

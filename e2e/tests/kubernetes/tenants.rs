@@ -1,8 +1,7 @@
 //! Namespaces with rules of their own.
 
+use lockkeeper_e2e::space::Space;
 use serde_json::json;
-
-use crate::space::Space;
 
 #[test]
 fn a_wrapped_pod_keeps_to_the_restricted_pod_security_standard() {
@@ -14,7 +13,7 @@ fn a_wrapped_pod_keeps_to_the_restricted_pod_security_standard() {
         .kubectl(&[
             "label",
             "namespace",
-            space.name,
+            &space.name,
             "pod-security.kubernetes.io/enforce=restricted",
         ])
         .unwrap();

@@ -3,9 +3,8 @@
 use lockkeeper_e2e::checker::{Rule, check};
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::record::{Access, Moment, Record};
+use lockkeeper_e2e::space::{BOUND, Space};
 use serde_json::json;
-
-use crate::space::{BOUND, Space};
 
 #[test]
 fn of_two_pods_of_an_annotated_deployment_one_runs_and_the_lock_is_shown() {

@@ -1,4 +1,7 @@
 //! A Kubernetes namespace of one test, and the records of the guarded programs in it.
+//!
+//! What does not happen within a generous bound panics, with the story of the pods: this is for tests,
+//! and for what measures.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -6,19 +9,21 @@ use std::path::PathBuf;
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use lockkeeper_e2e::checker::{Report, Rule, check};
-use lockkeeper_e2e::cluster::DIRECTORY;
-use lockkeeper_e2e::ensemble::DeletionWatch;
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::record::{Moment, Record, Records};
-use lockkeeper_e2e::{Cluster, Config, Installation};
 use lockkeeper_lock::BootInstant;
 use rustix::process::Pid;
 use serde_json::Value;
 
-// Said because the benchmark has this file from here, too.
-#[path = "space/manifests.rs"]
+use crate::checker::{Report, Rule, check};
+use crate::cluster::DIRECTORY;
+use crate::process::wait_for;
+use crate::record::{Moment, Record, Records};
+use crate::{Cluster, Config, Installation};
+
 mod manifests;
+mod pair;
+
+pub use manifests::recorder;
+pub use pair::Pair;
 
 /// Generous: the machine may have other work to do.
 pub const BOUND: Duration = Duration::from_secs(180);
@@ -45,7 +50,7 @@ pub fn installation() -> Option<&'static Installation<'static>> {
             let cluster = Cluster::shared()?;
             match Installation::start(cluster, Config::default()) {
                 Ok(installation) => Some(installation),
-                Err(error) if error.is::<lockkeeper_e2e::Unsupported>() => {
+                Err(error) if error.is::<crate::Unsupported>() => {
                     println!("SKIPPED: {error:#}");
                     None
                 }
@@ -57,32 +62,35 @@ pub fn installation() -> Option<&'static Installation<'static>> {
 
 /// A namespace, with all that is in it.
 pub struct Space {
+    /// Lockkeeper, and its ensemble.
     pub installation: &'static Installation<'static>,
+    /// Where the namespace is.
     pub cluster: &'static Cluster,
-    pub name: &'static str,
+    /// Of the namespace.
+    pub name: String,
     records: PathBuf,
     _stay: Stay,
 }
 
 impl Space {
     /// A new one; `None` where there can be no cluster.
-    pub fn new(name: &'static str) -> Option<Self> {
+    pub fn new(name: &str) -> Option<Self> {
         let _guard = STAYS.read().unwrap_or_else(PoisonError::into_inner);
         Self::staying(name, Stay::Together { _guard })
     }
 
     /// The same without other tests: for what breaks nodes, servers, or the operator.
-    pub fn alone(name: &'static str) -> Option<Self> {
+    pub fn alone(name: &str) -> Option<Self> {
         let _guard = STAYS.write().unwrap_or_else(PoisonError::into_inner);
         Self::staying(name, Stay::Alone { _guard })
     }
 
     /// A second one for the same test.
-    pub fn beside(&self, name: &'static str) -> Self {
+    pub fn beside(&self, name: &str) -> Self {
         Self::staying(name, Stay::Guest).expect("there is a cluster")
     }
 
-    fn staying(name: &'static str, stay: Stay) -> Option<Self> {
+    fn staying(name: &str, stay: Stay) -> Option<Self> {
         let installation = installation()?;
         let cluster = installation.cluster();
         let records = PathBuf::from(DIRECTORY).join("records").join(name);
@@ -96,7 +104,7 @@ impl Space {
         Some(Self {
             installation,
             cluster,
-            name,
+            name: name.to_owned(),
             records,
             _stay: stay,
         })
@@ -115,7 +123,7 @@ impl Space {
     }
 
     fn inside<'a>(&'a self, words: &[&'a str]) -> Vec<&'a str> {
-        [&["--namespace", self.name], words].concat()
+        [&["--namespace", &self.name], words].concat()
     }
 
     /// Creates or changes objects.
@@ -143,54 +151,6 @@ impl Space {
         names.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// A Deployment of two pods, one on each node, behind the lock `report` with these settings; what
-    /// is there when one runs and the other one waits.
-    pub fn pair(&self, lock: &Value, recorder: &[&str]) -> Pair {
-        let pod = self.pod(&[self.recording(recorder)]);
-        self.apply(&[
-            self.lock("report", lock),
-            self.workload("Deployment", "report", Some(2), pod),
-        ]);
-        self.started()
-    }
-
-    /// Waits until one of two pods behind the lock `report` runs, and the other one waits.
-    pub fn started(&self) -> Pair {
-        let path = format!("/lockkeeper/locks/{}/report", self.name);
-        self.kubectl(&["wait", "--for=condition=Ready", "dlock/report", "--timeout=60s"])
-            .unwrap_or_else(|error| panic!("{error:#}"));
-        let deletions = self.installation.ensemble().watch_deletions(&path).unwrap();
-        self.wait_until_waiting("report", 1);
-        let (token, holder, _) = self.wait_until_it_runs(0);
-        Pair {
-            token,
-            holder,
-            deletions,
-        }
-    }
-
-    /// [`Self::assert_handed_over`], to the other pod. Tells who that is.
-    pub fn assert_other_runs(&self, pair: &Pair) -> (i64, String) {
-        let (token, next) = self.assert_handed_over(pair);
-        assert_ne!(next, pair.holder);
-        (token, next)
-    }
-
-    /// Somebody runs after the holder of `pair`; it and all others ran alone, and whoever was stopped
-    /// was gone before the leader deleted its node. Tells who runs now.
-    pub fn assert_handed_over(&self, pair: &Pair) -> (i64, String) {
-        let (token, next, _) = self.wait_until_it_runs(pair.token);
-        let deleted = pair.deletions.wait_for_deletion(pair.token, BOUND);
-        assert!(deleted.is_some(), "{}", self.story());
-        let report = self.assert_exclusive();
-        if pair.deletions.interrupted().is_none() {
-            for spare in report.spares(&pair.deletions.lives()) {
-                assert_eq!(spare.late, None, "{spare:?}");
-            }
-        }
-        (token, next)
-    }
-
     /// Asks a pod that holds to step down.
     pub fn release(&self, pod: &str) {
         let release = [
@@ -214,19 +174,6 @@ impl Space {
             "--timeout=180s",
         ];
         self.cluster.kubectl(&ready).map(drop)
-    }
-
-    /// The holder of `pair` still runs, now.
-    pub fn assert_undisturbed(&self, pair: &Pair) {
-        let since = BootInstant::now();
-        let runs = || {
-            let records = self.records();
-            let last = records.iter().max_by_key(|record| record.at)?;
-            (last.at > since).then_some(last.token)
-        };
-        let token = wait_for(BOUND, runs).unwrap_or_else(|| panic!("nobody runs\n{}", self.story()));
-        assert_eq!(token, pair.token, "{}", self.story());
-        assert_eq!(self.begins(), [(pair.token, pair.holder.clone())]);
     }
 
     /// The holder of `pair`, or another one, runs now, and nobody ran beside it.
@@ -253,16 +200,7 @@ impl Space {
         let uid = self
             .kubectl(&["get", "pod", pod, "--output=jsonpath={.metadata.uid}"])
             .unwrap();
-        let found = || {
-            fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
-                let groups = fs::read_to_string(entry.path().join("cgroup")).ok()?;
-                let words = fs::read(entry.path().join("cmdline")).ok()?;
-                let words = String::from_utf8_lossy(&words).replace('\0', " ");
-                let is_it = groups.contains(&uid) && words.starts_with(command);
-                let pid = entry.file_name().to_str()?.parse().ok()?;
-                is_it.then(|| Pid::from_raw(pid)).flatten()
-            })
-        };
+        let found = || processes(command, &uid).first().copied();
         wait_for(BOUND, found).unwrap_or_else(|| panic!("no {command} in {pod}\n{}", self.story()))
     }
 
@@ -335,11 +273,26 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        let delete = ["delete", "namespace", self.name, "--wait=false"];
+        let delete = ["delete", "namespace", &self.name, "--wait=false"];
         if let Err(error) = self.cluster.kubectl(&delete) {
             eprintln!("{error:#}");
         }
     }
+}
+
+/// The processes of this machine in control groups whose path has `group` in it, and whose command line
+/// begins with `command`.
+pub fn processes(command: &str, group: &str) -> Vec<Pid> {
+    let found = |entry: fs::DirEntry| {
+        let groups = fs::read_to_string(entry.path().join("cgroup")).ok()?;
+        let words = fs::read(entry.path().join("cmdline")).ok()?;
+        let words = String::from_utf8_lossy(&words).replace('\0', " ");
+        let is_it = groups.contains(group) && words.starts_with(command);
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        is_it.then(|| Pid::from_raw(pid)).flatten()
+    };
+    let entries = fs::read_dir("/proc").expect("the list of processes can be read");
+    entries.flatten().filter_map(found).collect()
 }
 
 /// What is done when a test is over, also when it fails: others need what it has broken.
@@ -361,13 +314,3 @@ pub const KEEPER: &str = "/lockkeeper sidecar";
 pub const GUARD: &str = "/lockkeeper/lockkeeper guard";
 /// The application.
 pub const APPLICATION: &str = "/program /records";
-
-/// Two pods, of which one runs.
-pub struct Pair {
-    /// Under this token.
-    pub token: i64,
-    /// The pod that runs.
-    pub holder: String,
-    /// What the leader deletes.
-    pub deletions: DeletionWatch,
-}

@@ -2,11 +2,11 @@
 
 use std::sync::OnceLock;
 
-use lockkeeper_e2e::{Cluster, binaries};
 use lockkeeper_lock::BootInstant;
 use serde_json::{Value, json};
 
 use super::Space;
+use crate::{Cluster, binaries};
 
 impl Space {
     /// A lock with short times.

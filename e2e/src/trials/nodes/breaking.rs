@@ -1,0 +1,265 @@
+//! What can be broken about guarded pods, and how it is mended.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use lockkeeper_lock::BootInstant;
+use rustix::process::Pid;
+
+use super::super::Context;
+use crate::installation::SYSTEM;
+use crate::space::{APPLICATION, GUARD, KEEPER, Space, processes};
+use crate::{Ensemble, faults};
+
+type Mend<'a> = Box<dyn Fn() -> anyhow::Result<()> + 'a>;
+
+/// Something that is broken for a while.
+pub(super) struct Broken<'a> {
+    label: String,
+    /// Nothing else breaks the same thing meanwhile.
+    target: String,
+    pub(super) until: BootInstant,
+    mend: Mend<'a>,
+}
+
+impl Broken<'_> {
+    pub(super) fn mend(self, context: &mut Context<'_>) -> anyhow::Result<()> {
+        (self.mend)()?;
+        context.say(format!("  mended: {}", self.label))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    NodeCut(u8),
+    NodeCrashed(u8),
+    CutFromEnsemble(u8),
+    ProgramKilled(u8, &'static str),
+    ApiServerKilled,
+    ServerKilled(usize),
+    ServerStopped(usize),
+    KeeperStopped,
+    KeeperKilled,
+    GuardKilled,
+    ApplicationKilled,
+    PodDeleted,
+    PodDeletedByForce,
+    AskedToStepDown,
+    Rollout,
+    OperatorDeleted,
+}
+
+impl Fault {
+    fn draw(random: &mut Rng) -> Self {
+        let node = random.u8(1..=2);
+        let server = random.usize(..3);
+        let program = *random
+            .choice(&["kubelet", "containerd", "kube-proxy"])
+            .expect("there are some");
+        let all = [
+            Self::NodeCut(node),
+            Self::NodeCut(node),
+            Self::NodeCrashed(node),
+            Self::CutFromEnsemble(node),
+            Self::CutFromEnsemble(node),
+            Self::ProgramKilled(node, program),
+            Self::ApiServerKilled,
+            Self::ServerKilled(server),
+            Self::ServerStopped(server),
+            Self::KeeperStopped,
+            Self::KeeperStopped,
+            Self::KeeperKilled,
+            Self::GuardKilled,
+            Self::ApplicationKilled,
+            Self::PodDeleted,
+            Self::PodDeletedByForce,
+            Self::AskedToStepDown,
+            Self::AskedToStepDown,
+            Self::Rollout,
+            Self::OperatorDeleted,
+        ];
+        all[random.usize(..all.len())]
+    }
+
+    /// What it breaks.
+    fn target(self) -> String {
+        match self {
+            Self::NodeCut(node)
+            | Self::NodeCrashed(node)
+            | Self::CutFromEnsemble(node)
+            | Self::ProgramKilled(node, _) => format!("node {node}"),
+            Self::ServerKilled(server) | Self::ServerStopped(server) => format!("server {server}"),
+            Self::ApiServerKilled => "API server".to_owned(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    /// Breaks it; tells how it is mended, if it lasts.
+    fn strike<'a>(self, space: &'a Space, random: &mut Rng) -> anyhow::Result<Option<Mend<'a>>> {
+        let (cluster, installation) = (space.cluster, space.installation);
+        let ensemble = installation.ensemble();
+        match self {
+            Self::NodeCut(number) => {
+                let node = cluster.node(number)?;
+                node.cut()?;
+                lasts(move || Ok(node.restore()?))
+            }
+            Self::NodeCrashed(number) => {
+                let node = cluster.node(number)?;
+                node.crash()?;
+                lasts(move || node.boot())
+            }
+            Self::CutFromEnsemble(number) => {
+                installation.cut_from_ensemble(number)?;
+                lasts(move || Ok(installation.heal_to_ensemble(number)?))
+            }
+            Self::ProgramKilled(number, program) => {
+                let node = cluster.node(number)?;
+                node.kill(program)?;
+                lasts(move || node.start_again(program))
+            }
+            Self::ApiServerKilled => {
+                cluster.kill("kube-apiserver")?;
+                lasts(move || cluster.start_again("kube-apiserver"))
+            }
+            Self::ServerKilled(server) => {
+                ensemble.kill(server);
+                lasts(move || ensemble.restart(server))
+            }
+            Self::ServerStopped(server) => {
+                faults::stop(server_pid(ensemble, server)?)?;
+                lasts(move || Ok(faults::resume(server_pid(ensemble, server)?)?))
+            }
+            Self::KeeperStopped => {
+                let keeper = any(KEEPER, random)?;
+                faults::stop(keeper)?;
+                // It may have been killed meanwhile: its pod was deleted, or its node has crashed.
+                lasts(move || Ok(faults::resume(keeper).or_else(gone)?))
+            }
+            Self::KeeperKilled => over(faults::kill(any(KEEPER, random)?)?),
+            Self::GuardKilled => over(faults::kill(any(GUARD, random)?)?),
+            Self::ApplicationKilled => over(faults::kill(any(APPLICATION, random)?)?),
+            Self::PodDeleted => {
+                let pod = any_pod(space, random)?;
+                over(space.kubectl(&["delete", "pod", &pod, "--wait=false"])?)
+            }
+            Self::PodDeletedByForce => {
+                let pod = any_pod(space, random)?;
+                let force = [
+                    "delete",
+                    "pod",
+                    &pod,
+                    "--force",
+                    "--grace-period=0",
+                    "--wait=false",
+                ];
+                over(space.kubectl(&force)?)
+            }
+            Self::AskedToStepDown => {
+                let holders = space.kubectl(&[
+                    "get",
+                    "dlock",
+                    "report",
+                    "--output=jsonpath={.status.holders[*].pod}",
+                ])?;
+                anyhow::ensure!(!holders.is_empty(), "nobody holds");
+                let exec = [
+                    "exec",
+                    &holders,
+                    "--container=lockkeeper",
+                    "--pod-running-timeout=2s",
+                ];
+                over(space.kubectl(&[&exec[..], &["--", "/lockkeeper", "release"]].concat())?)
+            }
+            Self::Rollout => {
+                let value = format!("ROUND={}", random.u32(..));
+                over(space.kubectl(&["set", "env", "deployment/report", "--containers=app", &value])?)
+            }
+            Self::OperatorDeleted => over(cluster.kubectl(&[
+                "delete",
+                "pod",
+                "--namespace",
+                SYSTEM,
+                "--selector=app.kubernetes.io/component=operator",
+                "--wait=false",
+            ])?),
+        }
+    }
+}
+
+/// Breaks something that is whole; tells whether it could be done.
+pub(super) fn strike<'a>(
+    context: &mut Context<'_>,
+    space: &'a Space,
+    broken: &mut Vec<Broken<'a>>,
+) -> anyhow::Result<bool> {
+    let fault = loop {
+        let fault = Fault::draw(&mut context.random);
+        if broken.iter().all(|broken| broken.target != fault.target()) {
+            break fault;
+        }
+    };
+    let lasts = Duration::from_millis(context.random.u64(500..12_000));
+    match fault.strike(space, &mut context.random) {
+        Ok(None) => context.say(format!("  {fault:?}"))?,
+        Ok(Some(mend)) => {
+            let label = format!("{fault:?}");
+            context.say(format!("  {label} for {:.1} s", lasts.as_secs_f64()))?;
+            broken.push(Broken {
+                label,
+                target: fault.target(),
+                until: BootInstant::now() + lasts,
+                mend,
+            });
+        }
+        // There was nobody to strike, or the API server is what is broken.
+        Err(error) => {
+            context.say(format!("  skipped: {fault:?}: {error:#}"))?;
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn lasts<'a>(mend: impl Fn() -> anyhow::Result<()> + 'a) -> anyhow::Result<Option<Mend<'a>>> {
+    Ok(Some(Box::new(mend)))
+}
+
+fn over<'a, T>(_: T) -> anyhow::Result<Option<Mend<'a>>> {
+    Ok(None)
+}
+
+fn gone(error: std::io::Error) -> std::io::Result<()> {
+    if error.raw_os_error() == Some(libc::ESRCH) {
+        Ok(())
+    } else {
+        Err(error)
+    }
+}
+
+fn server_pid(ensemble: &Ensemble, server: usize) -> anyhow::Result<Pid> {
+    ensemble
+        .pid(server)
+        .ok_or_else(|| anyhow::anyhow!("server {server} is down"))
+}
+
+/// One of the processes in pods whose command line begins so.
+fn any(command: &str, random: &mut Rng) -> anyhow::Result<Pid> {
+    let found = processes(command, "kubepods");
+    random
+        .choice(found)
+        .ok_or_else(|| anyhow::anyhow!("there is no {command}"))
+}
+
+fn any_pod(space: &Space, random: &mut Rng) -> anyhow::Result<String> {
+    let names = space.kubectl(&[
+        "get",
+        "pods",
+        "--selector=app=worker",
+        "--output=jsonpath={.items[*].metadata.name}",
+    ])?;
+    random
+        .choice(names.split_whitespace().collect::<Vec<_>>())
+        .map(str::to_owned)
+        .ok_or_else(|| anyhow::anyhow!("there is no pod"))
+}
