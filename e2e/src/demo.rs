@@ -21,6 +21,7 @@ use crate::{binaries, java};
 mod acts;
 mod console;
 mod nodes;
+mod pictures;
 mod pods;
 mod stage;
 mod summary;

@@ -144,6 +144,45 @@ impl Timeline {
         }
     }
 
+    /// Adds a stay that nobody has recorded, of a worker or of anything else.
+    pub fn stay(&mut self, worker: &str, bar: Bar) {
+        let row = self.row(worker);
+        self.rows[row].bars.push(bar);
+    }
+
+    /// What lies between two moments; what goes beyond them is cut there. Rows that are empty then go.
+    pub fn between(&self, from: BootInstant, to: BootInstant) -> Self {
+        let rows = self.rows.iter().map(|row| Row {
+            name: row.name.clone(),
+            bars: row
+                .bars
+                .iter()
+                .filter(|bar| bar.to >= from && bar.from <= to)
+                .map(|bar| Bar {
+                    token: bar.token,
+                    from: bar.from.max(from),
+                    to: bar.to.min(to),
+                })
+                .collect(),
+        });
+        let marks = self
+            .marks
+            .iter()
+            .filter(|mark| mark.from <= to && mark.to.is_none_or(|end| end >= from));
+        Self {
+            start: from,
+            rows: rows.filter(|row| !row.bars.is_empty()).collect(),
+            marks: marks
+                .map(|mark| Mark {
+                    from: mark.from.max(from),
+                    to: mark.to.map(|end| end.min(to)),
+                    ..mark.clone()
+                })
+                .collect(),
+            workers: HashMap::new(),
+        }
+    }
+
     /// Adds a mark.
     pub fn mark(&mut self, mark: Mark) {
         self.marks.push(mark);

@@ -11,6 +11,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use lockkeeper_lock::BootInstant;
 
+use crate::Unsupported;
+use crate::faults::{SEED_VARIABLE, seed_from_environment};
+
 mod control;
 mod curator;
 mod cut;
@@ -260,6 +263,33 @@ impl Display for Figures {
         self.rows
             .iter()
             .try_for_each(|row| writeln!(f, "  {:width$}  {}", row.asked, row.measured))
+    }
+}
+
+/// A few rounds of a trial as a test: prints what it prints, and says so where it cannot be done.
+///
+/// # Panics
+/// When the trial fails, or there is none of this name.
+pub fn as_test(name: &str, rounds: u32) {
+    let seed = seed_from_environment();
+    println!("{SEED_VARIABLE}={seed}");
+    let trial = TRIALS
+        .iter()
+        .find(|trial| trial.name == name)
+        .expect("a trial's name");
+    let mut out = Vec::new();
+    let mut context = Context {
+        rounds,
+        minutes: None,
+        random: Rng::with_seed(seed),
+        out: &mut out,
+    };
+    let result = (trial.run)(&mut context);
+    println!("{}", String::from_utf8_lossy(&out));
+    match result {
+        Ok(figures) => println!("{figures}"),
+        Err(error) if error.is::<Unsupported>() => println!("SKIPPED: {error}"),
+        Err(error) => panic!("{error:#}"),
     }
 }
 

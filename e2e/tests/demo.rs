@@ -109,6 +109,14 @@ fn the_second_act_shows_a_rollout_and_a_node_that_is_cut_off_and_leaves_nothing_
         assert!(said.contains("3 holds, 0 overlaps, tokens grew."), "{said}");
         let drawn = fs::read_to_string(directory.path().join("kubernetes.svg")).unwrap();
         assert!(drawn.contains("node cut off"), "the fault is not drawn");
+        for (picture, shown) in [
+            ("pod.svg", ">application</text>"),
+            ("handoff.svg", ">the last instruction</text>"),
+            ("rollout.svg", ">rollout</text>"),
+        ] {
+            let drawn = fs::read_to_string(directory.path().join(picture)).unwrap();
+            assert!(drawn.contains(shown), "{picture}: {drawn}");
+        }
     }
     assert_eq!(leftovers(pid), Vec::<String>::new());
 }

@@ -3,36 +3,14 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use fastrand::Rng;
-use lockkeeper_e2e::Unsupported;
-use lockkeeper_e2e::faults::{SEED_VARIABLE, seed_from_environment};
-use lockkeeper_e2e::trials::{Context, TRIALS};
+use lockkeeper_e2e::trials::as_test;
 
 /// Two ensembles at a time are too much for a small machine, and leases are short.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn trial(name: &str, rounds: u32) {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let seed = seed_from_environment();
-    println!("{SEED_VARIABLE}={seed}");
-    let trial = TRIALS
-        .iter()
-        .find(|trial| trial.name == name)
-        .expect("a trial's name");
-    let mut out = Vec::new();
-    let mut context = Context {
-        rounds,
-        minutes: None,
-        random: Rng::with_seed(seed),
-        out: &mut out,
-    };
-    let result = (trial.run)(&mut context);
-    println!("{}", String::from_utf8_lossy(&out));
-    match result {
-        Ok(figures) => println!("{figures}"),
-        Err(error) if error.is::<Unsupported>() => println!("SKIPPED: {error}"),
-        Err(error) => panic!("{error:#}"),
-    }
+    as_test(name, rounds);
 }
 
 #[test]
@@ -84,3 +62,5 @@ fn curator_and_lockkeeper_take_turns_in_one_queue() {
 fn no_two_programs_overlap_under_random_faults() {
     trial("random", 1);
 }
+
+// The trial `nodes` is a test where the other ones on nodes are: `e2e/tests/kubernetes/nodes.rs`.

@@ -1,6 +1,7 @@
 //! The second act: a Deployment behind a lock, on two nodes of a real Kubernetes.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use lockkeeper_lock::BootInstant;
 
 use super::console::Console;
 use super::pods::{Run, Scene};
-use super::{Ending, Options, draw, results_directory};
+use super::{Ending, Options, draw, pictures, results_directory};
 use crate::checker::{Rule, check};
 use crate::timeline::MarkKind;
 use crate::{Cluster, Config, Installation, Unsupported, binaries};
@@ -73,7 +74,7 @@ pub(super) fn play(options: &Options) -> anyhow::Result<Ending> {
     )?;
     let image = cluster.push_program("lockkeeper/recorder:1", &image)?;
     let mut scene = Scene::new(&installation, console, Arc::clone(&options.interrupted))?;
-    act(&mut scene, &image)?;
+    act(&mut scene, &image, &results)?;
 
     scene.console.clear()?;
     scene.read()?;
@@ -111,16 +112,24 @@ pub(super) fn play(options: &Options) -> anyhow::Result<Ending> {
     })
 }
 
-fn act(scene: &mut Scene<'_>, image: &str) -> anyhow::Result<()> {
+fn act(scene: &mut Scene<'_>, image: &str, results: &Path) -> anyhow::Result<()> {
     scene
         .console
         .title("A Deployment with the annotation lockkeeper.io/lock: report.")?;
     let records = scene.folder().display().to_string();
+    let applied = BootInstant::now();
     scene
         .cluster()
         .apply(&MANIFEST.replace("IMAGE", image).replace("RECORDS", &records))?;
     let locks = ["get", "distributedlocks"];
     let first = scene.runs_after(0)?;
+    let start = pictures::start_of(scene, &first, applied)?;
+    pictures::write(
+        &start,
+        "How a guarded pod starts, with nobody before it",
+        results,
+        "pod.svg",
+    )?;
     scene.kubectl_until(&locks, shows(&first, 1))?;
     scene.kubectl(&[
         "get",
@@ -138,6 +147,13 @@ fn act(scene: &mut Scene<'_>, image: &str) -> anyhow::Result<()> {
     scene.kubectl(&["rollout", "status", "deployment/report", "--timeout=120s"])?;
     scene.timeline.unmark("rollout", BootInstant::now());
     say_gap(scene, &first, &second)?;
+    if let (Some(rollout), Some(handoff)) = (
+        pictures::rollout(scene),
+        pictures::handoff(scene, &first, &second),
+    ) {
+        pictures::write(&rollout, "A rollout takes the lock along", results, "rollout.svg")?;
+        pictures::write(&handoff, "The handoff in that rollout", results, "handoff.svg")?;
+    }
     scene.kubectl_until(&locks, shows(&second, 1))?;
 
     scene

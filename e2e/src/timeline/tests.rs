@@ -142,3 +142,15 @@ fn an_overlap_is_drawn_as_a_violation() {
     assert_eq!(timeline.marks()[0].to, Some(at(300)));
     assert!(svg::render(&timeline, "t").contains("class=\"violation\""));
 }
+
+#[test]
+fn a_part_of_a_timeline_ends_where_it_was_cut() {
+    let part = two_holders().between(at(2000), at(2600));
+    assert_eq!(part.start(), at(2000));
+    let names: Vec<_> = part.rows().iter().map(|row| row.name.as_str()).collect();
+    assert_eq!(names, ["alice"], "bob ran later");
+    let bar = &part.rows()[0].bars[0];
+    assert_eq!((bar.token, bar.from, bar.to), (41, at(2000), at(2600)));
+    assert_eq!(part.marks().len(), 1);
+    assert!(two_holders().between(at(0), at(2000)).marks().is_empty());
+}

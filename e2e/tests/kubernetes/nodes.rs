@@ -4,6 +4,11 @@ use lockkeeper_e2e::cluster::Node;
 use lockkeeper_e2e::space::{Mend, Pair, Space};
 use serde_json::json;
 
+#[test]
+fn no_two_pods_overlap_under_random_faults_of_nodes_servers_and_the_control_plane() {
+    lockkeeper_e2e::trials::as_test("nodes", 1);
+}
+
 /// Two pods, of which one runs, and the node that it runs on.
 fn on_a_node(space: &Space) -> (Pair, u8) {
     let pair = space.pair(&json!({}), &["--ignore-sigterm"]);

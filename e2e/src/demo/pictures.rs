@@ -1,0 +1,102 @@
+//! What the second act leaves as pictures, beside the whole of it: how one pod starts, a handoff, a rollout.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use lockkeeper_lock::BootInstant;
+use rustix::process::Pid;
+
+use super::pods::{Run, Scene};
+use crate::space::{GUARD, KEEPER, processes};
+use crate::timeline::{Bar, Mark, MarkKind, Timeline, svg};
+
+/// What is shown before and after a handoff, which takes milliseconds.
+const AROUND_HANDOFF: Duration = Duration::from_millis(25);
+/// And around a rollout, which takes seconds.
+const AROUND_ROLLOUT: Duration = Duration::from_millis(500);
+/// Of the application, in the picture of a start.
+const AFTER_START: Duration = Duration::from_millis(300);
+
+/// How a pod came to run: its processes from `applied`, when it was asked for.
+pub(super) fn start_of(scene: &Scene<'_>, run: &Run, applied: BootInstant) -> anyhow::Result<Timeline> {
+    let uid = scene
+        .cluster()
+        .kubectl(&["get", "pod", &run.pod, "--output=jsonpath={.metadata.uid}"])?;
+    let until = run.began + AFTER_START;
+    let mut timeline = Timeline::new(applied, []);
+    for (row, command) in [("keeper", KEEPER), ("guard", GUARD)] {
+        let process = *processes(command, &uid)
+            .first()
+            .with_context(|| format!("there is no {row} in {}", run.pod))?;
+        let from = started(process)?;
+        timeline.stay(row, bar(run, from, until));
+    }
+    timeline.stay("application", bar(run, run.began, until));
+    timeline.mark(note("kubectl apply", applied));
+    Ok(timeline)
+}
+
+/// From the old application's last instructions to the new one's first.
+pub(super) fn handoff(scene: &Scene<'_>, before: &Run, after: &Run) -> Option<Timeline> {
+    let last = scene.last_of(before.token)?;
+    let (from, to) = (last.saturating_sub(AROUND_HANDOFF), after.began + AROUND_HANDOFF);
+    let mut part = scene.timeline.between(from, to);
+    part.mark(note("the last instruction", last));
+    Some(part)
+}
+
+/// From its beginning to its end, with the pods that ran meanwhile.
+pub(super) fn rollout(scene: &Scene<'_>) -> Option<Timeline> {
+    let mark = scene
+        .timeline
+        .marks()
+        .iter()
+        .find(|mark| mark.label == "rollout")?;
+    let (from, to) = (mark.from, mark.to?);
+    Some(
+        scene
+            .timeline
+            .between(from.saturating_sub(AROUND_ROLLOUT), to + AROUND_ROLLOUT),
+    )
+}
+
+/// Writes a picture into a folder.
+pub(super) fn write(timeline: &Timeline, title: &str, folder: &Path, name: &str) -> anyhow::Result<()> {
+    let file = folder.join(name);
+    fs::write(&file, svg::render(timeline, title)).with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn bar(run: &Run, from: BootInstant, to: BootInstant) -> Bar {
+    Bar {
+        token: run.token,
+        from,
+        to,
+    }
+}
+
+fn note(label: &str, at: BootInstant) -> Mark {
+    Mark {
+        kind: MarkKind::Note,
+        label: label.to_owned(),
+        from: at,
+        to: Some(at),
+    }
+}
+
+/// When a process was started: field 22 of `/proc/PID/stat` (proc(5)), in ticks since the machine's
+/// boot, so to some ten milliseconds.
+fn started(process: Pid) -> anyhow::Result<BootInstant> {
+    let path = format!("/proc/{}/stat", process.as_raw_pid());
+    let stat = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    // The second field is a name in parentheses, which may have anything in it.
+    let ticks: u64 = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.split(' ').nth(19))
+        .and_then(|field| field.parse().ok())
+        .with_context(|| format!("{path} is malformed"))?;
+    Ok(BootInstant::from_nanos(
+        ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second(),
+    ))
+}
