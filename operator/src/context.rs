@@ -51,6 +51,9 @@ pub struct Context {
 pub struct Memory {
     /// When it was seen first without the finalizer.
     pub seen: Option<Instant>,
+    /// The uid of the object that it was when its namespace was last seen to have an identity. A namespace that
+    /// was deleted and made anew has other objects.
+    pub identified: Option<String>,
     /// When its status was written last.
     pub written: Option<Instant>,
     /// Since when it is between two holders.

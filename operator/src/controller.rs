@@ -72,7 +72,10 @@ async fn steps(lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Erro
     };
     let mut put_off = None;
     if lock.metadata.deletion_timestamp.is_none() {
-        put_off = rotation::ensure_identity(ctx, &own, &key.namespace).await?;
+        let uid = lock.uid();
+        let is_same = uid.is_some() && ctx.memories.of(&key).identified == uid;
+        put_off = rotation::ensure_identity(ctx, &own, &key.namespace, is_same).await?;
+        ctx.memories.edit(&key, |memory| memory.identified = uid);
     }
     let standing = match source {
         Ok(None) => Standing::Up {

@@ -42,7 +42,8 @@ pub struct Obstacle {
 pub type Making = tokio::sync::Mutex<HashMap<String, (Instant, Obstacle)>>;
 
 /// Sees to it that the namespace has an identity, with all that pods need. Its locks are open to a new one
-/// before anybody can read it from the Secret. Says why a rotation that somebody asks for has to wait.
+/// before anybody can read it from the Secret. `is_same` says that it is the namespace that had the Secret
+/// which this process has seen. Says why a rotation that somebody asks for has to wait.
 ///
 /// # Errors
 /// Those of the ensemble and of the API server; and when this replica does not lead.
@@ -50,8 +51,9 @@ pub async fn ensure_identity(
     ctx: &Context,
     connection: &Onlooker,
     namespace: &str,
+    is_same: bool,
 ) -> Result<Option<Obstacle>, Error> {
-    if ctx.secrets.wanted(namespace, true).is_none() {
+    if ctx.secrets.wanted(namespace, true, is_same).is_none() {
         return Ok(None);
     }
     let mut making = ctx.making.lock().await;
@@ -69,7 +71,7 @@ pub async fn ensure_identity(
     }
     let obstacle = obstacle.map(|(_, obstacle)| obstacle);
     // Another lock of the namespace may have been first.
-    let Some(wanted) = ctx.secrets.wanted(namespace, obstacle.is_none()) else {
+    let Some(wanted) = ctx.secrets.wanted(namespace, obstacle.is_none(), is_same) else {
         return Ok(obstacle);
     };
     let would = ctx

@@ -3,10 +3,11 @@
 //!
 //! The Secret holds the identity in use and the one before, and a keeper shows both to the servers. So pods
 //! of two neighbouring generations can read each other's contenders, and the one before counts until the
-//! next rotation, which waits for those who know neither ([`crate::rotation`]).
+//! next rotation, which waits for those who know neither ([`crate::rotation`]). To delete the Secret is to
+//! rotate without that wait, as long as this process has seen what was in it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use futures_util::StreamExt;
 use k8s_openapi::ByteString;
@@ -63,6 +64,8 @@ pub struct UnusableSecret {
 #[derive(Debug)]
 pub struct Secrets {
     known: RwLock<HashMap<String, Result<Identities, UnusableSecret>>>,
+    /// What was in those that somebody has deleted, until they are made anew.
+    deleted: Mutex<HashMap<String, Identities>>,
     changed: mpsc::UnboundedSender<String>,
     is_ready: watch::Sender<bool>,
     certificates: Certificates,
@@ -130,6 +133,7 @@ impl Secrets {
         let (changed, namespaces) = mpsc::unbounded_channel();
         let secrets = Self {
             known: RwLock::default(),
+            deleted: Mutex::default(),
             changed,
             is_ready: watch::Sender::new(false),
             certificates,
@@ -149,9 +153,15 @@ impl Secrets {
 
     /// What the Secret of a namespace should hold instead, if it is missing, incomplete or to be rotated;
     /// and whether a rotation may be.
-    pub fn wanted(&self, namespace: &str, may_rotate: bool) -> Option<Identities> {
+    ///
+    /// Where it was deleted, those who have the old identity keep their rights; but only when the namespace
+    /// is known to be the same one: its name may have been given to somebody else.
+    pub fn wanted(&self, namespace: &str, may_rotate: bool, is_same: bool) -> Option<Identities> {
         match self.of(namespace) {
-            None => Some(Identities::first(namespace)),
+            None => Some(match self.deleted().get(namespace) {
+                Some(before) if is_same => before.rotated(namespace),
+                _ => Identities::first(namespace),
+            }),
             Some(Ok(identities)) if identities.is_rotation_asked && may_rotate => {
                 Some(identities.rotated(namespace))
             }
@@ -236,6 +246,11 @@ impl Secrets {
                 Ok(Event::InitDone) => {
                     let new = std::mem::take(&mut first);
                     let old = std::mem::replace(&mut *self.write(), new.clone());
+                    for (namespace, identities) in &old {
+                        if !new.contains_key(namespace) {
+                            self.remember(namespace, identities.clone());
+                        }
+                    }
                     let namespaces = new.keys().chain(old.keys());
                     for namespace in namespaces.filter(|name| new.get(*name) != old.get(*name)) {
                         self.announce(namespace);
@@ -245,8 +260,7 @@ impl Secrets {
                 Ok(Event::Apply(secret)) => self.put(&secret),
                 Ok(Event::Delete(secret)) => {
                     let namespace = secret.namespace().unwrap_or_default();
-                    self.write().remove(&namespace);
-                    self.announce(&namespace);
+                    self.forget(&namespace);
                 }
                 Err(error) => tracing::warn!(%error, "Failed to watch Secrets; trying again"),
             }
@@ -268,9 +282,23 @@ impl Secrets {
     fn put(&self, secret: &Secret) {
         let namespace = secret.namespace().unwrap_or_default();
         let identities = Identities::of(secret, &self.certificates);
+        self.deleted().remove(&namespace);
         let old = self.write().insert(namespace.clone(), identities.clone());
         if old != Some(identities) {
             self.announce(&namespace);
+        }
+    }
+
+    fn forget(&self, namespace: &str) {
+        if let Some(identities) = self.write().remove(namespace) {
+            self.remember(namespace, identities);
+        }
+        self.announce(namespace);
+    }
+
+    fn remember(&self, namespace: &str, identities: Result<Identities, UnusableSecret>) {
+        if let Ok(identities) = identities {
+            self.deleted().insert(namespace.to_owned(), identities);
         }
     }
 
@@ -281,6 +309,10 @@ impl Secrets {
 
     fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Result<Identities, UnusableSecret>>> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn deleted(&self) -> MutexGuard<'_, HashMap<String, Identities>> {
+        self.deleted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Result<Identities, UnusableSecret>>> {
@@ -317,6 +349,24 @@ mod tests {
     }
 
     #[test]
+    fn a_deleted_secret_comes_back_with_the_old_identity_beside_a_new_one_in_the_same_namespace_only() {
+        let (secrets, _) = Secrets::new(no_certificates());
+        let first = Identities::first("shop");
+        secrets.put(&written(&secrets, &first));
+        secrets.forget("shop");
+        let again = secrets.wanted("shop", true, true).unwrap();
+        assert_eq!(again.all[1], first.all[0]);
+        assert_ne!(again.all[0], first.all[0]);
+        let of_another = secrets.wanted("shop", true, false).unwrap();
+        assert!(of_another.all.len() == 1 && of_another.all[0] != first.all[0]);
+        // Once it is made, what was before is in it, or nowhere.
+        secrets.put(&written(&secrets, &of_another));
+        secrets.forget("shop");
+        let again = secrets.wanted("shop", true, true).unwrap();
+        assert!(!again.all.contains(&first.all[0]));
+    }
+
+    #[test]
     fn a_rotation_that_has_to_wait_stays_asked_for_and_certificates_come_meanwhile() {
         let certificates = Certificates::from([(CA.to_owned(), ByteString(b"PEM".to_vec()))]);
         let (secrets, _) = Secrets::new(certificates);
@@ -327,11 +377,11 @@ mod tests {
             .insert(ROTATE.to_owned(), "now".to_owned());
         secrets.put(&secret);
         let known = secrets.of("shop").unwrap().unwrap();
-        let wanted = secrets.wanted("shop", false).unwrap();
+        let wanted = secrets.wanted("shop", false, true).unwrap();
         assert_eq!(wanted.all, known.all);
         assert!(wanted.is_rotation_asked);
         secrets.put(&written(&secrets, &wanted));
-        assert_eq!(secrets.wanted("shop", true), None, "it has all it needs");
+        assert_eq!(secrets.wanted("shop", true, true), None, "it has all it needs");
     }
 
     #[test]
