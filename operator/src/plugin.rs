@@ -19,9 +19,11 @@ use crate::controller::build::HANDOFF;
 
 mod explain;
 mod table;
+mod workload;
 
 pub use explain::{Explanation, can_hand_over, explain};
 pub use table::{describe, list};
+pub use workload::Workload;
 
 /// Time between two looks at a lock that is being handed over.
 const POLL: Duration = Duration::from_millis(300);
@@ -219,12 +221,13 @@ async fn why(client: Client, namespace: &str, name: &str, output: Output) -> Res
     {
         None => None,
         Some(lock) => {
-            let api: Api<DistributedLock> = Api::namespaced(client, namespace);
+            let api: Api<DistributedLock> = Api::namespaced(client.clone(), namespace);
             let found = api.get_opt(lock).await;
             found.map_err(|error| failed("read the lock", &error))?
         }
     };
-    let explanation = explain(&pod, lock.as_ref());
+    let workload = workload::named_above(&client, namespace, pod.owner_references()).await;
+    let explanation = explain(&pod, workload.as_ref(), lock.as_ref());
     match output {
         Output::Json => json(&explanation),
         Output::Table => Ok(format!("{}\n", explanation.sentence)),

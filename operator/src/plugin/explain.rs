@@ -5,6 +5,7 @@ use kube::ResourceExt;
 use lockkeeper_crds::{DistributedLock, keys};
 use serde::Serialize;
 
+use super::workload::Workload;
 use crate::status::named;
 
 /// What is known of a pod and its lock.
@@ -28,7 +29,7 @@ pub struct Explanation {
 }
 
 /// Says why a pod runs its application, or does not.
-pub fn explain(pod: &Pod, lock: Option<&DistributedLock>) -> Explanation {
+pub fn explain(pod: &Pod, workload: Option<&Workload>, lock: Option<&DistributedLock>) -> Explanation {
     let name = pod.name_any();
     let named_lock = pod
         .labels()
@@ -43,10 +44,17 @@ pub fn explain(pod: &Pod, lock: Option<&DistributedLock>) -> Explanation {
         sentence: String::new(),
     };
     let Some(lock_name) = named_lock else {
-        explanation.sentence = format!(
-            "{name} stands behind no lock: neither it nor its workload has the annotation {}",
-            keys::LOCK
-        );
+        explanation.sentence = match workload {
+            // Only a change of the workload goes past the operator, which marks its pods.
+            Some(Workload { name: workload, lock }) => format!(
+                "{name} runs WITHOUT the lock {lock} that {workload} names: the annotation is older than the \
+                 operator; `kubectl rollout restart {workload}`, or any other change of it, puts new pods behind the lock"
+            ),
+            None => format!(
+                "{name} stands behind no lock: neither it nor its workload has the annotation {}",
+                keys::LOCK
+            ),
+        };
         return explanation;
     };
     let Some(status) = lock.and_then(|lock| lock.status.as_ref()) else {
@@ -163,22 +171,35 @@ mod tests {
     #[test]
     fn a_pod_is_told_who_is_in_its_way() {
         let lock = lock();
-        let sentence = |name: &str| explain(&pod(name), Some(&lock)).sentence;
+        let sentence = |name: &str| explain(&pod(name), None, Some(&lock)).sentence;
         assert_eq!(sentence("a"), "a holds report under token 7");
         assert_eq!(sentence("b"), "b is the next for report, held by a on n1");
         assert_eq!(
             sentence("c"),
             "c is number 2 in the queue for report, held by a on n1"
         );
-        assert_eq!(explain(&pod("c"), Some(&lock)).before, ["a", "b"]);
+        assert_eq!(explain(&pod("c"), None, Some(&lock)).before, ["a", "b"]);
         assert!(sentence("d").starts_with("d is not in the queue of report: see the log"));
     }
 
     #[test]
     fn a_pod_without_a_lock_and_one_without_an_operator_are_told_what_is_missing() {
         let free: Pod = serde_json::from_value(json!({"metadata": {"name": "x"}})).unwrap();
-        assert!(explain(&free, None).sentence.contains("stands behind no lock"));
-        assert!(explain(&pod("a"), None).sentence.contains("does it run?"));
+        assert!(
+            explain(&free, None, None)
+                .sentence
+                .contains("stands behind no lock")
+        );
+        let workload = Workload {
+            name: "deployment/report".into(),
+            lock: "report".into(),
+        };
+        let sentence = explain(&free, Some(&workload), None).sentence;
+        assert!(
+            sentence.starts_with("x runs WITHOUT the lock report"),
+            "{sentence}"
+        );
+        assert!(explain(&pod("a"), None, None).sentence.contains("does it run?"));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Resource, ResourceExt};
 use lockkeeper_crds::DistributedLockSpec;
 use serde_json::json;
 
@@ -57,6 +57,39 @@ async fn a_user_hands_over_by_an_annotation_which_goes_when_it_was_heard() {
     let (_, json, _) = kubectl(&["status", "report", "-o", "json"]);
     let status: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(status["status"]["holders"][0]["pod"], "b");
+
+    // A workload that was annotated before there was a webhook has pods that nobody marked.
+    let mut early = deployment(0, "1");
+    early.metadata.annotations = Some([("lockkeeper.io/lock".to_owned(), "early".to_owned())].into());
+    early
+        .spec
+        .as_mut()
+        .unwrap()
+        .template
+        .metadata
+        .as_mut()
+        .unwrap()
+        .labels = Some([("app".to_owned(), "report".to_owned())].into());
+    let early = space
+        .api::<Deployment>()
+        .create(&PostParams::default(), &early)
+        .await
+        .unwrap();
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "unmarked", "ownerReferences": [early.controller_owner_ref(&()).unwrap()]},
+        "spec": {"schedulerName": "none", "containers": [{"name": "app", "image": "none"}]},
+    });
+    let pods = space.api::<Pod>();
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap())
+        .await
+        .unwrap();
+    let (_, text, _) = kubectl(&["why", "unmarked"]);
+    assert!(
+        text.contains("runs WITHOUT the lock early that deployment/report names"),
+        "{text}"
+    );
 
     space.annotate("report", "lockkeeper.io/handoff", "nobody").await;
     let note = space.wait_for_event("report", "HandoffRefused").await;
