@@ -30,6 +30,7 @@ pub struct Images {
     registry: Registry,
     /// By namespace and name.
     secrets: Cache<(String, String), Credentials>,
+    references: Cache<String, Reference>,
     digests: Cache<Question, String>,
     configs: Cache<Question, ImageConfig>,
 }
@@ -48,6 +49,7 @@ impl Images {
         Self {
             registry: Registry::new(options),
             secrets: Cache::new(SECRET_LIFE),
+            references: Cache::new(DIGEST_LIFE),
             digests: Cache::new(TAG_LIFE),
             configs: Cache::new(DIGEST_LIFE),
         }
@@ -69,10 +71,7 @@ impl Images {
     ) -> Result<ImageConfig, String> {
         let limit = self.registry.options().timeout;
         let asked = async {
-            let reference: Reference = question
-                .image
-                .parse()
-                .map_err(|error| format!("`{}` is no reference of an image: {error}", question.image))?;
+            let reference = self.reference(&question.image).await?;
             let credentials = self
                 .pull_secrets(client, namespace, pod)
                 .await?
@@ -87,6 +86,16 @@ impl Images {
                 question.image
             )),
         }
+    }
+
+    /// What the name of an image means. Kept, since the expression that takes a name apart is a large one.
+    async fn reference(&self, image: &str) -> Result<Reference, String> {
+        let parse = async || {
+            image
+                .parse()
+                .map_err(|error| format!("`{image}` is no reference of an image: {error}"))
+        };
+        self.references.get(image.to_owned(), parse).await
     }
 
     /// As [`Self::config`], with what may open the registry given.

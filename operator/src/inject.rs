@@ -58,28 +58,54 @@ pub struct ImageQuestion {
     pub architecture: Option<String>,
 }
 
+/// A pod that was read, as it came and with the types of its fields: that takes most of the time of an
+/// injection, so it is done once.
+#[derive(Debug)]
+pub struct Subject<'a> {
+    pod: &'a Value,
+    typed: Pod,
+    request: Option<LockRequest>,
+}
+
+impl<'a> Subject<'a> {
+    /// Reads a pod.
+    ///
+    /// # Errors
+    /// When it is none, or when its keys say nothing that makes sense.
+    pub fn read(pod: &'a Value) -> Result<Self, Refusal> {
+        let typed = Pod::deserialize(pod).map_err(|error| Refusal::Unreadable(error.to_string()))?;
+        let request = request_of(&typed)?;
+        Ok(Self { pod, typed, request })
+    }
+
+    /// What it asks for, and with what; `None` if it names no lock.
+    fn asks(&self) -> Option<(&LockRequest, &PodSpec)> {
+        self.request.as_ref().zip(self.typed.spec.as_ref())
+    }
+}
+
 /// Which image has to be looked up before [`inject`], if any.
 ///
 /// # Errors
 /// As [`inject`].
-pub fn image_question(pod: &Value) -> Result<Option<ImageQuestion>, Refusal> {
-    let typed = read(pod)?;
-    let (Some(request), Some(spec)) = (request_of(&typed)?, &typed.spec) else {
+pub fn image_question(subject: &Subject<'_>) -> Result<Option<ImageQuestion>, Refusal> {
+    let Some((request, spec)) = subject.asks() else {
         return Ok(None);
     };
-    let container = &spec.containers[check::guarded(&typed, &request)?];
+    let typed = &subject.typed;
+    let container = &spec.containers[check::guarded(typed, request)?];
     let has_command = container
         .command
         .as_ref()
         .is_some_and(|command| !command.is_empty());
     let shares = spec.share_process_namespace == Some(true);
-    let has_user = signal::stated_user(container, &typed).is_some();
+    let has_user = signal::stated_user(container, typed).is_some();
     let is_known = match request.guard {
         Guard::Wrap => has_command,
         Guard::Signal => has_user,
         Guard::Auto => has_command && (!shares || has_user),
     };
-    if is_known || injected(&typed).is_some() {
+    if is_known || injected(typed).is_some() {
         return Ok(None);
     }
     let selector = spec.node_selector.as_ref();
@@ -91,32 +117,32 @@ pub fn image_question(pod: &Value) -> Result<Option<ImageQuestion>, Refusal> {
     }))
 }
 
-/// Puts `pod` behind its lock; `None` if it names no lock.
+/// Puts a pod behind its lock; `None` if it names no lock.
 ///
 /// # Errors
 /// The first reason why the pod cannot be guarded.
-pub fn inject(pod: &Value, context: &Context<'_>) -> Result<Option<Injection>, Refusal> {
-    let typed = read(pod)?;
-    let (Some(request), Some(spec)) = (request_of(&typed)?, &typed.spec) else {
+pub fn inject(subject: &Subject<'_>, context: &Context<'_>) -> Result<Option<Injection>, Refusal> {
+    let Some((request, spec)) = subject.asks() else {
         return Ok(None);
     };
+    let Subject { pod, typed, .. } = subject;
     check::pod(pod, spec)?;
-    let position = check::guarded(&typed, &request)?;
+    let position = check::guarded(typed, request)?;
     let container = &spec.containers[position];
     let defaults = Default::default();
     let lock = context.lock.unwrap_or(&defaults);
-    check::lock(&request, lock, context)?;
+    check::lock(request, lock, context)?;
 
-    let mut patched = pod.clone();
+    let mut patched = (*pod).clone();
     let target = Target {
-        typed: &typed,
+        typed,
         spec,
         container,
-        request: &request,
+        request,
         lock,
         context,
     };
-    let (mode, mut warnings) = if let Some(sidecar) = injected(&typed) {
+    let (mode, mut warnings) = if let Some(sidecar) = injected(typed) {
         check::is_for(sidecar, container, &request.lock, context)?;
         let mode = if signal::is_chosen(sidecar) {
             Mode::Signal
@@ -134,7 +160,7 @@ pub fn inject(pod: &Value, context: &Context<'_>) -> Result<Option<Injection>, R
     if request.readiness == Readiness::Holder && context.replicas == Replicas::Many {
         warnings.push(HOLDER_OF_MANY.to_owned());
     }
-    mark(&mut patched, &request, &container.name);
+    mark(&mut patched, request, &container.name);
     Ok(Some(Injection {
         pod: patched,
         warnings,
@@ -305,10 +331,6 @@ impl Target<'_> {
 enum Obstacle {
     Shared,
     Command(String),
-}
-
-fn read(pod: &Value) -> Result<Pod, Refusal> {
-    Pod::deserialize(pod).map_err(|error| Refusal::Unreadable(error.to_string()))
 }
 
 /// Pods that a kubelet shows of its own files exist already; nobody can change them.

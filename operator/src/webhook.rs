@@ -10,7 +10,7 @@ use lockkeeper_lock::BootInstant;
 use tokio::sync::watch;
 
 use crate::image::Images;
-use crate::inject::{ClusterFacts, Context, Mode, Refusal, SidecarConfig, image_question, inject};
+use crate::inject::{ClusterFacts, Context, Mode, Refusal, SidecarConfig, Subject, image_question, inject};
 
 pub mod args;
 mod cache;
@@ -116,7 +116,8 @@ impl Admission {
 
     async fn decide_pod(&self, request: &review::Request) -> Result<(&'static str, Decision), Refusal> {
         let (pod, namespace) = (&request.object, request.namespace.as_str());
-        let question = image_question(pod)?;
+        let subject = Subject::read(pod)?;
+        let question = image_question(&subject)?;
         let lock = self.lock_of(pod, namespace);
         let lock = lock.as_ref().map(|lock| &lock.spec);
         let (replicas, client_certificate, image) = tokio::join!(
@@ -139,7 +140,7 @@ impl Admission {
             image: image.as_ref().map_err(String::as_str),
             client_certificate,
         };
-        Ok(match inject(pod, &context)? {
+        Ok(match inject(&subject, &context)? {
             None => ("unchanged", Decision::default()),
             Some(injection) => {
                 let result = match injection.mode {

@@ -1,9 +1,8 @@
 //! A pod that comes by once more, also after other injectors, gets no more than it has.
 
-use lockkeeper_operator::inject::image_question;
 use serde_json::{Value, json};
 
-use crate::world::{NEW, World, golden, pod_of, sidecar, simple};
+use crate::world::{NEW, World, golden, pod_of, question_of, sidecar, simple};
 
 #[test]
 fn to_inject_twice_is_to_inject_once() {
@@ -12,11 +11,7 @@ fn to_inject_twice_is_to_inject_once() {
         let twice = world.injected(&once.pod);
         assert_eq!(twice.pod, once.pod, "{name}");
         assert_eq!(twice.mode, once.mode, "{name}");
-        assert_eq!(
-            image_question(&once.pod),
-            Ok(None),
-            "{name}: nothing is looked up twice"
-        );
+        assert_eq!(question_of(&once.pod), None, "{name}: nothing is looked up twice");
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_operator::inject::{
-    ClusterFacts, Context, ImageConfig, Injection, Refusal, Replicas, SidecarConfig, inject,
+    ClusterFacts, Context, ImageConfig, ImageQuestion, Injection, Refusal, Replicas, SidecarConfig, Subject,
+    image_question, inject,
 };
 use serde_json::{Value, json};
 
@@ -70,7 +71,7 @@ impl World {
 
     pub fn inject(&self, pod: &Value) -> Result<Option<Injection>, Refusal> {
         inject(
-            pod,
+            &Subject::read(pod)?,
             &Context {
                 cluster: &self.cluster,
                 sidecar: &self.sidecar,
@@ -140,4 +141,9 @@ pub fn golden() -> [(&'static str, World); 4] {
         ("guaranteed", World::new(NEW)),
         ("signal", World::new(NEW).image(&["/legacy"], &[], "daemon")),
     ]
+}
+
+/// The image that has to be looked up for a pod.
+pub fn question_of(pod: &Value) -> Option<ImageQuestion> {
+    image_question(&Subject::read(pod).unwrap()).unwrap()
 }
