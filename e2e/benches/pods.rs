@@ -28,8 +28,8 @@ fn main() {
         return;
     };
     handoffs(&space, "wrap", HANDOFFS.0);
-    rest(&space);
     drop(space);
+    rest();
     let space = Space::alone("bench-signal").expect("there is a cluster");
     handoffs(&space, "signal", HANDOFFS.1);
     drop(space);
@@ -57,9 +57,11 @@ fn handoffs(space: &Space, guard: &str, rounds: usize) {
     tell(&format!("Clean handoff between pods on two nodes, {guard}"), gaps);
 }
 
-/// Memory and processor of the holder's keeper and guard, while nothing happens but renewals.
-fn rest(space: &Space) {
-    space.wait_until_waiting("report", 1);
+/// Memory and processor of the holder's keeper and guard, while nothing happens but renewals; with the
+/// times that a lock has by default.
+fn rest() {
+    let space = Space::alone("bench-rest").expect("there is a cluster");
+    space.pair(&json!({ "sessionTimeout": "15s", "stopGrace": "3s" }), &[]);
     let holder = space.holders("report").remove(0);
     for (name, command) in [("keeper", KEEPER), ("guard", GUARD)] {
         let process = space.process(&holder, command);
@@ -68,7 +70,7 @@ fn rest(space: &Space) {
         let share =
             (on_processor(process) - before).as_secs_f64() / (BootInstant::now() - began).as_secs_f64();
         println!(
-            "{name} of a pod that holds: {} kB resident, {:.3} % of a core over {REST:?}",
+            "{name} of a pod that holds (T 15 s): {} kB resident, {:.3} % of a core over {REST:?}",
             resident(process),
             share * 100.0
         );

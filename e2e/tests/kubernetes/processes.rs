@@ -1,7 +1,11 @@
 //! Processes of Lockkeeper itself that die, or stand still.
 
-use lockkeeper_e2e::space::{GUARD, KEEPER, Space};
-use rustix::process::{Signal, kill_process};
+use std::fs;
+use std::path::PathBuf;
+
+use lockkeeper_e2e::process::wait_for;
+use lockkeeper_e2e::space::{BOUND, GUARD, KEEPER, Space};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 
 /// Sends a signal to a process of the pod that holds, and looks on until another one does.
@@ -32,4 +36,63 @@ fn a_keeper_that_stands_still_costs_its_application_the_lock_in_time() {
 #[test]
 fn a_killed_guard_takes_its_application_along_and_the_lock_goes_on() {
     after("guard-killed", GUARD, Signal::KILL);
+}
+
+#[test]
+fn a_keeper_that_runs_out_of_memory_costs_its_application_the_lock_in_time() {
+    let Some(space) = Space::new("keeper-memory") else {
+        return;
+    };
+    let pair = space.pair(&json!({}), &["--ignore-sigterm"]);
+    let keeper = space.process(&pair.holder, KEEPER);
+    let exec = [
+        "exec",
+        &pair.holder,
+        "--container=lockkeeper",
+        "--",
+        "/lockkeeper",
+        "status",
+    ];
+    let killed = || {
+        allow_no_more_memory(keeper);
+        // It needs some: of its own or beside it, and the kernel ends the largest.
+        let _ = space.kubectl(&exec);
+        test_kill_process(keeper).is_err().then_some(())
+    };
+    wait_for(BOUND, killed).unwrap_or_else(|| panic!("{}", space.story()));
+    space.assert_handed_over(&pair);
+    let reason = r#"--output=jsonpath={.status.initContainerStatuses[?(@.name=="lockkeeper")].lastState.terminated.reason}"#;
+    space.eventually(&["get", "pod", &pair.holder, reason], |reason| {
+        reason == "OOMKilled"
+    });
+    space.wait_until_waiting("report", 1);
+    space.assert_exclusive();
+}
+
+/// Sets the limit of a container to what it uses at this moment, by cgroup v2 or v1 (cgroups(7)).
+fn allow_no_more_memory(process: Pid) {
+    let groups = fs::read_to_string(format!("/proc/{}/cgroup", process.as_raw_pid())).unwrap_or_default();
+    let of = |mark: &str| {
+        groups
+            .lines()
+            .find_map(|line| line.split_once(mark))
+            .map(|(_, path)| path)
+    };
+    let root = PathBuf::from("/sys/fs/cgroup");
+    let (folder, usage, limit) = match of(":memory:") {
+        Some(path) => (
+            root.join("memory").join(path.trim_start_matches('/')),
+            "memory.usage_in_bytes",
+            "memory.limit_in_bytes",
+        ),
+        None => (
+            root.join(of("0::").unwrap_or_default().trim_start_matches('/')),
+            "memory.current",
+            "memory.max",
+        ),
+    };
+    // It may be gone already, and version 1 refuses a limit that was passed meanwhile: once more, then.
+    if let Ok(bytes) = fs::read_to_string(folder.join(usage)) {
+        let _ = fs::write(folder.join(limit), bytes.trim());
+    }
 }

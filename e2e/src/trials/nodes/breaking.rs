@@ -140,11 +140,11 @@ impl Fault {
             Self::GuardKilled => over(faults::kill(any(GUARD, random)?)?),
             Self::ApplicationKilled => over(faults::kill(any(APPLICATION, random)?)?),
             Self::PodDeleted => {
-                let pod = any_pod(space, random)?;
+                let pod = any_pod(space, &space.name, "app=worker", random)?;
                 over(space.kubectl(&["delete", "pod", &pod, "--wait=false"])?)
             }
             Self::PodDeletedByForce => {
-                let pod = any_pod(space, random)?;
+                let pod = any_pod(space, &space.name, "app=worker", random)?;
                 let force = [
                     "delete",
                     "pod",
@@ -175,14 +175,11 @@ impl Fault {
                 let value = format!("ROUND={}", random.u32(..));
                 over(space.kubectl(&["set", "env", "deployment/report", "--containers=app", &value])?)
             }
-            Self::OperatorDeleted => over(cluster.kubectl(&[
-                "delete",
-                "pod",
-                "--namespace",
-                SYSTEM,
-                "--selector=app.kubernetes.io/component=operator",
-                "--wait=false",
-            ])?),
+            // One of two: without any, no pod comes back that has gone.
+            Self::OperatorDeleted => {
+                let pod = any_pod(space, SYSTEM, "app.kubernetes.io/component=operator", random)?;
+                over(cluster.kubectl(&["delete", "pod", "--namespace", SYSTEM, &pod, "--wait=false"])?)
+            }
         }
     }
 }
@@ -251,11 +248,14 @@ fn any(command: &str, random: &mut Rng) -> anyhow::Result<Pid> {
         .ok_or_else(|| anyhow::anyhow!("there is no {command}"))
 }
 
-fn any_pod(space: &Space, random: &mut Rng) -> anyhow::Result<String> {
-    let names = space.kubectl(&[
+fn any_pod(space: &Space, namespace: &str, selector: &str, random: &mut Rng) -> anyhow::Result<String> {
+    let names = space.cluster.kubectl(&[
         "get",
         "pods",
-        "--selector=app=worker",
+        "--namespace",
+        namespace,
+        "--selector",
+        selector,
         "--output=jsonpath={.items[*].metadata.name}",
     ])?;
     random
