@@ -150,7 +150,8 @@ impl Timeline {
         self.rows[row].bars.push(bar);
     }
 
-    /// What lies between two moments; what goes beyond them is cut there. Rows that are empty then go.
+    /// What lies between two moments; what goes beyond them is cut there. Rows that are empty then go, and
+    /// marks that say nothing of this part: they began before it and end behind it.
     pub fn between(&self, from: BootInstant, to: BootInstant) -> Self {
         let rows = self.rows.iter().map(|row| Row {
             name: row.name.clone(),
@@ -165,10 +166,12 @@ impl Timeline {
                 })
                 .collect(),
         });
-        let marks = self
-            .marks
-            .iter()
-            .filter(|mark| mark.from <= to && mark.to.is_none_or(|end| end >= from));
+        let says_something = |mark: &&Mark| {
+            let ends_later = mark.to.is_none_or(|end| end > to);
+            let has_begun = mark.from < from;
+            mark.from <= to && mark.to.is_none_or(|end| end >= from) && !(has_begun && ends_later)
+        };
+        let marks = self.marks.iter().filter(says_something);
         Self {
             start: from,
             rows: rows.filter(|row| !row.bars.is_empty()).collect(),

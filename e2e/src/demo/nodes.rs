@@ -8,6 +8,7 @@ use std::time::Duration;
 use lockkeeper_lock::BootInstant;
 
 use super::console::Console;
+use super::pictures::ROLLOUT;
 use super::pods::{Run, Scene};
 use super::{Ending, Options, draw, pictures, results_directory};
 use crate::checker::{Rule, check};
@@ -74,10 +75,11 @@ pub(super) fn play(options: &Options) -> anyhow::Result<Ending> {
     )?;
     let image = cluster.push_program("lockkeeper/recorder:1", &image)?;
     let mut scene = Scene::new(&installation, console, Arc::clone(&options.interrupted))?;
-    act(&mut scene, &image, &results)?;
+    let (first, second) = act(&mut scene, &image, &results)?;
 
     scene.console.clear()?;
     scene.read()?;
+    pictures::of_rollout(&scene, &first, &second, &results)?;
     let report = check(&scene.records, Rule::Exclusive);
     let Scene {
         mut console,
@@ -98,6 +100,7 @@ pub(super) fn play(options: &Options) -> anyhow::Result<Ending> {
         console.print(&format!("{report}"))?;
     }
     draw(&mut console, &timeline, results.join("kubernetes.svg"), options)?;
+    console.line("Beside it: pod.svg, rollout.svg, handoff.svg.")?;
     let lines: Vec<_> = records.iter().map(|record| format!("{record}\n")).collect();
     fs::write(results.join("pods.record"), lines.concat())?;
     drop(installation);
@@ -112,7 +115,7 @@ pub(super) fn play(options: &Options) -> anyhow::Result<Ending> {
     })
 }
 
-fn act(scene: &mut Scene<'_>, image: &str, results: &Path) -> anyhow::Result<()> {
+fn act(scene: &mut Scene<'_>, image: &str, results: &Path) -> anyhow::Result<(Run, Run)> {
     scene
         .console
         .title("A Deployment with the annotation lockkeeper.io/lock: report.")?;
@@ -141,19 +144,12 @@ fn act(scene: &mut Scene<'_>, image: &str, results: &Path) -> anyhow::Result<()>
     scene
         .console
         .title("A rollout: the lock goes to a pod of the new revision, which is ready then.")?;
-    scene.mark(MarkKind::Note, "rollout");
+    scene.mark(MarkKind::Note, ROLLOUT);
     scene.kubectl(&["set", "env", "deployment/report", "VERSION=2"])?;
     let second = scene.runs_after(first.token)?;
     scene.kubectl(&["rollout", "status", "deployment/report", "--timeout=120s"])?;
-    scene.timeline.unmark("rollout", BootInstant::now());
+    scene.timeline.unmark(ROLLOUT, BootInstant::now());
     say_gap(scene, &first, &second)?;
-    if let (Some(rollout), Some(handoff)) = (
-        pictures::rollout(scene),
-        pictures::handoff(scene, &first, &second),
-    ) {
-        pictures::write(&rollout, "A rollout takes the lock along", results, "rollout.svg")?;
-        pictures::write(&handoff, "The handoff in that rollout", results, "handoff.svg")?;
-    }
     scene.kubectl_until(&locks, shows(&second, 1))?;
 
     scene
@@ -174,7 +170,7 @@ fn act(scene: &mut Scene<'_>, image: &str, results: &Path) -> anyhow::Result<()>
         .console
         .line("The cable is back, and the pod that was cut off queues again.")?;
     scene.kubectl_until(&locks, shows(&third, 1))?;
-    Ok(())
+    Ok((first, second))
 }
 
 /// Whether the table names the holder, and so many that wait at least.

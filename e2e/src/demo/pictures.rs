@@ -12,10 +12,13 @@ use super::pods::{Run, Scene};
 use crate::space::{GUARD, KEEPER, processes};
 use crate::timeline::{Bar, Mark, MarkKind, Timeline, svg};
 
+/// The mark of the rollout.
+pub(super) const ROLLOUT: &str = "rollout";
+
 /// What is shown before and after a handoff, which takes milliseconds.
 const AROUND_HANDOFF: Duration = Duration::from_millis(25);
 /// And around a rollout, which takes seconds.
-const AROUND_ROLLOUT: Duration = Duration::from_millis(500);
+const AROUND_ROLLOUT: Duration = Duration::from_millis(100);
 /// Of the application, in the picture of a start.
 const AFTER_START: Duration = Duration::from_millis(300);
 
@@ -38,28 +41,21 @@ pub(super) fn start_of(scene: &Scene<'_>, run: &Run, applied: BootInstant) -> an
     Ok(timeline)
 }
 
-/// From the old application's last instructions to the new one's first.
-pub(super) fn handoff(scene: &Scene<'_>, before: &Run, after: &Run) -> Option<Timeline> {
-    let last = scene.last_of(before.token)?;
-    let (from, to) = (last.saturating_sub(AROUND_HANDOFF), after.began + AROUND_HANDOFF);
-    let mut part = scene.timeline.between(from, to);
-    part.mark(note("the last instruction", last));
-    Some(part)
-}
-
-/// From its beginning to its end, with the pods that ran meanwhile.
-pub(super) fn rollout(scene: &Scene<'_>) -> Option<Timeline> {
-    let mark = scene
-        .timeline
-        .marks()
-        .iter()
-        .find(|mark| mark.label == "rollout")?;
-    let (from, to) = (mark.from, mark.to?);
-    Some(
-        scene
-            .timeline
-            .between(from.saturating_sub(AROUND_ROLLOUT), to + AROUND_ROLLOUT),
-    )
+/// The rollout from its beginning to its end, and in it the handoff: from the old application's last
+/// instructions to the new one's first.
+pub(super) fn of_rollout(scene: &Scene<'_>, before: &Run, after: &Run, folder: &Path) -> anyhow::Result<()> {
+    let timeline = &scene.timeline;
+    let rollout = timeline.marks().iter().find(|mark| mark.label == ROLLOUT);
+    if let Some((from, to)) = rollout.and_then(|mark| Some((mark.from, mark.to?))) {
+        let part = timeline.between(from.saturating_sub(AROUND_ROLLOUT), to + AROUND_ROLLOUT);
+        write(&part, "A rollout takes the lock along", folder, "rollout.svg")?;
+    }
+    if let Some(last) = scene.last_of(before.token) {
+        let mut part = timeline.between(last.saturating_sub(AROUND_HANDOFF), after.began + AROUND_HANDOFF);
+        part.mark(note("the last instruction", last));
+        write(&part, "The handoff in that rollout", folder, "handoff.svg")?;
+    }
+    Ok(())
 }
 
 /// Writes a picture into a folder.

@@ -9,7 +9,10 @@ use super::{Mark, MarkKind, Timeline, short};
 
 /// All lengths are in SVG user units, which are pixels at 100 %.
 const WIDTH: f64 = 1000.0;
+/// For the names of the rows, at least.
 const NAMES: f64 = 110.0;
+/// The width of a character of a row's name, in 12 pixels.
+const NAME_LETTER: f64 = 7.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 44.0;
 const ROW: f64 = 30.0;
@@ -17,7 +20,7 @@ const BAR: f64 = 18.0;
 const LANE: f64 = 20.0;
 /// The width of a character of the 11-pixel labels, generously.
 const LETTER: f64 = 6.8;
-/// Gaps shorter than this are not labelled: a handoff, not an outage.
+/// Gaps shorter than this are not labelled, a handoff, not an outage; unless they are a tenth of the picture.
 const NOTABLE_GAP: Duration = Duration::from_millis(100);
 
 const STYLE: &str = "\
@@ -26,10 +29,10 @@ text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-se
 .grid{stroke:#8c959f;stroke-opacity:.25}.base{stroke:#8c959f;stroke-opacity:.35;stroke-dasharray:1 4}\
 .hold{fill:#2da44e}.alt{fill:#218bff}.token{fill:#fff;font-variant-numeric:tabular-nums}\
 .band{fill:#bf8700;fill-opacity:.10}rect.fault{fill:#bf8700;fill-opacity:.75}\
-.moment{fill:#0969da;fill-opacity:.35}.note{fill:#0969da}\
+.moment{fill:#0969da;fill-opacity:.35}.while{fill:#0969da;fill-opacity:.07}.note{fill:#0969da}\
 .bad{fill:#cf222e;fill-opacity:.25}.violation{fill:#cf222e}.gap{fill:none;stroke:#8250df}.gaplabel{fill:#8250df}\
 @media(prefers-color-scheme:dark){text{fill:#9198a1}.title,.name{fill:#f0f6fc}.token{fill:#fff}\
-.hold{fill:#238636}.alt{fill:#1f6feb}.band{fill:#d29922;fill-opacity:.14}.moment{fill:#4493f8;fill-opacity:.45}.note{fill:#4493f8}\
+.hold{fill:#238636}.alt{fill:#1f6feb}.band{fill:#d29922;fill-opacity:.14}.moment{fill:#4493f8;fill-opacity:.45}.while{fill:#4493f8;fill-opacity:.10}.note{fill:#4493f8}\
 .gap{stroke:#ab7df8}.gaplabel{fill:#ab7df8}}";
 
 /// Draws the whole timeline, under a title.
@@ -37,6 +40,11 @@ pub fn render(timeline: &Timeline, title: &str) -> String {
     let scale = Scale {
         start: timeline.start(),
         length: (timeline.end() - timeline.start()).max(Duration::from_millis(1)),
+        left: timeline
+            .rows()
+            .iter()
+            .map(|row| row.name.chars().count() as f64 * NAME_LETTER + 16.0)
+            .fold(NAMES, f64::max),
     };
     let lanes = lanes(timeline.marks(), &scale);
     let lane_count = lanes.iter().map(|&(lane, _)| lane + 1).max().unwrap_or(0);
@@ -74,12 +82,14 @@ pub fn render(timeline: &Timeline, title: &str) -> String {
 struct Scale {
     start: BootInstant,
     length: Duration,
+    /// Where the time begins, right of the names.
+    left: f64,
 }
 
 impl Scale {
     fn x(&self, at: BootInstant) -> f64 {
         let fraction = (at - self.start).as_secs_f64() / self.length.as_secs_f64();
-        NAMES + fraction.min(1.0) * (WIDTH - NAMES - RIGHT)
+        self.left + fraction.min(1.0) * (WIDTH - self.left - RIGHT)
     }
 }
 
@@ -121,9 +131,10 @@ fn draw_rows(svg: &mut String, scale: &Scale, timeline: &Timeline) {
         let _ = writeln!(
             svg,
             "<text class=\"name\" x=\"8\" y=\"{:.1}\">{}</text>\
-             <line class=\"base\" x1=\"{NAMES}\" x2=\"{}\" y1=\"{middle}\" y2=\"{middle}\"/>",
+             <line class=\"base\" x1=\"{}\" x2=\"{}\" y1=\"{middle}\" y2=\"{middle}\"/>",
             middle + 4.0,
             escape(&row.name),
+            scale.left,
             WIDTH - RIGHT
         );
         for bar in &row.bars {
@@ -168,7 +179,7 @@ fn token_label(token: i64, room: f64) -> Option<String> {
 }
 
 fn draw_gaps(svg: &mut String, scale: &Scale, timeline: &Timeline, y: f64) {
-    let mut free_from = NAMES;
+    let mut free_from = scale.left;
     for (from, to) in timeline.gaps() {
         let (x1, x2) = (scale.x(from), scale.x(to));
         let _ = writeln!(
@@ -180,7 +191,8 @@ fn draw_gaps(svg: &mut String, scale: &Scale, timeline: &Timeline, y: f64) {
         let label = short(to - from);
         let half = label.len() as f64 * LETTER / 2.0;
         let middle = ((x1 + x2) / 2.0).min(WIDTH - half);
-        if to - from >= NOTABLE_GAP && middle - half >= free_from {
+        let is_notable = to - from >= NOTABLE_GAP || (to - from) * 10 >= scale.length;
+        if is_notable && middle - half >= free_from {
             let _ = writeln!(
                 svg,
                 "<text class=\"gaplabel\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
@@ -193,7 +205,8 @@ fn draw_gaps(svg: &mut String, scale: &Scale, timeline: &Timeline, y: f64) {
 
 fn draw_mark(svg: &mut String, scale: &Scale, mark: &Mark, y: f64, label_x: f64) {
     let (band, class) = match mark.kind {
-        MarkKind::Note => ("moment", "note"),
+        MarkKind::Note if mark.to == Some(mark.from) => ("moment", "note"),
+        MarkKind::Note => ("while", "note"),
         MarkKind::Fault => ("band", "fault"),
         MarkKind::Violation => ("bad", "violation"),
     };

@@ -153,4 +153,9 @@ fn a_part_of_a_timeline_ends_where_it_was_cut() {
     assert_eq!((bar.token, bar.from, bar.to), (41, at(2000), at(2600)));
     assert_eq!(part.marks().len(), 1);
     assert!(two_holders().between(at(0), at(2000)).marks().is_empty());
+    let says_nothing = two_holders().between(at(2600), at(2700));
+    assert!(
+        says_nothing.marks().is_empty(),
+        "the server is cut off all the time"
+    );
 }
