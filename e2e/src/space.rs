@@ -127,10 +127,20 @@ impl Space {
     }
 
     /// Creates or changes objects.
+    ///
+    /// A node that has crashed leaves connections of the API server to the webhook behind that nobody answers;
+    /// each costs the timeout of one call, and users try again, too.
     pub fn apply(&self, objects: &[Value]) {
         for object in objects {
-            self.cluster
-                .apply(&object.to_string())
+            let applied = || match self.cluster.apply(&object.to_string()) {
+                Err(error) if error.to_string().contains("context deadline exceeded") => {
+                    println!("once more: {error:#}");
+                    None
+                }
+                applied => Some(applied),
+            };
+            wait_for(BOUND, applied)
+                .expect("the webhook answers in the end")
                 .unwrap_or_else(|error| panic!("{error:#}"));
         }
     }

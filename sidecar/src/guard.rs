@@ -155,6 +155,7 @@ impl<T: Target> EventLoop<T> {
             }
             if std::mem::take(&mut self.has_touched_much) {
                 sys::forget_touched_code();
+                sys::forget_deeper_stack();
             }
             self.wait()?;
             self.read_keeper();

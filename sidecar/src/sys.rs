@@ -159,6 +159,29 @@ pub(crate) fn forget_touched_code() {
     };
 }
 
+/// Gives back what of the stack deeper calls have used before, which is nearly all of it: reading the
+/// command line goes 190 kB deep, waiting and killing not one page.
+pub(crate) fn forget_deeper_stack() {
+    /// What stays, for the calls to come, so that a kill needs no memory.
+    const KEPT: usize = 16 << 10;
+    /// How deep it was at most. Below the stack of a process there is a gap of 1 MiB (`stack_guard_gap`), and
+    /// stacks of threads have more than this.
+    const DEEPEST: usize = 256 << 10;
+    let here = 0_u8;
+    let page = rustix::param::page_size();
+    let from = ((&raw const here).addr() - DEEPEST) & !(page - 1);
+    // SAFETY: everything in the range is below the frames that are in use, by more than the red zone and this
+    // call need: nobody reads it before it is written again. Parts that are not mapped are left out, with an error
+    // that changes nothing.
+    unsafe {
+        libc::madvise(
+            std::ptr::with_exposed_provenance_mut(from),
+            DEEPEST - KEPT,
+            libc::MADV_DONTNEED,
+        )
+    };
+}
+
 /// Blocks `set` too and gives a file descriptor from which its signals are read.
 pub(crate) fn take_signals(set: SignalSet) -> io::Result<OwnedFd> {
     let raw = set.to_raw();
