@@ -66,7 +66,7 @@ pub struct Trial {
     ///
     /// # Errors
     /// [`Violated`] when something happened that must never happen,
-    /// [`Unsupported`](crate::Unsupported) where connections cannot be cut, and whatever the servers
+    /// [`Unsupported`] where connections cannot be cut, and whatever the servers
     /// fail with.
     pub run: fn(&mut Context<'_>) -> anyhow::Result<Figures>,
 }
