@@ -16,8 +16,7 @@ type Mend<'a> = Box<dyn Fn() -> anyhow::Result<()> + 'a>;
 /// Something that is broken for a while.
 pub(super) struct Broken<'a> {
     label: String,
-    /// Nothing else breaks the same thing meanwhile.
-    target: String,
+    touches: Vec<String>,
     pub(super) until: BootInstant,
     mend: Mend<'a>,
 }
@@ -81,16 +80,18 @@ impl Fault {
         all[random.usize(..all.len())]
     }
 
-    /// What it breaks.
-    fn target(self) -> String {
+    /// What it breaks, and what has to be whole when it is mended: nothing else touches that meanwhile.
+    fn touches(self) -> Vec<String> {
+        let api_server = || "API server".to_owned();
         match self {
-            Self::NodeCut(node)
-            | Self::NodeCrashed(node)
-            | Self::CutFromEnsemble(node)
-            | Self::ProgramKilled(node, _) => format!("node {node}"),
-            Self::ServerKilled(server) | Self::ServerStopped(server) => format!("server {server}"),
-            Self::ApiServerKilled => "API server".to_owned(),
-            other => format!("{other:?}"),
+            // Programs of a node serve when they have heard of the API server.
+            Self::NodeCrashed(node) | Self::ProgramKilled(node, _) => {
+                vec![format!("node {node}"), api_server()]
+            }
+            Self::NodeCut(node) | Self::CutFromEnsemble(node) => vec![format!("node {node}")],
+            Self::ServerKilled(server) | Self::ServerStopped(server) => vec![format!("server {server}")],
+            Self::ApiServerKilled => vec![api_server()],
+            other => vec![format!("{other:?}")],
         }
     }
 
@@ -192,7 +193,9 @@ pub(super) fn strike<'a>(
 ) -> anyhow::Result<bool> {
     let fault = loop {
         let fault = Fault::draw(&mut context.random);
-        if broken.iter().all(|broken| broken.target != fault.target()) {
+        let touches = fault.touches();
+        let is_free = |broken: &Broken<'_>| broken.touches.iter().all(|one| !touches.contains(one));
+        if broken.iter().all(is_free) {
             break fault;
         }
     };
@@ -204,7 +207,7 @@ pub(super) fn strike<'a>(
             context.say(format!("  {label} for {:.1} s", lasts.as_secs_f64()))?;
             broken.push(Broken {
                 label,
-                target: fault.target(),
+                touches: fault.touches(),
                 until: BootInstant::now() + lasts,
                 mend,
             });
