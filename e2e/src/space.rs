@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::checker::{Report, Rule, check};
 use crate::cluster::DIRECTORY;
+use crate::installation::SYSTEM;
 use crate::process::wait_for;
 use crate::record::{Moment, Record, Records};
 use crate::{Cluster, Config, Installation};
@@ -128,19 +129,21 @@ impl Space {
 
     /// Creates or changes objects.
     ///
-    /// A node that has crashed leaves connections of the API server to the webhook behind that nobody answers;
-    /// each costs the timeout of one call, and users try again, too.
+    /// Users try again, too, while the webhook cannot be reached: a node that has crashed leaves connections
+    /// of the API server to it behind that nobody answers, each of which costs the timeout of one call.
     pub fn apply(&self, objects: &[Value]) {
         for object in objects {
+            let mut last = String::new();
             let applied = || match self.cluster.apply(&object.to_string()) {
-                Err(error) if error.to_string().contains("context deadline exceeded") => {
-                    println!("once more: {error:#}");
+                Err(error) if error.to_string().contains("failed calling webhook") => {
+                    last = format!("{error:#}");
+                    println!("once more: {last}");
                     None
                 }
                 applied => Some(applied),
             };
             wait_for(BOUND, applied)
-                .expect("the webhook answers in the end")
+                .unwrap_or_else(|| panic!("{last}\n{}", self.story_of_operator()))
                 .unwrap_or_else(|error| panic!("{error:#}"));
         }
     }
@@ -276,6 +279,24 @@ impl Space {
                 "--prefix",
                 "--tail=30",
             ]),
+        ]
+        .join("\n")
+    }
+
+    /// The same of the operator.
+    pub fn story_of_operator(&self) -> String {
+        let ask = |words: &[&str]| {
+            let words = [&["--namespace", SYSTEM], words].concat();
+            self.cluster
+                .kubectl(&words)
+                .unwrap_or_else(|error| format!("{error:#}"))
+        };
+        let operator = "--selector=app.kubernetes.io/component=operator";
+        [
+            ask(&["get", "pods,endpointslices", "--output=wide"]),
+            ask(&["get", "events", "--sort-by=.lastTimestamp"]),
+            ask(&["logs", operator, "--prefix", "--tail=40"]),
+            ask(&["logs", operator, "--prefix", "--tail=20", "--previous"]),
         ]
         .join("\n")
     }
