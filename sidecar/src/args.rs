@@ -253,8 +253,8 @@ pub struct ProbeArgs {
     #[arg(long, env = "LOCKKEEPER_GUARD_SOCKET", value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
     pub guard_socket: PathBuf,
 
-    /// The command to run, and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// The command to run, and its arguments. Default: for liveness and readiness, what the keeper's --app-probes say
+    #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 

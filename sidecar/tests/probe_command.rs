@@ -1,5 +1,6 @@
 //! `lockkeeper probe`, as a kubelet executes it in the application's container, and `terminating`.
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -115,6 +116,64 @@ fn a_startup_check_comes_before_the_others_and_its_budget_counts_from_each_start
     assert_eq!(probe("liveness"), Some(0), "the check has passed once");
     run_since(&served, 2, 0);
     assert_eq!(probe("readiness"), Some(69), "started anew");
+}
+
+#[test]
+fn without_a_command_the_keeper_asks_the_application_after_its_startup_check() {
+    let scratch = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let check = format!(
+        r#"{{"tcpSocket":{{"port":{}}}}}"#,
+        listener.local_addr().unwrap().port()
+    );
+    let served = serve(
+        scratch.path(),
+        &format!(
+            r#"{{"liveness":{check},"readiness":{check},
+                "startup":{{"exec":{{"command":["test","-e","up"]}},"failureThreshold":1}}}}"#
+        ),
+    );
+    let probe = |kind| lockkeeper(scratch.path(), &["probe", "--kind", kind]).0;
+    run_since(&served, 1, 0);
+    assert_eq!((probe("liveness"), probe("readiness")), (Some(0), Some(69)));
+    run_since(&served, 1, 11);
+    assert_eq!(probe("liveness"), Some(69), "not within its budget");
+
+    std::fs::write(scratch.path().join("up"), "").unwrap();
+    assert_eq!(probe("readiness"), Some(0), "started, and answers");
+    drop(listener);
+    for kind in ["liveness", "readiness"] {
+        assert_eq!(probe(kind), Some(69), "{kind}: nobody listens");
+    }
+}
+
+#[test]
+fn a_command_that_is_missing_is_told_where_nobody_else_knows_what_to_ask() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = serve(scratch.path(), "{}");
+    run_since(&served, 1, 0);
+    for (kind, name) in [
+        ("liveness", "liveness"),
+        ("startup", "startup"),
+        ("pre-stop", "preStop"),
+        ("post-start", "postStart"),
+    ] {
+        let (code, err) = lockkeeper(scratch.path(), &["probe", "--kind", kind]);
+        assert_eq!(code, Some(64));
+        assert!(err.contains(&format!("there is no command for {name}")), "{err}");
+    }
+}
+
+#[test]
+fn a_startup_check_that_hangs_is_ended_after_its_own_timeout() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = serve(
+        scratch.path(),
+        r#"{"startup":{"exec":{"command":["sleep","1000"]},"timeoutSeconds":1,"failureThreshold":9}}"#,
+    );
+    run_since(&served, 1, 0);
+    assert_eq!(probe(scratch.path(), "liveness", "exit 7"), Some(0));
+    assert_eq!(probe(scratch.path(), "readiness", "exit 7"), Some(69));
 }
 
 #[test]

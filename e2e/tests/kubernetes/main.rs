@@ -6,6 +6,7 @@ mod containers;
 mod nodes;
 mod pausing;
 mod pods;
+mod probes;
 mod processes;
 mod rollouts;
 mod servers;

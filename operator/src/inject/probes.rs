@@ -67,22 +67,33 @@ fn redirect_startup(
         return Ok(());
     };
     ports.resolve(&mut startup, "startup")?;
-    if !container.contains_key("livenessProbe") {
-        let period = startup
-            .get("periodSeconds")
-            .and_then(Value::as_i64)
-            .unwrap_or(PERIOD_SECONDS);
-        let timeout = startup
-            .get("timeoutSeconds")
-            .and_then(Value::as_i64)
-            .unwrap_or(TIMEOUT_SECONDS);
-        let mut liveness = match startup.get("exec").and_then(|exec| exec.get("command")) {
-            Some(command) => json!({ "exec": { "command": behind_probe("startup", command) } }),
-            None => to_sidecar("liveness"),
-        };
-        liveness["periodSeconds"] = json!(period);
-        liveness["timeoutSeconds"] = json!(timeout + RELAY_SECONDS);
-        container.insert("livenessProbe".to_owned(), liveness);
+    let seconds =
+        |probe: &Map<String, Value>, field, or| probe.get(field).and_then(Value::as_i64).unwrap_or(or);
+    let timeout = seconds(&startup, "timeoutSeconds", TIMEOUT_SECONDS) + RELAY_SECONDS;
+    let command = startup.get("exec").and_then(|exec| exec.get("command"));
+    match (
+        container.get_mut("livenessProbe").and_then(Value::as_object_mut),
+        command,
+    ) {
+        (None, _) => {
+            let mut liveness = match command {
+                Some(command) => json!({ "exec": { "command": behind_probe("startup", command) } }),
+                None => to_sidecar("liveness"),
+            };
+            liveness["periodSeconds"] = json!(seconds(&startup, "periodSeconds", PERIOD_SECONDS));
+            liveness["timeoutSeconds"] = json!(timeout);
+            container.insert("livenessProbe".to_owned(), liveness);
+        }
+        // Only in the container can it be executed: so that is where life is asked for.
+        (Some(liveness), Some(_)) => {
+            if liveness.remove("httpGet").is_some() {
+                let command = behind_probe("liveness", &Value::Null);
+                liveness.insert("exec".to_owned(), json!({ "command": command }));
+            }
+            let own = seconds(liveness, "timeoutSeconds", TIMEOUT_SECONDS);
+            liveness.insert("timeoutSeconds".to_owned(), json!(timeout.max(own)));
+        }
+        (Some(_), None) => {}
     }
     originals.insert("startup".to_owned(), Value::Object(startup));
     Ok(())
@@ -176,14 +187,12 @@ fn to_sidecar(kind: &str) -> Value {
     json!({ "httpGet": { "path": format!("/app/{kind}"), "port": names::PORT } })
 }
 
+/// Without a command the sidecar is asked to ask.
 fn behind_probe(flag: &str, command: &Value) -> Value {
-    let mut words = vec![
-        json!(names::BINARY),
-        json!("probe"),
-        json!("--kind"),
-        json!(flag),
-        json!("--"),
-    ];
-    words.extend(command.as_array().cloned().unwrap_or_default());
+    let mut words = vec![json!(names::BINARY), json!("probe"), json!("--kind"), json!(flag)];
+    if let Some(command) = command.as_array() {
+        words.push(json!("--"));
+        words.extend(command.iter().cloned());
+    }
     Value::Array(words)
 }

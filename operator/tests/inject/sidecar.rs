@@ -146,3 +146,45 @@ fn a_startup_probe_is_not_used_up_in_standby_even_if_it_is_the_only_probe() {
         json!({ "startup": { "exec": { "command": ["/up"] }, "periodSeconds": 3 } })
     );
 }
+
+#[test]
+fn a_startup_command_is_executed_in_its_container_whatever_the_liveness_probe_asks() {
+    let words =
+        |words: &[&str]| json!([&["/lockkeeper/lockkeeper", "probe", "--kind", "liveness"], words].concat());
+    for (liveness, command, timeout, known) in [
+        (
+            json!({ "httpGet": { "port": 80 }, "periodSeconds": 2 }),
+            words(&[]),
+            8,
+            json!({ "httpGet": { "port": 80 }, "periodSeconds": 2 }),
+        ),
+        (
+            json!({ "tcpSocket": { "port": 80 }, "timeoutSeconds": 20 }),
+            words(&[]),
+            21,
+            json!({ "tcpSocket": { "port": 80 }, "timeoutSeconds": 20 }),
+        ),
+        (
+            json!({ "exec": { "command": ["/ok"] } }),
+            words(&["--", "/ok"]),
+            8,
+            Value::Null,
+        ),
+    ] {
+        let mut pod = simple();
+        let app = &mut pod["spec"]["containers"][0];
+        app["startupProbe"] = json!({ "exec": { "command": ["/up"] }, "timeoutSeconds": 7 });
+        app["livenessProbe"] = liveness.clone();
+        let injected = World::new(NEW).injected(&pod).pod;
+        let app = &injected["spec"]["containers"][0];
+        let mut probe = app["livenessProbe"].clone();
+        assert_eq!(probe["exec"]["command"].take(), command);
+        assert_eq!(probe["timeoutSeconds"], timeout, "the longer one of both");
+        assert_eq!(probe["periodSeconds"], liveness["periodSeconds"]);
+        assert_eq!(probe["httpGet"], Value::Null);
+        let probes = env(sidecar(&injected), "LOCKKEEPER_APP_PROBES");
+        let probes: Value = serde_json::from_str(probes.as_str().unwrap()).unwrap();
+        assert_eq!(probes["liveness"], known);
+        assert_eq!(probes["startup"]["exec"]["command"], json!(["/up"]));
+    }
+}

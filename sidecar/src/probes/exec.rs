@@ -4,9 +4,14 @@
 //! that only this process can execute the command.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags};
 
 use super::Kind;
 use super::health::{StartupOrder, Verdict};
@@ -14,20 +19,24 @@ use crate::client;
 use crate::exit::{Exit, Failure};
 use crate::guard::{self, post_start};
 
-/// Asks the keeper at `socket` and does what it says; returns the exit code where there is one.
+/// Asks the keeper at `socket` and does what it says; returns the exit code where there is one. Without a
+/// command, the keeper asks the application by itself, and only the startup check is executed here.
 ///
 /// A keeper that does not answer knows of no application, and the guard sees to one that runs. So that
 /// restarts nothing; and is not ready.
 ///
 /// # Errors
-/// When the probe fails, or its command cannot be executed.
+/// When the probe fails, or its command cannot be executed or is missing.
 pub fn probe(kind: Kind, socket: &Path, guard_socket: &Path, command: &[OsString]) -> Result<u8, Failure> {
+    if command.is_empty() && !matches!(kind, Kind::Liveness | Kind::Readiness) {
+        return Err(missing(kind, "write it after --"));
+    }
     if kind == Kind::PostStart {
         // The guard executes it after each start from now on. One that has started the application
         // already did not know of it, which is what is asked below.
         post_start::keep(guard_socket, command)?;
     }
-    let order = match client::probe(socket, kind) {
+    let mut order = match client::probe(socket, kind) {
         Ok(order) => order,
         Err(failure) if kind == Kind::Readiness => return Err(failure),
         Err(failure) => {
@@ -35,25 +44,32 @@ pub fn probe(kind: Kind, socket: &Path, guard_socket: &Path, command: &[OsString
             return Ok(0);
         }
     };
-    if let Some(startup) = &order.startup
-        && !starts(startup, socket)?
-    {
-        return match (kind, startup.is_over) {
-            (Kind::Liveness | Kind::Startup, false) => Ok(0),
-            (_, true) => Err(Failure::unavailable(
-                "the application has not started within its budget",
-            )),
-            (_, false) => Err(Failure::unavailable("the application is being started")),
-        };
+    if let Some(startup) = &order.startup {
+        let is_alive = matches!(kind, Kind::Liveness | Kind::Startup);
+        match (starts(startup, socket)?, startup.is_over) {
+            // A kubelet asks for life only in the next round.
+            (true, _) | (false, false) if is_alive => return Ok(0),
+            (true, _) => order = client::probe(socket, kind)?,
+            (false, true) => {
+                let problem = "the application has not started within its budget";
+                return Err(Failure::unavailable(problem));
+            }
+            (false, false) => return Err(Failure::unavailable("the application is being started")),
+        }
     }
-    let has_just_started = order.startup.is_some();
-    match (order.verdict, kind) {
-        (Verdict::Pass, _) => Ok(0),
-        (Verdict::Fail, _) => Err(Failure::unavailable(order.reason)),
-        // A kubelet asks for life only in the next round.
-        (Verdict::Run, Kind::Liveness | Kind::Startup) if has_just_started => Ok(0),
-        (Verdict::Run, _) => Err(execute(command)),
+    match order.verdict {
+        Verdict::Pass => Ok(0),
+        Verdict::Fail => Err(Failure::unavailable(order.reason)),
+        Verdict::Run if command.is_empty() => Err(missing(
+            kind,
+            "write it after --, or tell the keeper in --app-probes whom to ask",
+        )),
+        Verdict::Run => Err(execute(command)),
     }
+}
+
+fn missing(kind: Kind, remedy: &str) -> Failure {
+    Failure::usage(format!("there is no command for {}: {remedy}", kind.name()))
 }
 
 /// Executes the startup check, and tells the keeper when it passes.
@@ -61,15 +77,29 @@ fn starts(startup: &StartupOrder, socket: &Path) -> Result<bool, Failure> {
     let Some((program, arguments)) = startup.command.split_first() else {
         return Ok(true);
     };
-    let status = Command::new(program)
+    let failed = |error: io::Error| cannot(program.as_ref(), &error);
+    let mut check = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
-        .status()
-        .map_err(|error| cannot(program.as_ref(), &error))?;
-    if status.success() {
+        .spawn()
+        .map_err(failed)?;
+    let timeout = Duration::from_secs(startup.timeout_seconds);
+    if !ends_within(&check, timeout).map_err(failed)? {
+        check.kill().map_err(failed)?;
+    }
+    let is_success = check.wait().map_err(failed)?.success();
+    if is_success {
         client::tell_started(socket, startup.start)?;
     }
-    Ok(status.success())
+    Ok(is_success)
+}
+
+/// A kubelet that ended us for its sake would count that as a failure of the probe that we are.
+fn ends_within(child: &Child, timeout: Duration) -> io::Result<bool> {
+    let pidfd = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+    let mut ended = [PollFd::new(&pidfd, PollFlags::IN)];
+    Ok(rustix::event::poll(&mut ended, Some(&timeout))? > 0)
 }
 
 /// Becomes the command; returns only if that fails.
@@ -78,7 +108,7 @@ fn execute(command: &[OsString]) -> Failure {
     cannot(&command[0], &error)
 }
 
-fn cannot(program: &std::ffi::OsStr, error: &std::io::Error) -> Failure {
+fn cannot(program: &std::ffi::OsStr, error: &io::Error) -> Failure {
     let errno = error.raw_os_error().unwrap_or_default().unsigned_abs();
     Failure::new(
         Exit::of_command(guard::exit_code_of_errno(errno)),

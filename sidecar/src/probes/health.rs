@@ -47,7 +47,7 @@ enum Progress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Order {
-    /// Whether to execute it.
+    /// Whether to execute it. A probe that the keeper can ask by itself is answered here.
     pub verdict: Verdict,
     /// Why, in words.
     pub reason: String,
@@ -74,6 +74,8 @@ pub enum Verdict {
 pub struct StartupOrder {
     /// The command.
     pub command: Vec<String>,
+    /// Seconds that it may take.
+    pub timeout_seconds: u64,
     /// The start that it is about.
     pub start: u64,
     /// The budget is over.
@@ -128,7 +130,13 @@ impl Health {
         }
         match (self.progress(running).await, kind) {
             (Progress::Started, Kind::Startup) => Order::new(Verdict::Pass, "it has started"),
-            (Progress::Started, _) => Order::new(Verdict::Run, "the application runs"),
+            (Progress::Started, _) if self.probes.check(kind).is_none() => {
+                Order::new(Verdict::Run, "the application runs")
+            }
+            (Progress::Started, _) => match self.answer(kind).await {
+                Ok(reason) => Order::new(Verdict::Pass, reason),
+                Err(problem) => Order::new(Verdict::Fail, problem),
+            },
             (Progress::Starting(problem), Kind::Readiness) => Order::new(Verdict::Fail, problem),
             (Progress::Starting(problem), _) => Order::new(Verdict::Pass, problem),
             (Progress::Failed(problem), _) => Order::new(Verdict::Fail, problem),
@@ -136,11 +144,7 @@ impl Health {
                 Order::new(Verdict::Pass, "it is being started")
             }
             (Progress::Unknown { is_over }, _) => Order {
-                startup: self.startup_command().map(|command| StartupOrder {
-                    command,
-                    start: running.start,
-                    is_over,
-                }),
+                startup: self.startup_order(running.start, is_over),
                 ..Order::new(Verdict::Run, "it is being started")
             },
         }
@@ -160,12 +164,17 @@ impl Health {
         *self.app.borrow()
     }
 
-    fn startup_command(&self) -> Option<Vec<String>> {
+    fn startup_order(&self, start: u64, is_over: bool) -> Option<StartupOrder> {
         match self.probes.check(Kind::Startup) {
             Some(Check {
                 handler: Handler::Exec(command),
-                ..
-            }) => Some(command.clone()),
+                timeout,
+            }) => Some(StartupOrder {
+                command: command.clone(),
+                timeout_seconds: timeout.as_secs(),
+                start,
+                is_over,
+            }),
             _ => None,
         }
     }
@@ -180,9 +189,8 @@ impl Health {
             (Progress::Failed(problem), _) | (Progress::Starting(problem), Kind::Readiness) => Err(problem),
             (Progress::Starting(problem), _) => Ok(problem),
             (Progress::Started, Kind::Startup) => Ok("it has started".to_owned()),
-            (Progress::Unknown { is_over: false }, Kind::Startup | Kind::Liveness) => {
-                Ok("it is being started".to_owned())
-            }
+            (Progress::Unknown { is_over: false }, Kind::Readiness) => Err("it is being started".to_owned()),
+            (Progress::Unknown { is_over: false }, _) => Ok("it is being started".to_owned()),
             (Progress::Started | Progress::Unknown { .. }, _) => self.own(kind).await,
         }
     }

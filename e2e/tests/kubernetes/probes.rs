@@ -1,0 +1,100 @@
+//! An application's own probes, asked by a real kubelet.
+
+use lockkeeper_e2e::space::Space;
+use serde_json::{Value, json};
+
+/// Whatever is asked, nobody answers there.
+const NOBODY: u16 = 9;
+
+#[test]
+fn a_standby_is_not_restarted_by_its_own_probes_and_is_once_it_runs_and_does_not_answer() {
+    let Some(space) = Space::new("probes") else {
+        return;
+    };
+    let first = space.pod(&[space.recording(&[])]);
+    space.apply(&[
+        space.lock("report", &json!({})),
+        space.workload("Deployment", "report", Some(1), first),
+    ]);
+    let (first, holder, _) = space.wait_until_it_runs(0);
+
+    let pods = |kind: &str, probes: Value| {
+        let mut container = space.recording(&[]);
+        for (name, probe) in probes.as_object().unwrap() {
+            container[name] = probe.clone();
+        }
+        let mut workload = space.workload("Deployment", kind, Some(1), space.pod(&[container]));
+        workload["metadata"]["annotations"]["lockkeeper.io/lock"] = json!("report");
+        workload["spec"]["selector"]["matchLabels"]["app"] = json!(kind);
+        workload["spec"]["template"]["metadata"]["labels"]["app"] = json!(kind);
+        workload
+    };
+    let network = json!({ "tcpSocket": { "port": NOBODY }, "periodSeconds": 1, "failureThreshold": 1 });
+    let command =
+        json!({ "exec": { "command": ["/no/such/check"] }, "periodSeconds": 1, "failureThreshold": 1 });
+    let passes = json!({ "exec": { "command": ["/program", "--help"] }, "periodSeconds": 1 });
+    space.apply(&[
+        pods("network", json!({ "livenessProbe": network })),
+        pods("command", json!({ "livenessProbe": command })),
+        pods(
+            "started",
+            json!({ "livenessProbe": network, "startupProbe": passes }),
+        ),
+        pods(
+            "unstarted",
+            json!({ "livenessProbe": network, "startupProbe": command }),
+        ),
+    ]);
+    space.wait_until_waiting("report", 4);
+    let kinds = ["network", "command", "started", "unstarted"];
+    for kind in kinds {
+        wait_for_probes(&space, kind, 10);
+        assert_eq!(restarts(&space, kind), "0", "{kind}");
+    }
+    assert_eq!(space.begins(), [(first, holder)]);
+
+    // One after the other holds, and does not answer.
+    space.kubectl(&["delete", "deployment", "report"]).unwrap();
+    for kind in kinds {
+        let selector = format!("--selector=app={kind}");
+        space.eventually(&["get", "pods", &selector, RESTARTS], |count| count != "0");
+        space
+            .kubectl(&["delete", "deployment", kind, "--timeout=60s"])
+            .unwrap();
+    }
+    space.assert_exclusive();
+}
+
+const RESTARTS: &str =
+    "--output=jsonpath={.items[*].status.containerStatuses[?(@.name=='app')].restartCount}";
+
+fn restarts(space: &Space, app: &str) -> String {
+    let selector = format!("--selector=app={app}");
+    space.kubectl(&["get", "pods", &selector, RESTARTS]).unwrap()
+}
+
+/// Until the pod's kubelet has seen its liveness probe pass so often.
+fn wait_for_probes(space: &Space, app: &str, count: u64) {
+    let selector = format!("--selector=app={app}");
+    let ask = |what: &str| {
+        let field = format!("--output=jsonpath={{.items[0].{what}}}");
+        space.kubectl(&["get", "pods", &selector, &field]).unwrap()
+    };
+    let (uid, node) = (ask("metadata.uid"), ask("spec.nodeName"));
+    let probes = format!("/api/v1/nodes/{node}/proxy/metrics/probes");
+    space.eventually(&["get", "--raw", &probes], |metrics| {
+        let ours = metrics.lines().find(|line| {
+            line.starts_with("prober_probe_total{")
+                && [
+                    uid.as_str(),
+                    "\"Liveness\"",
+                    "\"successful\"",
+                    "container=\"app\"",
+                ]
+                .iter()
+                .all(|part| line.contains(part))
+        });
+        let passed = ours.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        passed.is_some_and(|passed| passed >= count as f64)
+    });
+}
