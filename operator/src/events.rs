@@ -1,6 +1,7 @@
 //! Events on objects, for people: a closed set of reasons.
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::core::Status;
 use kube::runtime::events::{Event, EventType, Recorder};
 
 use crate::metrics::Metrics;
@@ -78,6 +79,18 @@ impl Reason {
     }
 }
 
+/// Cause of the refusal of whatever is to be created in such a namespace (`NamespaceTerminatingCause` of
+/// Kubernetes' `core/v1`).
+const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
+
+fn is_of_a_namespace_that_ends(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.is_forbidden()
+        && causes
+            .into_iter()
+            .any(|cause| cause.reason == NAMESPACE_TERMINATING)
+}
+
 // === impl Notice ===
 
 impl Notice {
@@ -99,8 +112,34 @@ impl Notice {
             secondary: None,
         };
         metrics.wrote("event");
-        if let Err(error) = recorder.publish(&event, about).await {
-            tracing::warn!(%error, reason = self.reason.as_str(), "Failed to publish an event");
+        let reason = self.reason.as_str();
+        match recorder.publish(&event, about).await {
+            Ok(()) => {}
+            // Nobody can tell anything in a namespace that is going, and nobody will miss it.
+            Err(kube::Error::Api(status)) if is_of_a_namespace_that_ends(&status) => {
+                tracing::debug!(%status, reason, "Left out an event: its namespace is being deleted");
+            }
+            Err(error) => tracing::warn!(%error, reason, "Failed to publish an event"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_in_a_namespace_that_is_going_is_told_apart_from_one_that_may_not_be_written() {
+        let status = |causes: &str| -> Status {
+            let status = format!(
+                r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","reason":"Forbidden",
+                    "message":"events.events.k8s.io \"report.18\" is forbidden","code":403,
+                    "details":{{"name":"report.18","group":"events.k8s.io","kind":"events","causes":[{causes}]}}}}"#
+            );
+            serde_json::from_str(&status).unwrap()
+        };
+        let going = r#"{"reason":"NamespaceTerminating","message":"","field":"metadata.namespace"}"#;
+        assert!(is_of_a_namespace_that_ends(&status(going)));
+        assert!(!is_of_a_namespace_that_ends(&status("")));
     }
 }
