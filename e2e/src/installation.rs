@@ -213,22 +213,20 @@ impl<'a> Installation<'a> {
             .try_for_each(|network| self.ensemble.network().heal_network(network))
     }
 
-    /// What there is to know when it does not start.
-    fn story(&self) -> String {
+    /// What there is to know when the operator does not do what it should.
+    pub fn story(&self) -> String {
         let ask = |words: &[&str]| {
             let question: Vec<_> = words.iter().copied().chain(["--namespace", SYSTEM]).collect();
             self.cluster
                 .kubectl(&question)
                 .unwrap_or_else(|error| format!("{error:#}"))
         };
+        let ours = "--selector=app.kubernetes.io/name=lockkeeper";
         [
-            ask(&["get", "pods", "--output=wide"]),
+            ask(&["get", "pods,endpointslices", "--output=wide"]),
             ask(&["get", "events", "--sort-by=.lastTimestamp"]),
-            ask(&[
-                "logs",
-                "--selector=app.kubernetes.io/name=lockkeeper",
-                "--tail=20",
-            ]),
+            ask(&["logs", ours, "--prefix", "--tail=40"]),
+            ask(&["logs", ours, "--prefix", "--tail=20", "--previous"]),
         ]
         .join("\n")
     }

@@ -15,7 +15,6 @@ use serde_json::Value;
 
 use crate::checker::{Report, Rule, check};
 use crate::cluster::DIRECTORY;
-use crate::installation::SYSTEM;
 use crate::process::wait_for;
 use crate::record::{Moment, Record, Records};
 use crate::{Cluster, Config, Installation};
@@ -143,7 +142,7 @@ impl Space {
                 applied => Some(applied),
             };
             wait_for(BOUND, applied)
-                .unwrap_or_else(|| panic!("{last}\n{}", self.story_of_operator()))
+                .unwrap_or_else(|| panic!("{last}\n{}", self.installation.story()))
                 .unwrap_or_else(|error| panic!("{error:#}"));
         }
     }
@@ -279,24 +278,6 @@ impl Space {
                 "--prefix",
                 "--tail=30",
             ]),
-        ]
-        .join("\n")
-    }
-
-    /// The same of the operator.
-    pub fn story_of_operator(&self) -> String {
-        let ask = |words: &[&str]| {
-            let words = [&["--namespace", SYSTEM], words].concat();
-            self.cluster
-                .kubectl(&words)
-                .unwrap_or_else(|error| format!("{error:#}"))
-        };
-        let operator = "--selector=app.kubernetes.io/component=operator";
-        [
-            ask(&["get", "pods,endpointslices", "--output=wide"]),
-            ask(&["get", "events", "--sort-by=.lastTimestamp"]),
-            ask(&["logs", operator, "--prefix", "--tail=40"]),
-            ask(&["logs", operator, "--prefix", "--tail=20", "--previous"]),
         ]
         .join("\n")
     }

@@ -1,6 +1,7 @@
 //! What users are promised of guarded pods, on two real nodes, with the charts installed by helm.
 
 mod applications;
+mod certificates;
 mod charts;
 mod containers;
 mod nodes;

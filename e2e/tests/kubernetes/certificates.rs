@@ -1,0 +1,132 @@
+//! The webhook's certificates by cert-manager.
+
+use std::fs;
+use std::process::Command;
+
+use lockkeeper_e2e::cluster::build::module;
+use lockkeeper_e2e::installation::SYSTEM;
+use lockkeeper_e2e::process::{Process, wait_for};
+use lockkeeper_e2e::space::{BOUND, Mend, Space};
+use serde_json::json;
+
+const SECRET: &str = "lockkeeper-webhook";
+const SERVING: &str = "Serving a new certificate";
+const OPERATORS: &str = "--selector=app.kubernetes.io/component=operator";
+
+#[test]
+fn cert_managers_certificates_are_served_and_no_pod_is_refused_while_they_are_renewed() {
+    let Some(space) = Space::alone("certificates") else {
+        return;
+    };
+    let (cluster, installation) = (space.cluster, space.installation);
+    let namespace = format!("--namespace={SYSTEM}");
+    let system = |words: &[&str]| cluster.kubectl(&[words, &[&namespace]].concat()).unwrap();
+    let source = module("certificates", "github.com/cert-manager/cert-manager").unwrap();
+    let crds = source.join("deploy/crds").display().to_string();
+    let apply = ["apply", "--server-side", "--force-conflicts", "--filename", &crds];
+    let created = cluster.kubectl(&apply).unwrap();
+    let names = created.lines().filter_map(|line| line.split_whitespace().next());
+    let established = ["wait", "--for=condition=Established", "--timeout=60s"];
+    cluster
+        .kubectl(&established.into_iter().chain(names).collect::<Vec<_>>())
+        .unwrap();
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut command = Command::new(cluster.program("cert-manager").unwrap());
+    command.arg(cluster.kubeconfig()).stderr(log.reopen().unwrap());
+    let _cert_manager = Process::spawn("cert-manager", command).unwrap();
+
+    // Nobody else says whom to trust.
+    let mended = Mend(|| installation.install(&json!({})));
+    installation
+        .helm(&["uninstall", "lockkeeper", &namespace, "--wait"])
+        .unwrap();
+    installation
+        .install(&json!({ "webhook": { "certificates": "certManager" } }))
+        .unwrap();
+    let trusted = || {
+        let bundle = "--output=jsonpath={.webhooks[0].clientConfig.caBundle}";
+        system(&["get", "mutatingwebhookconfiguration", "lockkeeper", bundle])
+    };
+    let part = |name: &str| {
+        let path = format!("--output=jsonpath={{.data.{name}}}");
+        system(&["get", "secret", SECRET, &path])
+    };
+    let is_trusted = || (trusted() == part(r"ca\.crt")).then_some(());
+    wait_for(BOUND, is_trusted).unwrap_or_else(|| {
+        let log = fs::read_to_string(log.path()).unwrap();
+        panic!(
+            "cert-manager does not say whom to trust: {} instead of {}\n{log}\n{}",
+            trusted(),
+            part(r"ca\.crt"),
+            installation.story()
+        )
+    });
+    let authority = part(r"ca\.crt");
+    space.pair(&json!({}), &[]);
+
+    let certificate = part(r"tls\.crt");
+    let served = || {
+        let logs = system(&["logs", OPERATORS, "--tail=-1"]);
+        logs.matches(SERVING).count()
+    };
+    let before = served();
+    // As its own `cmctl renew` asks for it.
+    let renew = json!({ "status": { "conditions": [{
+        "type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "by a test",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }] } });
+    system(&[
+        "patch",
+        "certificate",
+        SECRET,
+        "--subresource=status",
+        "--type=merge",
+        &format!("--patch={renew}"),
+    ]);
+    let mut tries = 0_u32;
+    let renewed = || {
+        tries += 1;
+        // A change of the pod lets its kubelet look for new contents of volumes at once.
+        let label = format!("example.com/try={tries}");
+        system(&["label", "pods", OPERATORS, "--overwrite", &label]);
+        assert_admitted(&space);
+        (part(r"tls\.crt") != certificate && served() == before + 2).then_some(())
+    };
+    wait_for(BOUND, renewed).unwrap_or_else(|| {
+        panic!(
+            "both replicas serve the new certificate\n{}",
+            installation.story()
+        )
+    });
+    assert_eq!(trusted(), authority, "who is trusted stays");
+    // It has to connect anew.
+    cluster.kill("kube-apiserver").unwrap();
+    cluster.start_again("kube-apiserver").unwrap();
+    assert_admitted(&space);
+
+    // The operator's own, from now on.
+    drop(mended);
+    assert_admitted(&space);
+}
+
+/// A marked pod gets its sidecar.
+fn assert_admitted(space: &Space) {
+    let mut pod = space.workload("Deployment", "report", None, space.pod(&[space.recording(&[])]));
+    let mut pod = pod["spec"]["template"].take();
+    pod["apiVersion"] = json!("v1");
+    pod["kind"] = json!("Pod");
+    pod["metadata"]["name"] = json!("asked");
+    pod["metadata"]["annotations"] = json!({ "lockkeeper.io/lock": "report" });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), pod.to_string()).unwrap();
+    let name = space
+        .kubectl(&[
+            "create",
+            "--dry-run=server",
+            "--output=jsonpath={.spec.initContainers[*].name}",
+            "--filename",
+            file.path().to_str().unwrap(),
+        ])
+        .unwrap();
+    assert_eq!(name, "lockkeeper");
+}
