@@ -18,6 +18,8 @@ mod reviews;
 mod stage;
 #[path = "admission/times.rs"]
 mod times;
+#[path = "../tests/support/tls.rs"]
+mod tls;
 #[path = "../tests/cluster/world.rs"]
 mod world;
 

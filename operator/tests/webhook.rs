@@ -12,20 +12,22 @@ use hyper_util::rt::TokioIo;
 use kube::Client;
 use kube::runtime::reflector;
 use lockkeeper_operator::certificates::Served;
-use lockkeeper_operator::certificates::authority::{Issued, issue};
+use lockkeeper_operator::certificates::authority::Issued;
 use lockkeeper_operator::image::{Images, RegistryOptions};
 use lockkeeper_operator::inject::{ClusterFacts, SidecarConfig};
 use lockkeeper_operator::webhook::metrics::WebhookMetrics;
 use lockkeeper_operator::webhook::{Admission, server};
 use prometheus_client::registry::Registry;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsConnector;
+
+#[path = "support/tls.rs"]
+mod tls;
+
+use tls::{issued, trusting};
 
 const NAME: &str = "lockkeeper-webhook.lockkeeper.svc";
 
@@ -85,18 +87,8 @@ impl Server {
         &self,
         authorities: &str,
     ) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
-        let mut roots = RootCertStore::empty();
-        for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
-            roots.add(authority.unwrap()).unwrap();
-        }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
         let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
-        TlsConnector::from(Arc::new(config))
+        trusting(authorities.as_bytes())
             .connect(ServerName::try_from(NAME).unwrap(), stream)
             .await
     }
@@ -134,22 +126,6 @@ impl Server {
     }
 }
 
-fn issued() -> Issued {
-    // A date before today, and not so long ago that it is over.
-    issue(&[NAME.to_owned()], None, now()).unwrap()
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "certificates are valid by the wall clock"
-)]
-fn now() -> u64 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap()
-        .as_secs()
-}
-
 fn pod() -> Value {
     json!({
         "metadata": { "name": "app", "annotations": { "lockkeeper.io/lock": "app" } },
@@ -159,7 +135,7 @@ fn pod() -> Value {
 
 #[tokio::test]
 async fn the_patch_makes_a_guarded_pod_of_a_marked_one() {
-    let issued = issued();
+    let issued = issued(NAME, None);
     let server = Server::start(&issued).await;
     let response = server.review(&issued, "/pods", "Pod", &pod()).await;
     assert_eq!(response["allowed"], true);
@@ -186,7 +162,7 @@ async fn the_patch_makes_a_guarded_pod_of_a_marked_one() {
 
 #[tokio::test]
 async fn a_bad_pod_is_denied_with_a_sentence_and_an_unmarked_one_is_not_touched() {
-    let issued = issued();
+    let issued = issued(NAME, None);
     let server = Server::start(&issued).await;
     let mut bad = pod();
     bad["spec"]["hostPID"] = json!(true);
@@ -205,7 +181,7 @@ async fn a_bad_pod_is_denied_with_a_sentence_and_an_unmarked_one_is_not_touched(
 
 #[tokio::test]
 async fn what_is_no_review_gets_an_error_and_no_answer_that_lets_a_pod_in() {
-    let issued = issued();
+    let issued = issued(NAME, None);
     let server = Server::start(&issued).await;
     let old = json!({ "apiVersion": "admission.k8s.io/v1beta1", "request": {
         "uid": "u", "kind": { "kind": "Pod" }, "operation": "CREATE", "object": {} } });
@@ -255,9 +231,9 @@ async fn what_is_no_review_gets_an_error_and_no_answer_that_lets_a_pod_in() {
 
 #[tokio::test]
 async fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() {
-    let first = issued();
+    let first = issued(NAME, None);
     let server = Server::start(&first).await;
-    let second = issue(&[NAME.to_owned()], Some(&first.authorities), now()).unwrap();
+    let second = issued(NAME, Some(&first));
     server.served.set(b"nonsense", second.key.as_bytes()).unwrap_err();
     server
         .served
@@ -274,7 +250,7 @@ async fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() 
 
 #[tokio::test]
 async fn a_connection_stays_open_for_as_long_as_an_api_server_keeps_it_for_its_next_review() {
-    let issued = issued();
+    let issued = issued(NAME, None);
     let server = Server::start(&issued).await;
     let stream = server.connect(&issued.authorities).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
@@ -297,7 +273,7 @@ async fn a_connection_stays_open_for_as_long_as_an_api_server_keeps_it_for_its_n
 
 #[tokio::test]
 async fn an_open_connection_does_not_hold_up_the_end() {
-    let issued = issued();
+    let issued = issued(NAME, None);
     let server = Server::start(&issued).await;
     let idle = server.connect(&issued.authorities).await.unwrap();
     server.stop.send_replace(true);
@@ -310,7 +286,7 @@ async fn an_open_connection_does_not_hold_up_the_end() {
 
 #[tokio::test]
 async fn reviews_of_fifty_pods_at_once_are_answered_and_their_time_is_shown() {
-    let issued = issued();
+    let issued = issued(NAME, None);
     let server = Server::start(&issued).await;
     let mut times = Vec::new();
     for _ in 0..10 {

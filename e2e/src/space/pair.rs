@@ -66,6 +66,16 @@ impl Space {
         (token, next)
     }
 
+    /// Deletes the pod that runs under a token; another one runs then, and nobody ran beside it. Tells who.
+    pub fn assert_replaced(&self, token: i64, holder: &str) -> String {
+        self.kubectl(&["delete", "pod", holder, "--wait=false"])
+            .unwrap_or_else(|error| panic!("{error:#}"));
+        let (_, next, _) = self.wait_until_it_runs(token);
+        assert_ne!(next, holder);
+        self.assert_exclusive();
+        next
+    }
+
     /// The holder of `pair` still runs, now.
     pub fn assert_undisturbed(&self, pair: &Pair) {
         let since = BootInstant::now();

@@ -120,12 +120,7 @@ fn the_small_ensemble_of_the_chart_carries_locks_and_survives_the_loss_of_a_serv
     let server = ["delete", "pod", "lockkeeper-zookeeper-0", "--namespace", SYSTEM];
     space.cluster.kubectl(&server).unwrap();
     space.assert_somebody_runs();
-    space
-        .kubectl(&["delete", "pod", &holder, "--wait=false"])
-        .unwrap();
-    let (_, next, _) = space.wait_until_it_runs(token);
-    assert_ne!(next, holder);
-    space.assert_exclusive();
+    space.assert_replaced(token, &holder);
     space
         .kubectl(&["delete", "deployment/report", "dlock/report", "--timeout=120s"])
         .unwrap();

@@ -128,12 +128,8 @@ fn a_statefulset_whose_pods_come_one_after_the_other_has_one_that_runs() {
     space.wait_until_waiting("report", 2);
     let (token, holder, _) = space.wait_until_it_runs(0);
     assert_eq!(holder, "report-0");
-    space
-        .kubectl(&["delete", "pod", &holder, "--wait=false"])
-        .unwrap();
-    let (_, next, _) = space.wait_until_it_runs(token);
+    let next = space.assert_replaced(token, &holder);
     assert_eq!(next, "report-1", "first come, first served");
-    space.assert_exclusive();
 }
 
 #[test]
@@ -145,12 +141,7 @@ fn a_daemonset_runs_on_one_node_and_goes_to_the_other_when_its_pod_is_deleted() 
     space.apply(&[space.lock("report", &json!({})), workload]);
     space.wait_until_waiting("report", 1);
     let (token, holder, _) = space.wait_until_it_runs(0);
-    space
-        .kubectl(&["delete", "pod", &holder, "--wait=false"])
-        .unwrap();
-    let (_, next, _) = space.wait_until_it_runs(token);
-    assert_ne!(next, holder);
-    space.assert_exclusive();
+    space.assert_replaced(token, &holder);
 }
 
 #[test]

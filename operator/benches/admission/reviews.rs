@@ -1,6 +1,5 @@
 //! Asks the webhook as the API server does: AdmissionReviews by HTTP/1.1, over TLS connections that stay.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -12,15 +11,13 @@ use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use lockkeeper_lock::BootInstant;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
-use tokio_rustls::TlsConnector;
 
 use crate::stage::Stage;
+use crate::tls::trusting;
 use crate::world::{SYSTEM, Space};
 
 const NAME: &str = "lockkeeper-webhook.lockkeeper-system.svc";
@@ -34,17 +31,7 @@ impl Reviewer {
     pub async fn connect(stage: &Stage, space: &Space, connections: usize) -> Self {
         let secrets: Api<Secret> = Api::namespaced(space.client.clone(), SYSTEM);
         let data = secrets.get("lockkeeper-webhook").await.unwrap().data.unwrap();
-        let mut roots = RootCertStore::empty();
-        roots
-            .add(CertificateDer::from_pem_slice(&data["ca.crt"].0).unwrap())
-            .unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let connector = TlsConnector::from(Arc::new(config));
+        let connector = trusting(&data["ca.crt"].0);
         let connect = (0..connections).map(async |_| {
             let stream = stage.connections().remove(0);
             stream.set_nonblocking(true).unwrap();

@@ -1,7 +1,5 @@
 //! What the API server trusts, and what the replicas show it.
 
-use std::sync::Arc;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::join_all;
@@ -10,16 +8,15 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use lockkeeper_e2e::Cluster;
-use lockkeeper_operator::certificates::authority::{Issued, issue};
+use lockkeeper_operator::certificates::authority::Issued;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use crate::pods::{marked, sidecar};
 use crate::stage::{Stage, render, stage_alone};
+use crate::tls::{issued, trusting};
 use crate::world::{SYSTEM, Space, eventually};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lockkeeper-operator");
@@ -51,17 +48,7 @@ async fn trusted(space: &Space) -> Vec<u8> {
 /// The certificates that the replicas show to somebody who trusts `authorities`; `None` for one that is not
 /// to be trusted.
 async fn shown(stage: &Stage, authorities: &[u8]) -> Vec<Option<CertificateDer<'static>>> {
-    let mut roots = RootCertStore::empty();
-    for authority in CertificateDer::pem_slice_iter(authorities) {
-        roots.add(authority.unwrap()).unwrap();
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let connector = TlsConnector::from(Arc::new(config));
+    let connector = trusting(authorities);
     let of_one = async |stream: std::net::TcpStream| {
         stream.set_nonblocking(true).unwrap();
         let stream = TcpStream::from_std(stream).unwrap();
@@ -129,8 +116,8 @@ async fn a_certificate_that_is_given_is_shown_and_its_successor_without_a_restar
     let Some(stage) = stage_alone().await else { return };
     let space = stage.namespace("given").await;
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(space.client.clone());
-    let first = issue(&[NAME.to_owned()], None, now()).unwrap();
-    let second = issue(&[NAME.to_owned()], Some(&first.authorities), now()).unwrap();
+    let first = issued(NAME, None);
+    let second = issued(NAME, Some(&first));
     let folder = stage.folder("given");
     let give = |issued: &Issued| {
         std::fs::write(folder.join("tls.crt"), &issued.certificate).unwrap();
@@ -207,15 +194,4 @@ fn with_cert_manager_the_chart_asks_it_for_the_certificate_and_for_the_trust_in_
         .unwrap();
     let mounted = volumes.iter().find(|volume| volume["name"] == "webhook").unwrap();
     assert_eq!(mounted["secret"]["secretName"], certificate["secretName"]);
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "certificates are valid by the wall clock"
-)]
-fn now() -> u64 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap()
-        .as_secs()
 }

@@ -10,6 +10,8 @@ mod pods;
 mod policy;
 mod refusing;
 mod stage;
+#[path = "../support/tls.rs"]
+mod tls;
 mod warnings;
 mod workloads;
 #[path = "../cluster/world.rs"]
