@@ -18,6 +18,8 @@ use lockkeeper_e2e::space::{BOUND, GUARD, KEEPER, Mend, Space};
 const HANDOFFS: (usize, usize) = (50, 10);
 /// Rounds in which the holder's node is cut off; `CUTS` changes it.
 const CUTS: usize = 20;
+/// How often the only pod of a lock loses it, in `signal` mode.
+const LOSSES: usize = 5;
 /// Pods that are started, of each kind.
 const STARTS: usize = 5;
 /// How long the holder is watched at rest.
@@ -33,6 +35,7 @@ fn main() {
     let space = Space::alone("bench-signal").expect("there is a cluster");
     handoffs(&space, "signal", HANDOFFS.1);
     drop(space);
+    losses();
     starts();
     let rounds = std::env::var("CUTS").ok().and_then(|text| text.parse().ok());
     cuts(rounds.unwrap_or(CUTS));
@@ -40,11 +43,7 @@ fn main() {
 
 /// Two pods behind one lock; the holder is asked to step down again and again.
 fn handoffs(space: &Space, guard: &str, rounds: usize) {
-    let mut container = space.recording(&["--period", "1ms"]);
-    container["securityContext"] = json!({ "runAsUser": 1000 });
-    let mut workload = space.workload("Deployment", "report", Some(2), space.pod(&[container]));
-    workload["metadata"]["annotations"]["lockkeeper.io/guard"] = json!(guard);
-    space.apply(&[space.lock("report", &json!({})), workload]);
+    space.apply(&[space.lock("report", &json!({})), behind(space, guard, 2)]);
     let pair = space.started();
     let (mut token, mut holder) = (pair.token, pair.holder);
     for _ in 0..rounds {
@@ -52,9 +51,39 @@ fn handoffs(space: &Space, guard: &str, rounds: usize) {
         space.release(&holder);
         (token, holder, _) = space.wait_until_it_runs(token);
     }
+    tell(
+        &format!("Clean handoff between pods on two nodes, {guard}"),
+        gaps(space),
+    );
+}
+
+/// A pod that nobody stands behind loses the lock, and gets it again: in `signal` mode all of its containers
+/// are started anew before.
+fn losses() {
+    let space = Space::alone("bench-loss").expect("there is a cluster");
+    space.apply(&[space.lock("report", &json!({})), behind(&space, "signal", 1)]);
+    let (mut token, mut holder, _) = space.wait_until_it_runs(0);
+    for _ in 0..LOSSES {
+        space.release(&holder);
+        (token, holder, _) = space.wait_until_it_runs(token);
+    }
+    tell("The same pod again after a loss, signal", gaps(&space));
+}
+
+/// A Deployment behind the lock `report`.
+fn behind(space: &Space, guard: &str, replicas: u32) -> Value {
+    let mut container = space.recording(&["--period", "1ms"]);
+    container["securityContext"] = json!({ "runAsUser": 1000 });
+    let pod = space.pod(&[container]);
+    let mut workload = space.workload("Deployment", "report", Some(replicas), pod);
+    workload["metadata"]["annotations"]["lockkeeper.io/guard"] = json!(guard);
+    workload
+}
+
+/// For how long nobody ran, from one to the next.
+fn gaps(space: &Space) -> Vec<Duration> {
     let gaps = space.assert_exclusive().gaps;
-    let gaps: Vec<_> = gaps.into_iter().map(|(_, gap)| gap).collect();
-    tell(&format!("Clean handoff between pods on two nodes, {guard}"), gaps);
+    gaps.into_iter().map(|(_, gap)| gap).collect()
 }
 
 /// Memory and processor of the holder's keeper and guard, while nothing happens but renewals; with the
