@@ -23,6 +23,7 @@ mod console;
 mod nodes;
 mod pictures;
 mod pods;
+mod run;
 mod stage;
 mod summary;
 

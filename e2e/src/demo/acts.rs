@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
 
-use super::stage::{Reason, Run, SILENCE, Stage};
+use super::run::{Reason, Run};
+use super::stage::{SILENCE, Stage};
 use crate::faults;
 use crate::network::Unsupported;
 

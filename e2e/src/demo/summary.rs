@@ -7,7 +7,8 @@ use std::time::Duration;
 use lockkeeper_lock::BootInstant;
 
 use super::console::Console;
-use super::stage::{Reason, Stage};
+use super::run::Reason;
+use super::stage::Stage;
 use crate::checker::{self, Report, Rule, Spare};
 use crate::timeline::{MarkKind, Timeline};
 
