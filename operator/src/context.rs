@@ -44,13 +44,13 @@ pub struct Context {
     pub tick_time: Duration,
     /// What is remembered of each lock.
     pub memories: Memories,
+    /// When this replica was started.
+    pub started: Instant,
 }
 
 /// What is remembered of one lock, and nowhere else.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// When it was seen first without the finalizer.
-    pub seen: Option<Instant>,
     /// The uid of the object that it was when its namespace was last seen to have an identity. A namespace that
     /// was deleted and made anew has other objects.
     pub identified: Option<String>,

@@ -18,6 +18,7 @@ use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::admin::{Admin, AdminServer, Readiness};
 use crate::adopt::{self, object};
@@ -120,6 +121,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         metrics: Metrics::register(&mut registry),
         tick_time: timing.tick_time,
         memories: Memories::default(),
+        started: Instant::now(),
     });
     let (locks_ready, leading) = (watch::Sender::new(false), watch::Sender::new(false));
     let are_locks_ready = locks_ready.subscribe();

@@ -30,7 +30,7 @@ pub const RECHECK: Duration = Duration::from_secs(600);
 /// one to begin, so that no lock goes through a workload in one rush.
 const YIELD_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long the finalizer of an object waits whose nodes are there already.
+/// For so long after the start of an operator the finalizers of objects wait whose nodes are there already.
 const FINALIZER_DELAY: Duration = Duration::from_secs(60);
 
 /// What was done.
@@ -67,7 +67,7 @@ pub async fn apply(
     } = plan;
     let mut applied = Applied::default();
     if *finalizer == Finalizer::Add {
-        match finalizer_rest(ctx, resolved) {
+        match finalizer_rest(resolved.queue.exists, ctx.started.elapsed()) {
             Duration::ZERO => applied.version = set_finalizer(ctx, resolved, true).await?,
             rest => applied.again = Some(rest),
         }
@@ -138,20 +138,15 @@ pub async fn let_go(ctx: &Context, resolved: &Resolved) -> Result<(), Error> {
     set_finalizer(ctx, resolved, false).await.map(drop)
 }
 
-/// How long the finalizer can wait. It comes before the nodes are made, so that none is left behind; but
-/// where they are there already, an operator that is new to ten thousand objects writes what people look
-/// at first.
-fn finalizer_rest(ctx: &Context, resolved: &Resolved) -> Duration {
-    if !resolved.queue.exists {
-        return Duration::ZERO;
+/// How long the finalizer can wait. It comes before the nodes are made, so that none is left behind, and
+/// keeps an object while somebody holds. But where the nodes are there already, an operator that has just been
+/// started, and is new to ten thousand objects, writes what people look at first.
+fn finalizer_rest(has_nodes: bool, uptime: Duration) -> Duration {
+    if has_nodes {
+        FINALIZER_DELAY.saturating_sub(uptime)
+    } else {
+        Duration::ZERO
     }
-    let mut seen = None;
-    ctx.memories.edit(&resolved.key, |memory| {
-        seen = Some(*memory.seen.get_or_insert_with(Instant::now))
-    });
-    seen.map_or(Duration::ZERO, |seen| {
-        FINALIZER_DELAY.saturating_sub(seen.elapsed())
-    })
 }
 
 async fn ensure(
@@ -303,5 +298,18 @@ async fn patch_lock(
         Ok(lock) => Ok(lock.resource_version()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
         Err(error) => Err(Error::writing("the DistributedLock")(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_operator_that_was_just_started_lets_finalizers_wait_and_never_before_the_nodes_are_made() {
+        let second = Duration::from_secs(1);
+        assert_eq!(finalizer_rest(false, second), Duration::ZERO);
+        assert_eq!(finalizer_rest(true, second), FINALIZER_DELAY - second);
+        assert_eq!(finalizer_rest(true, FINALIZER_DELAY), Duration::ZERO);
     }
 }
