@@ -176,8 +176,24 @@ impl Space {
         self.kubectl(&release).unwrap();
     }
 
-    /// Waits until all nodes can be used.
+    /// Waits until all nodes can be used, after some were broken.
+    ///
+    /// # Errors
+    /// When one cannot for long.
     pub fn wait_for_nodes(&self) -> anyhow::Result<()> {
+        // The API server learns late who is away: what counts is who has spoken with it since.
+        let leases = [
+            "get",
+            "leases",
+            "--namespace=kube-node-lease",
+            "--output=jsonpath={.items[*].spec.renewTime}",
+        ];
+        let before = self.cluster.wait_for(BOUND, &leases, |times| !times.is_empty())?;
+        let before: Vec<_> = before.split_whitespace().collect();
+        self.cluster.wait_for(BOUND, &leases, |times| {
+            let now: Vec<_> = times.split_whitespace().collect();
+            now.len() == before.len() && now.iter().zip(&before).all(|(now, before)| now != before)
+        })?;
         let ready = [
             "wait",
             "--for=condition=Ready",
@@ -185,7 +201,11 @@ impl Space {
             "--all",
             "--timeout=180s",
         ];
-        self.cluster.kubectl(&ready).map(drop)
+        self.cluster.kubectl(&ready)?;
+        let taints = ["get", "nodes", "--output=jsonpath={.items[*].spec.taints}"];
+        self.cluster
+            .wait_for(BOUND, &taints, |taints| taints.trim().is_empty())
+            .map(drop)
     }
 
     /// The holder of `pair`, or another one, runs now, and nobody ran beside it.

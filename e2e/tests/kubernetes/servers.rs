@@ -72,7 +72,10 @@ fn a_lock_changes_hands_while_there_is_no_api_server() {
     };
     let pair = space.pair(&json!({}), &[]);
     let guard = space.process(&pair.holder, GUARD);
-    let started = Mend(|| space.cluster.start_again("kube-apiserver"));
+    let started = Mend(|| {
+        space.cluster.start_again("kube-apiserver")?;
+        space.wait_for_nodes()
+    });
     space.cluster.kill("kube-apiserver").unwrap();
     kill_process(guard, Signal::KILL).unwrap();
     let next = wait_for(BOUND, || {
