@@ -141,7 +141,11 @@ fn probes_that_cannot_be_asked_are_refused() {
                 "environment variable LOCKKEEPER_TERMINATION_GRACE",
             ],
         ),
-        (&["probe", "--kind", "liveness"], &[], &["<CMD>..."]),
+        (
+            &["probe", "--kind", "pre-stop"],
+            &[],
+            &["there is no command for preStop", "after --"],
+        ),
         (&["probe", "--", "true"], &[], &["--kind <KIND>"]),
     ]);
 }
