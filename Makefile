@@ -10,7 +10,7 @@ CARGO ?= cargo
 FEATURES ?= tls
 # 1: only the first act of `make demo`.
 ACT ?=
-# Arguments for `make bench`, `make campaign`, `make cluster-up` and the first act of `make demo`.
+# Arguments for `make bench`, `make campaign`, `make fuzz`, `make rules`, `make cluster-up` and the first act of `make demo`.
 ARGS ?=
 TARGET := $(shell uname -m)-unknown-linux-gnu
 STATIC := target/$(TARGET)/release/lockkeeper
@@ -31,7 +31,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # The authorities that the operator's image brings.
 CA_CERTIFICATES ?= $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
 CLUSTER := $(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-cluster --
-CRATES := lockkeeper-lock lockkeeper-sidecar lockkeeper-crds lockkeeper-operator lockkeeper-e2e
+CRATES := lockkeeper-lock lockkeeper-sidecar lockkeeper-crds lockkeeper-operator
 
 .PHONY: help
 help: ## Show this list
@@ -118,16 +118,17 @@ test: setup ## Run all tests, those on a real ensemble and on a real Kubernetes 
 	$(CARGO) test --workspace --locked --no-fail-fast
 	# Random histories of the lock's task, ten thousand: minutes, but hours without optimisation.
 	$(CARGO) test --profile quick --locked -p lockkeeper-lock --test histories
+	# And of the whole: lock, keeper and guard on a simulated ensemble and kernel.
+	$(CARGO) test --profile quick --locked -p lockkeeper-simulation --test histories
 
 .PHONY: lint
-lint: deny lint-charts ## Check format, lints, documentation, charts, every crate alone, and the dependencies
+lint: deny lint-charts ## Check format, lints, documentation, charts, the product's crates alone, and the dependencies
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	# Private items too: most of this documentation is for those who work here.
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
 	    $(CARGO) doc --workspace --all-features --no-deps --document-private-items --locked
-	# In a workspace, a feature that one crate turns on is on for all: alone each has to bring its own.
+	# In a workspace, a feature that one crate turns on is on for all: alone each that users build has to bring its own.
 	for crate in $(CRATES); do $(CARGO) check --locked -p "$$crate"; done
 
 .PHONY: lint-charts
@@ -167,8 +168,8 @@ fmt: ## Format the code
 	$(CARGO) fmt --all
 
 .PHONY: bench
-bench: setup release ## Measure handoffs beside other clients, what the released binary takes, and the operator
-	$(CARGO) bench -p lockkeeper-e2e --locked --bench handoff --bench child -- $(ARGS)
+bench: setup release ## Measure handoffs beside other clients, a return after an outage, what the released binary takes, and the operator
+	$(CARGO) bench -p lockkeeper-e2e --locked --bench handoff --bench child --bench returning -- $(ARGS)
 	$(CARGO) bench -p lockkeeper-sidecar --locked --bench footprint --no-run
 	$(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-ensemble -- --servers 3 -- \
 	    bash -c 'LOCKKEEPER_BINARY=$(BINARY) LOCKKEEPER_CONNECT=$$ZOOKEEPER_CONNECT \
@@ -206,6 +207,14 @@ bench-pods: setup ## Measure handoffs, faults and starts of pods on two nodes: a
 .PHONY: campaign
 campaign: setup ## Inject faults for long, and check that no two holders overlap
 	$(CARGO) run --profile quick --locked -p lockkeeper-e2e --bin lockkeeper-campaign -- $(ARGS)
+
+.PHONY: fuzz
+fuzz: ## Feed every parser of what others write by coverage, ten minutes each (ARGS="--minutes 1 --target NAME")
+	$(CARGO) run --quiet --locked -p lockkeeper-fuzz --bin lockkeeper-fuzz -- $(ARGS)
+
+.PHONY: rules
+rules: ## Take each safety rule out of the code in turn, and tell which test misses it
+	@$(CARGO) run --quiet --locked -p lockkeeper-rules -- $(ARGS)
 
 .PHONY: demo
 demo: setup ## Show workers under one lock while things break, then pods on Kubernetes (ACT=1: only the first)

@@ -12,7 +12,9 @@ mod status;
 mod zookeeper;
 
 pub use condition::{ConditionType, Reason};
-pub use status::{DistributedLockStatus, HOLDERS_SHOWN, Holder, QUEUE_SHOWN, QueuedContender};
+pub use status::{
+    DistributedLockStatus, EnsembleStatus, HOLDERS_SHOWN, Holder, QUEUE_SHOWN, QueuedContender, Trial,
+};
 pub use zookeeper::{MAX_TICK_TIME, MIN_TICK_TIME, SecretRef, ZooKeeperSpec};
 
 /// What the user wants of a lock. A pod keeps the settings that it was made with: changes count for pods
@@ -55,7 +57,8 @@ pub struct DistributedLockSpec {
     pub mode: LockMode,
 
     /// How many pods may hold an `Exclusive` lock at once: a count, from 1 to 1000. Default: 1. Can grow at any
-    /// time; can shrink only while no pod holds or awaits the lock. With more than 1, `mode` must be `Exclusive`.
+    /// time, and counts once no pod holds or awaits the lock; can shrink only while none does. With more than 1,
+    /// `mode` must be `Exclusive`.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = MAX_HOLDERS))]
     pub max_holders: i32,

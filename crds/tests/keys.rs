@@ -26,6 +26,7 @@ fn report() -> LockRequest {
         guard: Guard::Auto,
         readiness: Readiness::Auto,
         access: Access::Write,
+        resources: None,
     }
 }
 
@@ -187,7 +188,7 @@ fn what_cannot_be_followed_is_refused_in_one_sentence() {
             &[],
             &[lock, ("lockkeeper.io/gaurd", "wrap")],
             "lockkeeper.io/gaurd is not known; the keys are lockkeeper.io/lock, lockkeeper.io/container, \
-             lockkeeper.io/guard, lockkeeper.io/readiness, lockkeeper.io/access",
+             lockkeeper.io/guard, lockkeeper.io/readiness, lockkeeper.io/access, lockkeeper.io/sidecar-resources",
         ),
         (
             &[("lockkeeper.io/lok", "report")],

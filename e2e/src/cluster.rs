@@ -222,6 +222,12 @@ impl Cluster {
         &self.kubectl.kubeconfig
     }
 
+    /// Certificate (PEM) of the authority of a cluster of ours. The API server shows webhooks one that it has
+    /// signed, of the common name `kube-apiserver`.
+    pub fn authority(&self) -> PathBuf {
+        Path::new(layout::DIRECTORY).join("pki/ca.crt")
+    }
+
     /// Runs `kubectl`; tells what it has printed.
     ///
     /// # Errors

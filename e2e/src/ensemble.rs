@@ -247,6 +247,17 @@ impl Ensemble {
         })
     }
 
+    /// As [`Ensemble::restart`], with further lines in its `zoo.cfg` from now on.
+    pub fn restart_with(&self, server: usize, lines: &[(&str, &str)]) -> anyhow::Result<()> {
+        let path = self.servers[server].directory.join("zoo.cfg");
+        let mut text = fs::read_to_string(&path)?;
+        for (key, value) in lines {
+            writeln!(text, "{key}={value}")?;
+        }
+        fs::write(path, text)?;
+        self.restart(server)
+    }
+
     /// Restarts all servers, one after the other, the leader last, as an operator does.
     pub fn rolling_restart(&self) -> anyhow::Result<()> {
         let leader = self.leader();

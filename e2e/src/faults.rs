@@ -7,10 +7,12 @@ use std::io;
 
 use rustix::process::{Pid, Signal};
 
+mod flood;
 mod plan;
 mod rationing;
 mod run;
 
+pub use flood::{Flood, Probed, probe};
 pub use plan::{Fault, Plan, Role, SEED_VARIABLE, Shape, Step, seed_from_environment};
 pub use rationing::Rationing;
 pub use run::{Event, Workers};

@@ -71,51 +71,6 @@ pub fn command(
     Ok(command)
 }
 
-/// What `CuratorContender` is to do: stand in the queue at a path some times, and keep a record.
-#[derive(Clone, Debug)]
-pub struct Contender {
-    /// The ensemble, as `host:port,host:port`.
-    pub connect: String,
-    /// The lock root.
-    pub path: String,
-    /// How many times it takes the lock.
-    pub times: u32,
-    /// How long it holds the lock each time, in whole milliseconds.
-    pub hold: Duration,
-    /// What it asks the ensemble for, in whole milliseconds.
-    pub session_timeout: Duration,
-    /// Its name in the record.
-    pub name: String,
-    /// The file that it appends to, in the format of [`crate::record`].
-    pub record: PathBuf,
-}
-
-impl Contender {
-    /// The command that runs it; it ends by itself.
-    pub fn command(&self) -> anyhow::Result<Command> {
-        let mut command = command("lockkeeper.CuratorContender", 64, "error", &[])?;
-        command
-            .args([
-                "--connect",
-                &self.connect,
-                "--path",
-                &self.path,
-                "--name",
-                &self.name,
-            ])
-            .args(["--times", &self.times.to_string()])
-            .args(["--hold-ms", &self.hold.as_millis().to_string()])
-            .args([
-                "--session-timeout-ms",
-                &self.session_timeout.as_millis().to_string(),
-            ])
-            .args(["--boot-offset-ns", &boot_offset().to_string()])
-            .arg("--record")
-            .arg(&self.record);
-        Ok(command)
-    }
-}
-
 /// What `CuratorBench` is to measure: the time from one holder's release to the next holder.
 #[derive(Clone, Debug)]
 pub struct Bench {

@@ -12,6 +12,7 @@
 
 pub mod binaries;
 pub mod cache;
+pub mod chain;
 pub mod checker;
 pub mod cluster;
 pub mod demo;
@@ -24,6 +25,7 @@ pub mod network;
 pub mod owner;
 pub mod process;
 pub mod record;
+pub mod rivals;
 pub mod space;
 mod sys;
 pub mod timeline;

@@ -147,6 +147,18 @@ impl Space {
         }
     }
 
+    /// Scales a Deployment to zero, and waits until no pod is left and its controller has said so.
+    pub fn scale_to_zero(&self, deployment: &str) {
+        self.kubectl(&["scale", "deployment", deployment, "--replicas=0"])
+            .unwrap();
+        let pods = ["get", "pods", "--selector=app=worker", "--output=name"];
+        self.eventually(&pods, |names| names.trim().is_empty());
+        let count = "--output=jsonpath={.status.replicas}{.status.terminatingReplicas}";
+        self.eventually(&["get", "deployment", deployment, count], |count| {
+            count.chars().all(|digit| digit == '0')
+        });
+    }
+
     /// Waits until so many pods stand in the queue of a lock that is held.
     pub fn wait_until_waiting(&self, lock: &str, count: usize) {
         let state = "--output=jsonpath={.status.waiting} {.status.holders[*].pod}";

@@ -52,3 +52,20 @@ pub(crate) fn unshare_network() -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
     Ok(())
 }
+
+/// Splits this process in two; true in the child.
+///
+/// Only for a program with one thread, which is what [`crate::chain`] asks for.
+pub(crate) fn fork() -> io::Result<bool> {
+    // SAFETY: with one thread nobody else holds a lock in the child.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        pid => Ok(pid == 0),
+    }
+}
+
+/// Ends this process at once, without flushing or destructors.
+pub(crate) fn exit_now() -> ! {
+    // SAFETY: _exit has no preconditions.
+    unsafe { libc::_exit(0) }
+}

@@ -10,21 +10,25 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lockkeeper_lock::BootInstant;
+use lockkeeper_simulation::Hazard;
 
 use crate::Unsupported;
 use crate::faults::{SEED_VARIABLE, seed_from_environment};
 
 mod control;
-mod curator;
 mod cut;
 mod deleted;
+mod flood;
 mod guard;
 mod keeper;
 mod moved;
 mod nodes;
 mod random;
+mod rivals;
 mod servers;
+mod simulation;
 mod stage;
+mod storm;
 
 /// What a trial is given.
 pub struct Context<'a> {
@@ -34,6 +38,13 @@ pub struct Context<'a> {
     pub minutes: Option<u32>,
     /// The source of everything random in it.
     pub random: Rng,
+    /// The first seed of the trial that is nothing but histories from seeds, how many it plays, and what
+    /// goes wrong in them beside the ordinary.
+    pub seed: u64,
+    /// See [`Context::seed`].
+    pub histories: u64,
+    /// See [`Context::seed`].
+    pub hazards: Vec<Hazard>,
     /// Where its lines go.
     pub out: &'a mut dyn Write,
 }
@@ -104,6 +115,11 @@ pub const TRIALS: &[Trial] = &[
         run: guard::guard,
     },
     Trial {
+        name: "storm",
+        about: "the application is a storm of forks, and its keeper is stopped",
+        run: storm::storm,
+    },
+    Trial {
         name: "deleted",
         about: "the holder's node is deleted by hand (not promised: a measurement)",
         run: deleted::deleted,
@@ -116,7 +132,17 @@ pub const TRIALS: &[Trial] = &[
     Trial {
         name: "curator",
         about: "Curator's InterProcessMutex and lockkeeper run in one queue",
-        run: curator::curator,
+        run: rivals::curator,
+    },
+    Trial {
+        name: "rivals",
+        about: "kazoo, go-zookeeper, ZooKeeper's own recipe and lockkeeper run in one queue",
+        run: rivals::rivals,
+    },
+    Trial {
+        name: "flood",
+        about: "1,000 silent connections a second to the port that the kubelet asks, for 60 s",
+        run: flood::flood,
     },
     Trial {
         name: "random",
@@ -127,6 +153,11 @@ pub const TRIALS: &[Trial] = &[
         name: "nodes",
         about: "random faults under guarded pods on two Kubernetes nodes",
         run: nodes::nodes,
+    },
+    Trial {
+        name: "simulation",
+        about: "lock, keeper and guard on a simulated ensemble and kernel",
+        run: simulation::simulation,
     },
 ];
 
@@ -282,6 +313,9 @@ pub fn as_test(name: &str, rounds: u32) {
         rounds,
         minutes: None,
         random: Rng::with_seed(seed),
+        seed,
+        histories: rounds.into(),
+        hazards: Vec::new(),
         out: &mut out,
     };
     let result = (trial.run)(&mut context);

@@ -140,12 +140,7 @@ impl Worker {
 
     /// Process id of the main process of its program; `None` while there is none.
     pub fn program_pid(&self) -> Option<Pid> {
-        let keeper = self.keeper_pid();
-        let anchor = children(self.guard.pid())
-            .into_iter()
-            .find(|&pid| Some(pid) != keeper)?;
-        // The oldest one; others are orphans.
-        children(anchor).into_iter().next()
+        program_of(self.guard.pid())
     }
 
     /// Everything that its program has recorded so far, also under a name that was used before.
@@ -237,6 +232,18 @@ pub fn keeper_of(guard: Pid) -> Option<Pid> {
             .split(|byte| *byte == 0)
             .any(|variable| variable.starts_with(b"LOCKKEEPER_KEEPER_SOCKET="))
     })
+}
+
+/// The anchor below a guard, once the application was started.
+pub fn anchor_of(guard: Pid) -> Option<Pid> {
+    let keeper = keeper_of(guard);
+    children(guard).into_iter().find(|pid| Some(*pid) != keeper)
+}
+
+/// The main process of the program below a guard, once it was started.
+pub fn program_of(guard: Pid) -> Option<Pid> {
+    // The oldest one; others are orphans.
+    children(anchor_of(guard)?).into_iter().next()
 }
 
 fn children(parent: Pid) -> Vec<Pid> {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use lockkeeper_e2e::checker::{Rule, check};
 use lockkeeper_e2e::ensemble::{Mode, block_on};
-use lockkeeper_e2e::java::{Bench, Contender};
+use lockkeeper_e2e::java::Bench;
 use lockkeeper_e2e::owner::{MARK, is_running};
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::record::Records;
+use lockkeeper_e2e::rivals::{self, Contender};
 use lockkeeper_e2e::{Config, Ensemble, Process, binaries};
 use lockkeeper_lock::BootInstant;
 use rustix::process::Signal;
@@ -196,6 +197,7 @@ fn the_leader_is_seen_to_make_and_delete_each_contender_of_curator() {
         .into_iter()
         .map(|name| {
             let contender = Contender {
+                client: rivals::Client::Curator,
                 connect: ensemble.connect_string(),
                 path: "/lock".to_owned(),
                 times: 3,

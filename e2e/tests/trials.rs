@@ -44,6 +44,11 @@ fn the_child_and_its_orphans_are_gone_before_the_lock_when_the_guard_is_killed()
 }
 
 #[test]
+fn a_storm_of_forks_is_gone_at_the_deadline_in_a_control_group_and_in_a_namespace() {
+    trial("storm", 2);
+}
+
+#[test]
 fn a_child_whose_contender_is_deleted_by_hand_is_killed_without_grace() {
     trial("deleted", 3);
 }
@@ -59,8 +64,23 @@ fn curator_and_lockkeeper_take_turns_in_one_queue() {
 }
 
 #[test]
+fn kazoo_and_go_zookeeper_and_zookeepers_recipe_take_turns_with_lockkeeper_in_one_queue() {
+    trial("rivals", 1);
+}
+
+#[test]
+fn no_probe_of_the_kubelet_fails_under_a_flood_of_silent_connections() {
+    trial("flood", 4);
+}
+
+#[test]
 fn no_two_programs_overlap_under_random_faults() {
     trial("random", 1);
+}
+
+#[test]
+fn the_campaign_plays_simulated_histories_too() {
+    trial("simulation", 3);
 }
 
 // The trial `nodes` is a test where the other ones on nodes are: `e2e/tests/kubernetes/nodes.rs`.

@@ -4,7 +4,7 @@ set -eu
 if [ ! -f /conf/zoo.cfg ]; then
     {
         echo "dataDir=/data"
-        echo "dataLogDir=/datalog"
+        echo "dataLogDir=${ZOO_DATA_LOG_DIR:-/datalog}"
         echo "tickTime=${ZOO_TICK_TIME:-2000}"
         echo "initLimit=${ZOO_INIT_LIMIT:-5}"
         echo "syncLimit=${ZOO_SYNC_LIMIT:-2}"

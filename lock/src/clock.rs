@@ -1,8 +1,9 @@
 //! The one clock on the safety path.
 //!
-//! Everything that decides who may run is counted on `CLOCK_BOOTTIME`: it never jumps, it is the
-//! same for all processes of a machine (keeper and guard exchange instants of it), and it goes on
-//! while the machine is suspended, as the ensemble's clocks do.
+//! Everything that decides who may run is counted on `CLOCK_BOOTTIME`: it never jumps, it goes on
+//! while the machine is suspended, as the ensemble's clocks do, and it is the same for all processes
+//! of a machine that are in one time namespace (`time_namespaces(7)`): keeper and guard exchange
+//! instants of it, and the keeper takes no guard of another one.
 
 use std::fmt;
 use std::future::Future;

@@ -40,6 +40,9 @@ pub enum EnsembleError {
     /// The session is now served by another server; whoever asked has an old connection.
     #[error("the session was moved to another server")]
     SessionMoved,
+    /// The server had too much to do, and did not carry the request out (`RequestThrottler`).
+    #[error("the server is overloaded and did not carry the request out")]
+    Throttled,
     /// The server does not accept the credentials.
     #[error("the server refused the credentials")]
     AuthFailed,
@@ -64,12 +67,12 @@ pub enum EnsembleError {
 }
 
 impl EnsembleError {
-    /// Whether the request may or may not have been carried out, and is to be tried again on a new
-    /// connection of the same session.
+    /// Whether this says nothing about the request, which is to be tried again on a new connection of the
+    /// same session. It may or may not have been carried out, unless it was [`Self::Throttled`].
     pub fn is_connection(&self) -> bool {
         matches!(
             self,
-            Self::ConnectionLoss | Self::SessionMoved | Self::Unreachable { .. }
+            Self::ConnectionLoss | Self::SessionMoved | Self::Throttled | Self::Unreachable { .. }
         )
     }
 }
@@ -118,6 +121,46 @@ pub struct Node {
     pub owner: i64,
 }
 
+/// Which node it is that has a path, and which data: who finds the same again has missed nothing. A node that
+/// was deleted and made anew begins with version 0 again, but by another transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incarnation {
+    /// The transaction that created the node.
+    pub czxid: FencingToken,
+    /// How many times its data were changed.
+    pub version: i32,
+}
+
+/// The children of a node, and whose they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Children {
+    /// Their names, in no order.
+    pub names: Vec<String>,
+    /// The node itself, at that moment.
+    pub parent: Incarnation,
+}
+
+impl Node {
+    /// Which node this is, with which data.
+    pub fn incarnation(&self) -> Incarnation {
+        Incarnation {
+            czxid: self.czxid,
+            version: self.version,
+        }
+    }
+
+    /// Whether it ends with a session.
+    pub fn is_ephemeral(&self) -> bool {
+        is_ephemeral(self.owner)
+    }
+}
+
+/// Whether a node of this owner ends with a session. A container, which the server removes when it is empty, is
+/// marked by the least number in the owner's place (`EphemeralType.CONTAINER_EPHEMERAL_OWNER`).
+pub fn is_ephemeral(owner: i64) -> bool {
+    owner != 0 && owner != i64::MIN
+}
+
 /// What a one-time data watch saw first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeEvent {
@@ -145,6 +188,13 @@ pub enum Op {
         data: Vec<u8>,
         /// The version that it must have.
         version: i32,
+    },
+    /// Create a persistent node.
+    Create {
+        /// Its path.
+        path: String,
+        /// Its data.
+        data: Vec<u8>,
     },
     /// Delete a node.
     Delete {
@@ -184,11 +234,13 @@ pub trait Connection: Send + Sync + 'static {
     /// an answer to know that the answer came over this very connection.
     fn is_intact(&self) -> bool;
 
-    /// Creates an ephemeral node whose name is `prefix` and the next sequence number.
+    /// Creates an ephemeral node whose name is `prefix` and the next sequence number, if the data of its
+    /// parent have this version; else it answers [`EnsembleError::BadVersion`].
     fn create_contender(
         &self,
         prefix: &str,
         data: Vec<u8>,
+        version: i32,
     ) -> impl Future<Output = EnsembleResult<Created>> + Send + 'static;
 
     /// Creates a persistent node and its missing parents; it is no error when it exists.
@@ -198,8 +250,8 @@ pub trait Connection: Send + Sync + 'static {
         data: Vec<u8>,
     ) -> impl Future<Output = EnsembleResult<()>> + Send + 'static;
 
-    /// Names of the children.
-    fn children(&self, path: &str) -> impl Future<Output = EnsembleResult<Vec<String>>> + Send + 'static;
+    /// The children.
+    fn children(&self, path: &str) -> impl Future<Output = EnsembleResult<Children>> + Send + 'static;
 
     /// A node.
     fn node(&self, path: &str) -> impl Future<Output = EnsembleResult<Node>> + Send + 'static;

@@ -8,12 +8,13 @@
 //!   one connection, and a client sees its own writes;
 //! * only the leader ends sessions, at the first tick after last touch + T; it learns of what a
 //!   follower heard from the replies to its pings, every half tick, and when a session is taken to
-//!   another server;
+//!   another server; what touches a session while the leader ends those of one tick, one by one,
+//!   does not save it;
 //! * a follower without its leader goes on answering reads for `sync_limit` ticks;
 //! * a session has one connection: writes over an older one are refused;
 //! * names of contenders get the number of children that their parent ever had.
 //!
-//! Left out: access control lists other than "forbidden", threads of a server that are paused one by
+//! Left out: access control lists other than "forbidden" and "protected", threads of a server that are paused one by
 //! one, and a leader that is paused at an awkward moment; `tests/lease_model.rs` has those. Creating
 //! a path with its parents is one transaction here.
 //!
@@ -241,6 +242,12 @@ impl World {
         self.shared.state().breaks.insert(client.to_owned());
     }
 
+    /// The next `requests` of a client come to an overloaded server, which answers that it does not carry
+    /// them out.
+    pub fn throttle(&self, client: &str, requests: u32) {
+        self.shared.state().throttled.insert(client.to_owned(), requests);
+    }
+
     /// Ends all cuts.
     pub fn heal(&self) {
         let mut state = self.shared.state();
@@ -287,6 +294,12 @@ impl World {
         self.shared.state().servers[server].lag = lag.as_millis() as Millis;
     }
 
+    /// A server grants no longer session timeout than this (`maxSessionTimeout`), also to a session
+    /// that is taken to it.
+    pub fn limit_sessions(&self, server: usize, longest: Duration) {
+        self.shared.state().servers[server].longest_session = longest;
+    }
+
     // Faults of clients.
 
     /// A client stands still for a while. What it runs has to be run by [`Freezable`].
@@ -307,10 +320,15 @@ impl World {
 
     /// Somebody creates a node; a persistent one.
     pub fn create(&self, path: &str, data: &[u8]) {
+        self.create_owned(path, data, 0);
+    }
+
+    /// Another client creates a node, which is marked as that of a session of its own.
+    pub fn create_owned(&self, path: &str, data: &[u8], owner: i64) {
         self.change(Change::Create {
             path: path.to_owned(),
             data: data.to_vec(),
-            owner: 0,
+            owner,
         });
     }
 
@@ -332,6 +350,11 @@ impl World {
     /// Nobody has any right to nodes whose path begins with `prefix`.
     pub fn forbid(&self, prefix: &str) {
         self.shared.state().forbidden.insert(prefix.to_owned());
+    }
+
+    /// Nobody has the right to write to nodes whose path begins with `prefix`.
+    pub fn protect(&self, prefix: &str) {
+        self.shared.state().protected.insert(prefix.to_owned());
     }
 
     /// Takes [`World::forbid`] back.

@@ -54,6 +54,8 @@ impl<C: Clock> LockView<C> {
 #[derive(Debug)]
 pub struct Lock<C> {
     commands: mpsc::Sender<Command>,
+    is_retained: watch::Sender<bool>,
+    settled: watch::Sender<Option<FencingToken>>,
     view: LockView<C>,
 }
 
@@ -76,16 +78,22 @@ impl<C: Clock> Lock<C> {
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (status_sender, status) = watch::channel(LockStatus::new());
         let (commands, command_receiver) = mpsc::channel(8);
+        let (is_retained, retained) = watch::channel(false);
+        let (settling, settled) = watch::channel(None);
         let task = Task::new(
             Arc::new(ensemble),
             clock.clone(),
             options,
             status_sender,
             command_receiver,
+            retained,
+            settled,
         );
         (
             Self {
                 commands,
+                is_retained,
+                settled: settling,
                 view: LockView { clock, status },
             },
             task.run(),
@@ -100,6 +108,22 @@ impl<C: Clock> Lock<C> {
     /// The lock as its task saw it last.
     pub fn status(&self) -> LockStatus {
         self.view.status()
+    }
+
+    /// Whether to keep the contender through a loss, until it is released or abandoned: for when work under the lock may
+    /// have outlived it. The session is then served and renewed also in state `Lost`, in which nobody holds: neither we
+    /// nor those behind us. At first it is not.
+    pub fn retain(&self, is_retained: bool) {
+        self.is_retained
+            .send_if_modified(|before| std::mem::replace(before, is_retained) != is_retained);
+    }
+
+    /// Says that, under this token, whoever did not release cleanly before us has been waited for
+    /// ([`LockStatus::predecessor_unclean`]). Who releases without having said so leaves the wait to the next holder.
+    /// Saying it twice, or of a lock that is lost, does nothing.
+    pub fn settle(&self, token: FencingToken) {
+        self.settled
+            .send_if_modified(|before| before.replace(token) != Some(token));
     }
 
     /// Stands in the queue, at its end unless already in it.

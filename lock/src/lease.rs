@@ -2,11 +2,14 @@
 //!
 //! Not Curator's `Lease` (a semaphore's permit), not `coordination.k8s.io/Lease`.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::BootInstant;
-use crate::timing::{SLACK, proof_age};
+use crate::timing::{SLACK, margin, proof_age};
 
 /// An acknowledged quorum write of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,32 +22,69 @@ pub struct Renewal {
 
 /// The lease of a session: the moment before which the ensemble cannot have expired it.
 ///
-/// Only two things extend it, and nothing but a server that grants less time shortens it:
+/// Two things show that the leader has counted the session anew, and how early at most:
 /// * a renewal that is *proven* by three later ones (the four steps);
 /// * the first acknowledged write after the session was created on, or taken to, a server: the
-///   leader counted the session anew after that was asked for.
+///   leader counted it after that was asked for.
+///
+/// A lease that is still good then is extended by them. One that has lapsed is not yet: the leader
+/// may have taken the session out of its queue before it counted it anew, and end it all the same
+/// (`SessionTrackerImpl.run`). It marks such a session within [`SLACK`], and no marked session can
+/// write; so a later write that is sent [`SLACK`] after the first one was acknowledged has to be
+/// acknowledged as well.
+///
+/// Nothing but a server that grants less time makes a lease shorter, and then for the rest of the
+/// session: the touches that an earlier server has collected carry the time that it granted
+/// (`LearnerSessionTracker`), and may reach the leader late.
 #[derive(Clone, Debug)]
 pub struct Lease {
+    /// The shortest one that a server has granted to this session.
     session_timeout: Duration,
     /// Half a tick and [`SLACK`].
     proof_age: Duration,
     /// When the present connection was asked for; taken by its first acknowledged write.
     attached: Option<BootInstant>,
+    /// What would extend the lease, had it not lapsed.
+    unconfirmed: Option<Unconfirmed>,
     /// Acknowledged writes over the present connection, oldest first, thinned out.
     renewals: VecDeque<Renewal>,
+    /// Until then the session of a creation cannot have been taken out of the leader's queue.
+    created_until: Option<BootInstant>,
     end: Option<BootInstant>,
 }
 
+/// The leader has counted a session of which it is not known whether it had begun to end it.
+#[derive(Clone, Copy, Debug)]
+struct Unconfirmed {
+    counted_from: BootInstant,
+    /// When the write that showed it was acknowledged.
+    acknowledged: BootInstant,
+}
+
 impl Lease {
-    /// No lease yet. `session_timeout` is the negotiated one, `tick_time` the ensemble's.
+    /// No lease, and no session yet. `session_timeout` is the one to ask for, `tick_time` the
+    /// ensemble's.
     pub fn new(session_timeout: Duration, tick_time: Duration) -> Self {
         Self {
             session_timeout,
             proof_age: proof_age(tick_time),
             attached: None,
+            unconfirmed: None,
             renewals: VecDeque::new(),
+            created_until: None,
             end: None,
         }
+    }
+
+    /// A session was created, with `session_timeout` as negotiated, that was asked for at `asked` or
+    /// later. The leader counts it from its creation on (`SessionTrackerImpl.trackSession`), so
+    /// that before `asked + session_timeout` it cannot have taken it out of its queue: until then a
+    /// new session has not lapsed, and its first write proves the lease by itself.
+    pub fn create(&mut self, asked: BootInstant, session_timeout: Duration) {
+        self.session_timeout = session_timeout;
+        self.created_until = Some(asked + session_timeout);
+        self.end = None;
+        self.connect(asked);
     }
 
     /// The same session is served over a new connection, with `session_timeout` as negotiated anew,
@@ -53,21 +93,40 @@ impl Lease {
     /// last (`ExpiryQueue.update`).
     pub fn attach(&mut self, asked: BootInstant, session_timeout: Duration) {
         if session_timeout < self.session_timeout {
-            self.end = self.end.map(|end| end.min(asked + session_timeout));
+            self.session_timeout = session_timeout;
+            for until in [&mut self.end, &mut self.created_until].into_iter().flatten() {
+                *until = (*until).min(asked + session_timeout);
+            }
         }
-        self.session_timeout = session_timeout;
+        self.connect(asked);
+    }
+
+    fn connect(&mut self, asked: BootInstant) {
         self.attached = Some(asked);
+        self.unconfirmed = None;
         self.renewals.clear();
     }
 
     /// Takes an acknowledged quorum write into account and returns the end of the lease. Writes
     /// have to come in the order in which they were acknowledged.
     pub fn acknowledge(&mut self, renewal: Renewal) -> Option<BootInstant> {
-        if let Some(asked) = self.attached.take() {
-            self.extend(asked);
+        let is_confirmed = |first: &mut Unconfirmed| first.acknowledged + SLACK <= renewal.sent;
+        if let Some(first) = self.unconfirmed.take_if(is_confirmed) {
+            self.extend(first.counted_from);
         }
-        if let Some(proven) = self.newest_proven(renewal.sent) {
-            self.extend(proven);
+        let acknowledged = renewal.acknowledged;
+        let counted = self.attached.take().max(self.newest_proven(renewal.sent));
+        match counted {
+            Some(counted_from) if self.is_good(self.end.max(self.created_until), acknowledged) => {
+                self.extend(counted_from);
+            }
+            Some(counted_from) if self.is_good(Some(counted_from + self.session_timeout), acknowledged) => {
+                self.unconfirmed.get_or_insert(Unconfirmed {
+                    counted_from,
+                    acknowledged,
+                });
+            }
+            _ => {}
         }
         self.remember(renewal);
         self.end
@@ -78,14 +137,36 @@ impl Lease {
         self.end
     }
 
-    /// Whether the present connection has not proven anything yet.
+    /// The timeout with which the lease is counted: the shortest one that a server has granted to
+    /// this session.
+    pub fn session_timeout(&self) -> Duration {
+        self.session_timeout
+    }
+
+    /// Whether no write was acknowledged yet over the present connection.
     pub fn is_attach_unproven(&self) -> bool {
         self.attached.is_some()
+    }
+
+    /// When the next write is due that proves something by itself; `None` when there is none, and it
+    /// takes four renewals. At once over a new connection, and [`SLACK`] after the acknowledgement
+    /// that would have extended a lease which had lapsed.
+    pub fn proof_due(&self) -> Option<BootInstant> {
+        match self.attached {
+            Some(_) => Some(BootInstant::from_nanos(0)),
+            None => self.unconfirmed.map(|first| first.acknowledged + SLACK),
+        }
     }
 
     /// Whether the lease is valid at `now`.
     pub fn is_valid(&self, now: BootInstant) -> bool {
         self.end.is_some_and(|end| now < end)
+    }
+
+    /// Whether a lease until `end` has not lapsed at `now`. It does so at its deadline: our clock may be
+    /// slower than the leader's.
+    fn is_good(&self, end: Option<BootInstant>, now: BootInstant) -> bool {
+        end.is_some_and(|end| now + margin(self.session_timeout) < end)
     }
 
     fn extend(&mut self, counted_from: BootInstant) {
@@ -131,145 +212,5 @@ impl Lease {
                 self.renewals.pop_front();
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const T: Duration = Duration::from_millis(4_000);
-    const TICK: Duration = Duration::from_millis(1_000);
-
-    fn at(millis: u64) -> BootInstant {
-        BootInstant::from_nanos(millis * 1_000_000)
-    }
-
-    fn renewal(sent: u64, acknowledged: u64) -> Renewal {
-        Renewal {
-            sent: at(sent),
-            acknowledged: at(acknowledged),
-        }
-    }
-
-    fn lease(renewals: &[(u64, u64)]) -> Option<BootInstant> {
-        let mut lease = Lease::new(T, TICK);
-        for &(sent, acknowledged) in renewals {
-            lease.acknowledge(renewal(sent, acknowledged));
-        }
-        lease.end()
-    }
-
-    #[test]
-    fn three_acknowledged_renewals_prove_nothing() {
-        assert_eq!(lease(&[(0, 10)]), None);
-        assert_eq!(lease(&[(0, 10), (1_000, 1_010), (2_000, 2_010)]), None);
-    }
-
-    #[test]
-    fn the_fourth_renewal_extends_the_lease_to_the_send_time_of_the_first() {
-        let mut lease = Lease::new(T, TICK);
-        for sent in [0, 1_000, 2_000] {
-            lease.acknowledge(renewal(sent, sent + 10));
-        }
-        assert_eq!(lease.acknowledge(renewal(3_000, 3_010)), Some(at(0) + T));
-        assert_eq!(lease.acknowledge(renewal(4_000, 4_010)), Some(at(1_000) + T));
-        assert!(lease.is_valid(at(4_999)));
-        assert!(!lease.is_valid(at(5_000)));
-    }
-
-    #[test]
-    fn the_second_has_to_be_sent_half_a_tick_and_slack_after_the_answer_to_the_first() {
-        assert_eq!(
-            lease(&[(0, 301), (1_000, 1_010), (2_000, 2_010), (3_000, 3_010)]),
-            None
-        );
-        assert_eq!(
-            lease(&[(0, 300), (1_000, 1_010), (2_000, 2_010), (3_000, 3_010)]),
-            Some(at(0) + T)
-        );
-    }
-
-    #[test]
-    fn the_third_has_to_be_sent_slack_after_the_answer_to_the_second() {
-        assert_eq!(
-            lease(&[(0, 10), (1_000, 1_801), (2_000, 2_010), (3_000, 3_010)]),
-            None
-        );
-        assert_eq!(
-            lease(&[(0, 10), (1_000, 1_800), (2_000, 2_010), (3_000, 3_010)]),
-            Some(at(0) + T)
-        );
-    }
-
-    #[test]
-    fn the_fourth_has_to_be_sent_after_the_answer_to_the_third() {
-        assert_eq!(
-            lease(&[(0, 10), (1_000, 1_010), (2_000, 3_001), (3_000, 3_010)]),
-            None
-        );
-        assert_eq!(
-            lease(&[(0, 10), (1_000, 1_010), (2_000, 3_000), (3_000, 3_010)]),
-            Some(at(0) + T)
-        );
-    }
-
-    #[test]
-    fn short_intervals_pick_an_older_renewal() {
-        let renewals: Vec<_> = (0..6).map(|i| (i * 500, i * 500 + 10)).collect();
-        // Last sent at 2.5 s, witness at 2.0 s, awake at 1.5 s; 0.7 s before that: the one of 0.5 s.
-        assert_eq!(lease(&renewals), Some(at(500) + T));
-    }
-
-    #[test]
-    fn the_first_write_after_a_connection_counts_from_the_request_to_connect() {
-        let mut lease = Lease::new(T, TICK);
-        lease.attach(at(5_000), T);
-        assert_eq!(lease.end(), None, "a connection alone proves nothing");
-        assert!(lease.is_attach_unproven());
-        assert_eq!(lease.acknowledge(renewal(5_020, 5_030)), Some(at(5_000) + T));
-        assert!(!lease.is_attach_unproven());
-        assert_eq!(lease.acknowledge(renewal(5_520, 5_530)), Some(at(5_000) + T));
-    }
-
-    #[test]
-    fn a_new_connection_forgets_the_renewals_of_the_old_one_but_not_the_lease() {
-        let mut lease = Lease::new(T, TICK);
-        for i in 0..6 {
-            lease.acknowledge(renewal(i * 1_000, i * 1_000 + 10));
-        }
-        let end = lease.end();
-        lease.attach(at(1), T);
-        assert_eq!(lease.end(), end);
-        for i in 6..9 {
-            assert_eq!(
-                lease.acknowledge(renewal(i * 1_000, i * 1_000 + 10)),
-                end,
-                "a lease never gets shorter"
-            );
-        }
-        assert!(lease.acknowledge(renewal(9_000, 9_010)) > end);
-    }
-
-    #[test]
-    fn a_server_that_grants_less_time_than_before_shortens_the_lease() {
-        let mut lease = Lease::new(T, TICK);
-        lease.attach(at(0), T);
-        lease.acknowledge(renewal(10, 20));
-        lease.attach(at(1_000), T / 2);
-        assert_eq!(lease.end(), Some(at(1_000) + T / 2));
-        lease.attach(at(1_100), T);
-        assert_eq!(lease.acknowledge(renewal(1_120, 1_130)), Some(at(1_100) + T));
-    }
-
-    #[test]
-    fn hundreds_of_writes_a_second_need_little_memory_and_lose_little_lease() {
-        let mut lease = Lease::new(T, TICK);
-        for i in 0..20_000 {
-            lease.acknowledge(renewal(i, i + 1));
-        }
-        assert!(lease.renewals.len() < 64, "{}", lease.renewals.len());
-        let lost = lease.end().unwrap().saturating_since(at(0)).as_millis() as i64 - (19_999 + 4_000);
-        assert!(lost > -1_100, "lease ends {lost} ms from the last write + T");
     }
 }

@@ -40,18 +40,22 @@
 //!
 //! # What it does not promise
 //!
-//! That a lock is exclusive when somebody deletes a contender by hand, or that what was sent before the
+//! That a lock is exclusive when somebody deletes the holder's contender by hand, or that what was sent before the
 //! deadline does not arrive after it: a resource that matters checks the [`FencingToken`].
 //!
 //! # Dropping
 //!
 //! Nothing is released by a `Drop`. A [`Lock`] that goes, by a panic say, is abandoned: its contender
 //! stays until the session expires, so that whatever still runs has until the end of its lease.
+mod agreement;
 pub mod clock;
 pub mod ensemble;
 mod error;
 #[cfg(feature = "fake")]
 pub mod fake;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handle;
 mod lease;
 mod options;
@@ -65,15 +69,19 @@ mod timing;
 mod token;
 pub mod zookeeper;
 
+pub use agreement::{Agreement, Objection};
 pub use clock::{BootClock, BootInstant, Clock};
 pub use error::LockError;
 pub use handle::{Lock, LockView};
 pub use lease::{Lease, Renewal};
-pub use options::{LockOptions, Observer};
+pub use options::{EnsembleId, LockOptions, Observer};
 pub use participant::{Participant, arrange};
 pub use path::LockPath;
-pub use queue::Mode;
-pub use record::{CleanRelease, ContenderData, Control, Identity, Pod, YieldRequest};
+pub use queue::{Mode, is_contender};
+pub use record::{
+    CleanRelease, ContenderData, Control, Holder, Identity, LONGEST_CONTENDER_DATA, LONGEST_CONTROL_DATA,
+    Pod, YieldRequest,
+};
 pub use state::{LockState, LockStatus, LossReason};
 pub use timing::{KILL_ALLOWANCE, SESSION_TIMEOUT_TICKS, SLACK, Timing, UnsafeTiming};
 pub use token::FencingToken;

@@ -61,7 +61,7 @@ pub(crate) async fn list<C: Connection>(
     mode: Mode,
 ) -> EnsembleResult<Vec<Participant>> {
     let children = match connection.children(&root).await {
-        Ok(children) => children,
+        Ok(children) => children.names,
         Err(EnsembleError::NoNode) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };

@@ -1,11 +1,11 @@
-//! Who is before whom: names, order, and whom to watch. Pure.
-//!
-//! Names are those of Apache Curator's `InterProcessMutex` (`_c_<uuid>-lock-<seq>`) and
-//! `InterProcessReadWriteLock` (`-__READ__<seq>`, `-__WRIT__<seq>`), so that its clients can stand
-//! in the same queue.
+//! Who is before whom: order, and whom to watch. Pure.
+
+mod name;
 
 use std::cmp::Ordering;
 use std::num::NonZeroU32;
+
+pub use name::Contender;
 
 /// What a lock lets happen at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -32,41 +32,6 @@ impl Mode {
     }
 }
 
-/// A contender as its name tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contender {
-    /// Name below the lock root.
-    pub name: String,
-    /// Whether it wants to read only.
-    pub is_reader: bool,
-    sequence: i32,
-}
-
-impl Contender {
-    /// Reads a child's name; `None` for what is no contender, which is not counted.
-    pub fn parse(name: &str) -> Option<Self> {
-        let marked = |marker: &str| name.rfind(marker).map(|at| &name[at + marker.len()..]);
-        let (is_reader, digits) = if let Some(digits) = marked("-__READ__") {
-            (true, digits)
-        } else {
-            (false, marked("-__WRIT__").or_else(|| marked("-lock-"))?)
-        };
-        // "%010d", and a minus sign after 2^31 contenders (`DataTree`, cversion).
-        let sequence = digits.parse().ok().filter(|_| digits.len() >= 10)?;
-        Some(Self {
-            name: name.to_owned(),
-            is_reader,
-            sequence,
-        })
-    }
-
-    /// Whether this one came before `other`. Sequence numbers are 32 bits and wrap around, so this
-    /// compares their distance.
-    fn compare(&self, other: &Self) -> Ordering {
-        self.sequence.wrapping_sub(other.sequence).cmp(&0)
-    }
-}
-
 /// Whether `later` came behind `earlier` and cannot have held beside it: when it held, the other was
 /// gone. False for what is no contender.
 pub fn excludes(later: &str, earlier: &str) -> bool {
@@ -86,11 +51,41 @@ pub fn sorted(children: &[String]) -> Vec<Contender> {
     contenders
 }
 
+/// Whether a child of a lock root is a contender of a known kind, by its name.
+pub fn is_contender(name: &str) -> bool {
+    Contender::parse(name).is_some()
+}
+
+/// The children that are no contenders of a known kind, in the order of their names.
+pub fn unknown(children: &[String]) -> Vec<String> {
+    let is_unknown = |name: &&String| !is_contender(name);
+    let mut unknown: Vec<_> = children.iter().filter(is_unknown).cloned().collect();
+    unknown.sort();
+    unknown
+}
+
+/// The first contender, of those that [`sorted`] gives, by which the order cannot be told any more. The
+/// number in a name is the parent's `cversion`, of 32 bits, which from ZooKeeper 3.6 on stays at its
+/// largest value (`DataTree.createNode`): two that are created then can have one number, or a
+/// negative one. Of contenders with one number each could think that it is first.
+pub fn out_of_numbers(sorted: &[Contender]) -> Option<&Contender> {
+    let is_beyond = |contender: &&Contender| !(0..i32::MAX).contains(&contender.sequence);
+    let twins = sorted
+        .array_windows()
+        .find(|[one, other]| one.sequence == other.sequence);
+    sorted
+        .iter()
+        .find(is_beyond)
+        .or_else(|| twins.map(|[_, other]| other))
+}
+
 /// The contenders before one's own. It can only shrink: sequence numbers only grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
     mode: Mode,
     contenders: Vec<Contender>,
+    /// Those of whom it cannot be known whether they are before us. Nothing is held beside them.
+    strangers: Vec<String>,
 }
 
 /// Where one stands.
@@ -110,7 +105,22 @@ impl Ahead {
         let mut contenders = sorted(children);
         let index = contenders.iter().position(|contender| contender.name == own)?;
         contenders.truncate(index);
-        Some(Self { mode, contenders })
+        Some(Self {
+            mode,
+            contenders,
+            strangers: Vec::new(),
+        })
+    }
+
+    /// The same with children that belong to a session and are no contenders of a known kind.
+    pub fn with_strangers(mut self, strangers: impl IntoIterator<Item = String>) -> Self {
+        self.strangers.extend(strangers);
+        self
+    }
+
+    /// Those of whom it cannot be known whether they are before us.
+    pub fn strangers(&self) -> &[String] {
+        &self.strangers
     }
 
     /// Names of all before us, also of those who do not stand in our way.
@@ -155,8 +165,27 @@ impl Ahead {
         false
     }
 
-    /// Where that leaves us, and whom to watch so that nobody is woken who cannot act.
+    /// Where that leaves us, and whom to watch so that nobody is woken who cannot act. Strangers are watched
+    /// by whoever has nobody else to wait for.
     pub fn place(&self) -> Place {
+        let place = self.place_among_contenders();
+        if self.strangers.is_empty() {
+            return place;
+        }
+        match place.position {
+            0 => Place {
+                position: self.strangers.len(),
+                watch: self.strangers.clone(),
+                is_heir: false,
+            },
+            _ => Place {
+                is_heir: false,
+                ..place
+            },
+        }
+    }
+
+    fn place_among_contenders(&self) -> Place {
         let all = self.contenders.as_slice();
         let behind = |watch: &[Contender], position, is_heir| Place {
             position,
@@ -263,16 +292,19 @@ mod tests {
     }
 
     #[test]
-    fn names_of_curator_without_protection_are_contenders() {
-        assert!(Contender::parse("x-lock-0000000007").is_some());
-        assert!(Contender::parse("_c_b3c1e3a0-6b3f-4a55-8d7c-9a1d9e3f0001-lock-0000000007").is_some());
-    }
-
-    #[test]
-    fn order_survives_the_wrap_around_of_sequence_numbers() {
-        let children = ["_c_a-lock--2147483648", "_c_b-lock-2147483647"].map(str::to_owned);
-        let ahead = Ahead::from_children(&children, &children[0], Mode::Exclusive).unwrap();
-        assert_eq!(ahead.place().watch, [children[1].clone()]);
+    fn contenders_whose_order_cannot_be_told_are_found() {
+        for last in [
+            "_c_a-lock-2147483647",
+            "_c_a-lock--2147483648",
+            "_c_a-lock--000000001",
+            "_c_a-__READ__0000000007",
+        ] {
+            let children = ["_c_b-lock-0000000007", "_c_c-lock-0000000009", last].map(str::to_owned);
+            let found = out_of_numbers(&sorted(&children)).map(|contender| contender.name.clone());
+            assert_eq!(found.as_deref(), Some(last));
+        }
+        let children = ["_c_a-lock-0000000000", "_c_b-lock-2147483646"].map(str::to_owned);
+        assert_eq!(out_of_numbers(&sorted(&children)), None);
     }
 
     #[test]

@@ -59,6 +59,9 @@ pub enum LossReason {
     DeadlineReached,
     /// The ensemble says that the session is over.
     SessionExpired,
+    /// The same, while the lease was still running. The ensemble does not do that: somebody who reaches a server has
+    /// ended the session (`docs/safety.md`). The next one may hold at once.
+    SessionEnded,
     /// Somebody deleted the contender, or the whole lock root. The next one may hold at once.
     ContenderDeleted,
     /// The ensemble refuses us for good: our credentials or our right on a node, or it grants a session
@@ -68,9 +71,10 @@ pub enum LossReason {
 
 impl LossReason {
     /// All reasons, for metrics.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::DeadlineReached,
         Self::SessionExpired,
+        Self::SessionEnded,
         Self::ContenderDeleted,
         Self::Refused,
     ];
@@ -80,6 +84,7 @@ impl LossReason {
         match self {
             Self::DeadlineReached => "DeadlineReached",
             Self::SessionExpired => "SessionExpired",
+            Self::SessionEnded => "SessionEnded",
             Self::ContenderDeleted => "ContenderDeleted",
             Self::Refused => "Refused",
         }
@@ -101,17 +106,19 @@ pub struct LockStatus {
     pub lease_end: Option<BootInstant>,
     /// The session, while there is one.
     pub session: Option<i64>,
-    /// The negotiated session timeout, while there is a session.
+    /// The session timeout, while there is a session: the shortest one that a server has granted to it.
     pub session_timeout: Option<std::time::Duration>,
-    /// In `Held`: the predecessor may still be writing, since it did not release cleanly; a
-    /// resource that cannot check tokens wants a pause (`lockDelay`).
+    /// In `Held`: somebody before us may still be writing, since it did not release cleanly, or since nothing can be
+    /// found out about that; a resource that cannot check tokens wants a pause (`lockDelay`), at whose end
+    /// [`crate::Lock::settle`] is to be called. Then it is false again.
     pub predecessor_unclean: bool,
     /// Somebody asked us through the control node to step down.
     pub yield_requested: bool,
     /// In `Lost`: why.
     pub loss: Option<LossReason>,
     /// Why the lock cannot be had: for good in `Released` and `Lost`, until somebody provides what is
-    /// missing in `Connecting` ([`crate::LockOptions::provisioned`]).
+    /// missing in `Connecting` ([`crate::LockOptions::provisioned`]), until a client of an unknown kind leaves
+    /// the queue in `Waiting`.
     pub refusal: Option<LockError>,
 }
 

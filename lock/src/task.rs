@@ -5,11 +5,16 @@
 //! connection goes, all its requests are forgotten, and `drive` asks again over the next one: there
 //! is no second way for recovery.
 
+mod agree;
+mod haste;
 mod hold;
 mod link;
+mod membership;
+mod predecessor;
 mod provision;
 mod publish;
 mod release;
+mod strangers;
 mod turn;
 
 use std::collections::HashMap;
@@ -20,9 +25,11 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, oneshot, watch};
 
+#[cfg(feature = "fuzzing")]
+pub use self::membership::read as ensemble_id;
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{
-    Closed, Created, Ensemble, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent,
+    Closed, Ensemble, EnsembleError, EnsembleResult, Incarnation, MultiError, Node, NodeEvent,
 };
 use crate::error::LockError;
 use crate::lease::Lease;
@@ -54,17 +61,15 @@ enum Answer<Connection> {
     Closed(Closed),
     Entered {
         sent: BootInstant,
-        result: EnsembleResult<Created>,
+        result: Result<agree::Entered, agree::NotEntered>,
     },
-    Found(EnsembleResult<Option<Created>>),
-    /// No contender was created, for want of a node or of a right.
-    Barred(provision::Bar),
+    Found(EnsembleResult<Option<turn::Found>>),
     Unbarred(NodeEvent),
     Renewed {
         sent: BootInstant,
         result: Result<(), MultiError>,
     },
-    Listed(EnsembleResult<Vec<String>>),
+    Listed(EnsembleResult<strangers::Listed>),
     Predecessor {
         name: String,
         result: EnsembleResult<(Node, BoxFuture<'static, NodeEvent>)>,
@@ -80,6 +85,11 @@ enum Answer<Connection> {
         result: EnsembleResult<(Node, BoxFuture<'static, NodeEvent>)>,
     },
     ControlEvent(NodeEvent),
+    Recorded {
+        sent: BootInstant,
+        is_settlement: bool,
+        result: Result<(), MultiError>,
+    },
     Marked {
         sent: BootInstant,
         result: EnsembleResult<()>,
@@ -107,13 +117,14 @@ enum Write {
     Enter,
     Renewal,
     Mark,
+    Record,
     Delete,
 }
 
 /// The connection of the session.
 enum Link<Connection> {
     Down,
-    Attaching,
+    Attaching(haste::Haste),
     Up(Arc<Connection>),
 }
 
@@ -122,13 +133,15 @@ struct Entry {
     name: String,
     path: String,
     token: FencingToken,
+    /// The lock root under whose agreement it was created; `None` when it was created without one that admits us.
+    agreed: Option<Incarnation>,
     /// Who is before us; `None` when it has to be listed.
     ahead: Option<Ahead>,
     is_listing: bool,
     /// The contenders that are watched, and whether they were seen to hold.
     watched: HashMap<String, bool>,
-    /// Those before us who may have held the lock last. For `lockDelay`.
-    suspects: Vec<String>,
+    /// Who may still be writing. For `lockDelay`.
+    past: Box<predecessor::Past>,
     is_our_turn: bool,
     /// Whether it was seen to that the lease lasts until renewals extend it. A waiter further back
     /// does not renew, so that little of its lease may be left when it comes to the front.
@@ -136,6 +149,9 @@ struct Entry {
     is_held: bool,
     is_marked: bool,
     is_own_watched: bool,
+    /// Whether that watch is in place over this connection, so that a deletion of our own node is heard of before
+    /// any later one.
+    is_own_seen: bool,
     predecessor_unclean: bool,
 }
 
@@ -166,11 +182,17 @@ pub(crate) struct Task<E: Ensemble, C: Clock> {
     options: LockOptions,
     status: watch::Sender<LockStatus>,
     commands: mpsc::Receiver<Command>,
+    /// See [`Lock::retain`](crate::Lock::retain).
+    retained: watch::Receiver<bool>,
+    /// See [`Lock::settle`](crate::Lock::settle).
+    settled: watch::Receiver<Option<FencingToken>>,
     /// Answers about the connection itself, and about the queue as a whole.
     link_answers: Answers<E::Connection>,
     /// Answers about our contender. They go with it: a late one says nothing about the next.
     answers: Answers<E::Connection>,
     link: Link<E::Connection>,
+    /// Whether the session had more than a place in the queue to lose when its connection went.
+    is_urgent: bool,
     /// The last connection of the session: what it takes to go on with it elsewhere.
     session: Option<Arc<E::Connection>>,
     /// The server that was used last.
@@ -185,16 +207,22 @@ pub(crate) struct Task<E: Ensemble, C: Clock> {
     lost: Option<LossReason>,
     /// Why the lock cannot be had.
     refusal: Option<LockError>,
-    /// Waiting for somebody else's nodes, and how long to wait before asking for a right again.
+    /// The lock root under whose agreement we entered last: believed until a server says otherwise.
+    agreed: Option<Incarnation>,
+    /// Children of the lock root that are no contenders, as people were told last.
+    bystanders: Vec<String>,
+    /// Waiting for somebody else's nodes or for another ensemble, and how long to wait before asking for a right again.
     is_barred: bool,
     bar_pause: Duration,
-    /// The control node as last seen, with its version.
-    control: Option<(Control, i32)>,
+    /// The control node as last seen, with its version; without one where it is not there, or gives no right.
+    control: Option<(Control, Option<i32>)>,
     is_control_watched: bool,
     /// Counts the readings of the control node: an answer to an earlier one is out of date.
     control_reading: u64,
+    /// The last reading that was answered.
+    control_read: u64,
     /// Send times of the writes under way, by [`Write`].
-    writes: [Option<BootInstant>; 4],
+    writes: [Option<BootInstant>; 5],
     last_renewal: BootInstant,
 }
 
@@ -205,6 +233,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         options: LockOptions,
         status: watch::Sender<LockStatus>,
         commands: mpsc::Receiver<Command>,
+        retained: watch::Receiver<bool>,
+        settled: watch::Receiver<Option<FencingToken>>,
     ) -> Self {
         let lease = Lease::new(options.timing.session_timeout, options.timing.tick_time);
         let server = fastrand::usize(..ensemble.servers().max(1));
@@ -215,9 +245,12 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             options,
             status,
             commands,
+            retained,
+            settled,
             link_answers: Answers::new(),
             answers: Answers::new(),
             link: Link::Down,
+            is_urgent: false,
             session: None,
             server,
             lease,
@@ -229,12 +262,15 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             releasing: None,
             lost: None,
             refusal: None,
+            agreed: None,
+            bystanders: Vec::new(),
             is_barred: false,
             bar_pause: Duration::ZERO,
             control: None,
             is_control_watched: false,
             control_reading: 0,
-            writes: [None; 4],
+            control_read: 0,
+            writes: [None; 5],
         }
     }
 
@@ -260,6 +296,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                     Some(command) => self.obey(command),
                     None => return,
                 },
+                Ok(()) = self.retained.changed() => {}
+                Ok(()) = self.settled.changed() => {}
                 () = wake => {}
             }
         }
@@ -280,7 +318,6 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Answer::Closed(closed) => self.closed(closed),
             Answer::Entered { sent, result } => self.entered(sent, result),
             Answer::Found(result) => self.found(result),
-            Answer::Barred(bar) => self.barred(bar),
             Answer::Unbarred(event) => self.unbarred(event),
             Answer::Renewed { sent, result } => self.renewed(sent, result),
             Answer::Listed(result) => self.listed(result),
@@ -290,6 +327,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Answer::OwnEvent(event) => self.own_event(event),
             Answer::Control { reading, result } => self.control(reading, result),
             Answer::ControlEvent(event) => self.control_event(event),
+            Answer::Recorded {
+                sent,
+                is_settlement,
+                result,
+            } => self.recorded(sent, is_settlement, result),
             Answer::Marked { sent, result } => self.marked(sent, result),
             Answer::Deleted { sent, result } => self.deleted(sent, result),
             Answer::Participants(result) => self.participants(result),
@@ -307,7 +349,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             return self.drive_release(&connection);
         }
         if self.lost.is_some() {
-            return;
+            return self.drive_lost(&connection);
         }
         match &self.place {
             Place::Out => {
@@ -340,7 +382,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.place = Place::Out;
         self.answers.clear();
         self.is_barred = false;
-        self.writes = [None; 4];
+        self.writes = [None; 5];
         self.control = None;
         self.is_control_watched = false;
     }

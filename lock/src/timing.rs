@@ -3,8 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Allowance for the leader's own ping loop: for its being late, and for its waking up later than
-/// the threads that commit after a pause of the whole leader (docs/safety.md, "The rule").
+/// Allowance for two threads of the leader for which its commits do not wait.
+///
+/// Its ping loop: it may be late, and wake up later than the threads that commit after a pause of
+/// the whole leader (docs/safety.md, "The rule"). And its expirer, which takes all sessions that end
+/// with a tick out of its queue at once, and then marks them one by one (`SessionTrackerImpl.run`;
+/// docs/safety.md, "A lease that has lapsed").
 pub const SLACK: Duration = Duration::from_millis(200);
 
 /// The fixed part of the margin between the deadline and the end of the lease: the time that the

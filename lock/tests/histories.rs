@@ -28,6 +28,9 @@ use process::{Diary, Process};
 const T: Duration = Duration::from_secs(6);
 const ROOT: &str = "/locks/report";
 
+/// `lockDelay`, in the histories that have one.
+const DELAY: Duration = Duration::from_secs(3);
+
 fn timing() -> Timing {
     Timing {
         tick_time: Duration::from_secs(1),
@@ -42,6 +45,7 @@ struct Crowd {
     mode: Mode,
     clocks: Vec<SkewedClock>,
     readers: Vec<bool>,
+    asks: bool,
     diary: Arc<Mutex<Diary>>,
     processes: Vec<Process>,
 }
@@ -59,6 +63,7 @@ impl Crowd {
             self.clocks[number].clone(),
             LockOptions {
                 mode,
+                ask_for_predecessor: self.asks,
                 ..LockOptions::new(ROOT, timing())
             },
             T * 2,
@@ -88,6 +93,8 @@ impl Crowd {
 struct Summary {
     grants: usize,
     faults: usize,
+    /// Pairs of a holder that died and one that came after it, which has waited.
+    delayed: usize,
     expired: usize,
 }
 
@@ -120,6 +127,7 @@ async fn history(seed: u64) -> Result<Summary, String> {
             })
             .collect(),
         readers: (0..count).map(|_| rng.bool()).collect(),
+        asks: seed.is_multiple_of(2),
         diary: Arc::default(),
         processes: Vec::new(),
     };
@@ -178,6 +186,13 @@ async fn history(seed: u64) -> Result<Summary, String> {
     }
     let records = world.records();
     check::all(mode, &diary.done, &records, &faults.by_hand).map_err(tell)?;
+    // Who gets a place of a semaphore that was free does not wait for one that had another.
+    let delayed = if crowd.asks && !matches!(mode, Mode::Semaphore(_)) {
+        let control = LockOptions::new(ROOT, timing()).control;
+        check::delays(&diary.done, &records, &control, DELAY).map_err(tell)?
+    } else {
+        0
+    };
     if served != everybody {
         return Err(tell(format!("only {served:?} of {count} were served again")));
     }
@@ -187,6 +202,7 @@ async fn history(seed: u64) -> Result<Summary, String> {
     Ok(Summary {
         grants: diary.done.len(),
         faults: faults.log.len(),
+        delayed,
         expired: records
             .iter()
             .filter(|record| matches!(record.happened, lockkeeper_lock::fake::Happened::Expired { .. }))
@@ -209,7 +225,7 @@ fn applications_exclude_each_other_and_everybody_is_served_in_the_end_whatever_h
         Some(_) => 1,
         None => number("LOCKKEEPER_HISTORIES").unwrap_or(if cfg!(debug_assertions) { 100 } else { 10_000 }),
     };
-    let first = first.unwrap_or(0);
+    let (first_only, first) = (first.is_some(), first.unwrap_or(0));
     let mut sum = Summary::default();
     for seed in first..first + histories {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -221,6 +237,7 @@ fn applications_exclude_each_other_and_everybody_is_served_in_the_end_whatever_h
             Ok(one) => {
                 sum.grants += one.grants;
                 sum.faults += one.faults;
+                sum.delayed += one.delayed;
                 sum.expired += one.expired;
             }
             Err(what) => panic!("{what}"),
@@ -228,4 +245,5 @@ fn applications_exclude_each_other_and_everybody_is_served_in_the_end_whatever_h
     }
     println!("{histories} histories: {sum:?}");
     assert!(sum.grants > histories as usize, "{sum:?}");
+    assert!(first_only || sum.delayed > histories as usize / 10, "{sum:?}");
 }

@@ -41,7 +41,7 @@ fn no_history_lets_the_four_step_lease_outlive_the_session_and_simpler_rules_do(
     let seed = number("LOCKKEEPER_SEED");
     let histories = match seed {
         Some(_) => Profile::ALL.len() as u64,
-        None => number("LOCKKEEPER_HISTORIES").unwrap_or(12_000),
+        None => number("LOCKKEEPER_HISTORIES").unwrap_or(14_000),
     };
     let table = Table::run(&Profile::ALL, seed.unwrap_or(0), histories as u32, |plan| {
         if seed.is_some() {
@@ -118,6 +118,16 @@ fn a_reconnection_without_an_acknowledged_write_lets_two_hold() {
     overlaps_without_a_part(rules::ATTACHED_ALONE, Profile::NewLeader);
 }
 
+#[test]
+fn a_lapsed_lease_that_one_write_makes_good_again_lets_two_hold() {
+    overlaps_without_a_part(rules::UNCONFIRMED, Profile::Lapsed);
+}
+
+#[test]
+fn a_second_write_sent_at_once_does_not_show_that_the_session_lives_on() {
+    overlaps_without_a_part(rules::CONFIRMED_AT_ONCE, Profile::Lapsed);
+}
+
 /// What the rule takes for granted, taken away: that must show, or the model would not test it.
 fn overlaps_when(profile: Profile, change: impl Fn(&mut Plan)) -> Table {
     let table = Table::run(&[profile], 0, MANY, change);
@@ -129,6 +139,25 @@ fn overlaps_when(profile: Profile, change: impl Fn(&mut Plan)) -> Table {
 #[test]
 fn a_ping_loop_that_stalls_for_longer_than_the_slack_breaks_the_rule() {
     overlaps_when(Profile::EarlyWitness, |plan| plan.ping_jitter = 3 * plan.tick);
+}
+
+#[test]
+fn an_expirer_that_marks_a_session_later_than_the_slack_breaks_the_rule() {
+    overlaps_when(Profile::Lapsed, |plan| plan.mark_delay = plan.tick);
+}
+
+#[test]
+fn touches_that_go_into_a_table_which_was_already_sent_break_the_rule() {
+    overlaps_when(Profile::EarlyWitness, |plan| {
+        plan.torn_touches = (0.5, 50 * MS);
+        // The four renewals of a proof as close together as the rule allows.
+        plan.rhythm = vec![
+            plan.rhythm[0],
+            plan.tick / 2 + SLACK_NANOS + plan.tick / 50,
+            SLACK_NANOS + plan.tick / 50,
+            MS,
+        ];
+    });
 }
 
 #[test]

@@ -9,6 +9,14 @@ use lockkeeper_lock::{Lock, LockOptions, LockState, LockStatus, LockView, Mode, 
 
 #[path = "promises/acquiring.rs"]
 mod acquiring;
+#[path = "promises/agreeing.rs"]
+mod agreeing;
+#[path = "promises/counting.rs"]
+mod counting;
+#[path = "promises/deleted.rs"]
+mod deleted;
+#[path = "promises/ensembles.rs"]
+mod ensembles;
 #[path = "promises/guarding.rs"]
 mod guarding;
 #[path = "promises/looking.rs"]
@@ -25,8 +33,12 @@ mod recovering;
 mod refusing;
 #[path = "promises/releasing.rs"]
 mod releasing;
+#[path = "promises/retaining.rs"]
+mod retaining;
 #[path = "promises/sharing.rs"]
 mod sharing;
+#[path = "promises/strangers.rs"]
+mod strangers;
 #[path = "promises/yielding.rs"]
 mod yielding;
 

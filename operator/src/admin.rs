@@ -1,31 +1,17 @@
 //! Probes and metrics: `/livez`, `/readyz` and `/metrics` over HTTP, for kubelet and Prometheus.
 
-use std::convert::Infallible;
+use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::body::Incoming;
+use hyper::{Method, Request, StatusCode};
 use lockkeeper_sidecar::exit::Failure;
+use lockkeeper_sidecar::http::{self, Answer, Listener, Routes, Stopping, text};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
-
-/// Connections served at once: kubelet and a few scrapers. More wait in the kernel's queue.
-const CONNECTIONS: usize = 16;
-
-/// A request's head must be there after this time.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Pause after a failed `accept`: the reason is mostly a lack of file descriptors, which lasts.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
@@ -44,6 +30,9 @@ pub struct Admin {
     readiness: Readiness,
     registry: Registry,
 }
+
+#[derive(Clone)]
+struct Pages(Arc<Admin>);
 
 /// A bound port.
 #[derive(Debug)]
@@ -75,19 +64,15 @@ impl Admin {
         Self { readiness, registry }
     }
 
-    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    fn page(&self, request: &Request<Incoming>) -> Answer {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return text(
-                StatusCode::METHOD_NOT_ALLOWED,
-                PLAIN,
-                "asked for with GET\n".into(),
-            );
+            return http::wrong_method(request, "GET");
         }
         match request.uri().path() {
             // That this is answered at all is what it says.
-            "/livez" => text(StatusCode::OK, PLAIN, "the operator runs\n".into()),
+            "/livez" => text(StatusCode::OK, PLAIN, "the operator runs\n"),
             "/readyz" => match self.readiness.missing().as_slice() {
-                [] => text(StatusCode::OK, PLAIN, "ready\n".into()),
+                [] => text(StatusCode::OK, PLAIN, "ready\n"),
                 missing => {
                     let missing = format!("not read yet: {}\n", missing.join(", "));
                     text(StatusCode::SERVICE_UNAVAILABLE, PLAIN, missing)
@@ -100,20 +85,15 @@ impl Admin {
                     Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, error.to_string()),
                 }
             }
-            _ => {
-                let known = "there is /livez, /readyz and /metrics\n".to_owned();
-                text(StatusCode::NOT_FOUND, PLAIN, known)
-            }
+            _ => http::not_found(request, "/livez, /readyz and /metrics"),
         }
     }
 }
 
-fn text(status: StatusCode, kind: &'static str, page: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(page.into()));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
+impl Routes for Pages {
+    async fn answer(self, request: Request<Incoming>, _: Stopping) -> Answer {
+        self.0.page(&request)
+    }
 }
 
 // === impl AdminServer ===
@@ -123,8 +103,8 @@ impl AdminServer {
     ///
     /// # Errors
     /// When the address is in use, or is not one of this machine.
-    pub async fn bind(address: SocketAddr) -> Result<Self, Failure> {
-        let listener = TcpListener::bind(address).await.map_err(|error| {
+    pub fn bind(address: SocketAddr) -> Result<Self, Failure> {
+        let listener = http::listen(address).map_err(|error| {
             let sentence =
                 format!("cannot listen on {address} for probes: {error}; choose another --admin-listen");
             Failure::unavailable(sentence)
@@ -142,48 +122,17 @@ impl AdminServer {
 
     /// Answers until it is dropped.
     pub async fn serve(self, admin: Admin) {
-        let admin = Arc::new(admin);
-        let slots = Arc::new(Semaphore::new(CONNECTIONS));
-        // The semaphore is never closed.
-        while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
-            match self.listener.accept().await {
-                Ok((stream, _)) => {
-                    let admin = Arc::clone(&admin);
-                    tokio::spawn(async move {
-                        connection(stream, admin).await;
-                        drop(slot);
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "Failed to accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    }
-}
-
-async fn connection(stream: TcpStream, admin: Arc<Admin>) {
-    let service = service_fn(|request| {
-        let answer = admin.answer(&request);
-        async { Ok::<_, Infallible>(answer) }
-    });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        // One answer per connection: nobody keeps a slot that he does not use.
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
-    if let Err(error) = served {
-        tracing::debug!(%error, "A connection ended early");
+        http::serve(Listener::Tcp(self.listener), Pages(Arc::new(admin)), pending()).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
 
     async fn ask(address: SocketAddr, path: &str) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
@@ -202,7 +151,7 @@ mod tests {
             .with("locks", locks.subscribe());
         let mut registry = Registry::default();
         let metrics = crate::metrics::Metrics::register(&mut registry);
-        let server = AdminServer::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let server = AdminServer::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = server.local_address().unwrap();
         let asking = async {
             pods.send_replace(true);
@@ -224,6 +173,24 @@ mod tests {
         };
         tokio::select! {
             () = server.serve(Admin::new(readiness, registry)) => unreachable!("it serves until it is dropped"),
+            () = asking => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn a_probe_is_answered_within_the_kubelets_second_behind_300_silent_connections() {
+        let server = AdminServer::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = server.local_address().unwrap();
+        let asking = async {
+            let mut silent = Vec::new();
+            for _ in 0..300 {
+                silent.push(TcpStream::connect(address).await.unwrap());
+            }
+            let answer = tokio::time::timeout(Duration::from_secs(1), ask(address, "/livez")).await;
+            assert!(answer.expect("within a second").starts_with("HTTP/1.1 200"));
+        };
+        tokio::select! {
+            () = server.serve(Admin::new(Readiness::default(), Registry::default())) => unreachable!("it serves until it is dropped"),
             () = asking => {}
         }
     }

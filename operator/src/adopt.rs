@@ -1,21 +1,106 @@
 //! Pods that name a lock which nobody described: it gets a `DistributedLock` with the defaults.
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use kube::Api;
 use kube::api::PostParams;
 use kube::runtime::reflector::{ObjectRef, Store};
 use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use crate::context::Context;
+use crate::error::Error;
 use crate::layout::LockKey;
+use crate::names::is_label;
 
 /// Time between two looks at all locks that pods name: for those whose object was deleted while pods
 /// still name it. Pods that are new are looked at when they come.
 const LOOK: Duration = Duration::from_secs(30);
+
+/// How long a lock may be named and not be there before it is made: whoever applies a workload and its lock together
+/// sends one after the other. Helm sends kinds that it does not know last.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Locks of one namespace that are made in one round.
+const OF_NAMESPACE: usize = 4;
+
+/// Requests under way in one round.
+const AT_ONCE: usize = 8;
+
+/// Time between two rounds at least, however much changes.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often a lock that cannot be made is tried at least.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(600);
+
+/// Locks that are named in a line of the log; more are counted.
+const NAMED: usize = 3;
+
+/// Locks that pods name and that are not there.
+#[derive(Debug, Default)]
+pub struct Undescribed {
+    waiting: Mutex<HashMap<LockKey, Waiting>>,
+    news: Notify,
+}
+
+/// When a lock may be made.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    due: Instant,
+    tries: u32,
+}
+
+impl Undescribed {
+    /// Of these locks, which are not there at `now`, those that are to be made: those that have waited longest, a few of
+    /// each namespace. And how long the next one has to wait. All others are forgotten.
+    fn due(&self, missing: &[LockKey], now: Instant) -> (Vec<LockKey>, Duration) {
+        // What is no name of a lock is made in vain; a label may be put on a pod that runs.
+        let missing: HashSet<_> = missing.iter().filter(|key| is_label(&key.name)).collect();
+        let mut waiting = self.waiting();
+        waiting.retain(|key, _| missing.contains(key));
+        let first = Waiting {
+            due: now + PATIENCE,
+            tries: 0,
+        };
+        let mut all: Vec<_> = missing
+            .into_iter()
+            .map(|key| (waiting.entry(key.clone()).or_insert(first).due, key))
+            .collect();
+        all.sort();
+        let (mut due, mut next) = (Vec::new(), LOOK);
+        let mut of_namespace = HashMap::<_, usize>::new();
+        for (at, key) in all {
+            let count = of_namespace.entry(&key.namespace).or_default();
+            if at > now {
+                next = next.min(at - now);
+            } else if *count < OF_NAMESPACE {
+                *count += 1;
+                due.push(key.clone());
+            } else {
+                next = PAUSE;
+            }
+        }
+        (due, next)
+    }
+
+    /// A lock was tried: if it is missing still, it waits twice as long as before.
+    fn tried(&self, key: &LockKey, now: Instant) {
+        if let Some(waiting) = self.waiting().get_mut(key) {
+            let backoff = PATIENCE.saturating_mul(2_u32.saturating_pow(waiting.tries));
+            waiting.tries += 1;
+            waiting.due = now + backoff.min(LONGEST_BACKOFF);
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<LockKey, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Looks after all locks that pods name; to be run as a task. Ends when it is dropped.
 pub async fn follow(ctx: Arc<Context>, store: Store<DistributedLock>, mut is_ready: watch::Receiver<bool>) {
@@ -23,32 +108,151 @@ pub async fn follow(ctx: Arc<Context>, store: Store<DistributedLock>, mut is_rea
         return;
     }
     loop {
-        for key in ctx.pods.locks() {
-            adopt(&ctx, &store, &key).await;
+        let mut missing = ctx.pods.locks();
+        missing.retain(|key| store.get(&object(key)).is_none());
+        // Who leads later waits from then on.
+        if ctx.leadership.check().is_err() {
+            missing.clear();
         }
-        tokio::time::sleep(LOOK).await;
+        let (due, next) = ctx.undescribed.due(&missing, Instant::now());
+        adopt(&ctx, due).await;
+        let news = async {
+            tokio::time::sleep(PAUSE).await;
+            ctx.undescribed.news.notified().await;
+        };
+        tokio::select! {
+            () = tokio::time::sleep(next) => {}
+            () = news => {}
+        }
     }
 }
 
-/// Makes the object of a lock that pods name, if there is none.
-pub async fn adopt(ctx: &Context, store: &Store<DistributedLock>, key: &LockKey) {
-    if ctx.leadership.check().is_err() || store.get(&object(key)).is_some() {
-        return;
+/// Has a lock looked at that pods name, if it is not there.
+pub fn notice(ctx: &Context, store: &Store<DistributedLock>, key: &LockKey) {
+    if store.get(&object(key)).is_none() {
+        ctx.undescribed.news.notify_one();
     }
+}
+
+/// Makes the objects of locks that pods name.
+async fn adopt(ctx: &Arc<Context>, keys: Vec<LockKey>) {
+    let tries = keys.into_iter().map(|key| attempt(Arc::clone(ctx), key));
+    let done: Vec<_> = stream::iter(tries).buffer_unordered(AT_ONCE).collect().await;
+    let mut made = Vec::new();
+    let mut failed = Vec::new();
+    for (key, result) in &done {
+        match result {
+            Ok(true) => made.push(key),
+            Ok(false) => {}
+            Err(error) => failed.push((key, error)),
+        }
+    }
+    if !made.is_empty() {
+        tracing::info!(
+            locks = named(&made),
+            "Made DistributedLocks with the defaults for pods that name them"
+        );
+    }
+    if let Some((_, error)) = failed.first() {
+        let locks: Vec<_> = failed.iter().map(|(key, _)| *key).collect();
+        tracing::warn!(locks = named(&locks), %error, "Failed to make DistributedLocks; trying again ever more rarely");
+    }
+}
+
+async fn attempt(ctx: Arc<Context>, key: LockKey) -> (LockKey, Result<bool, Error>) {
+    let made = make(&ctx, &key).await;
+    ctx.undescribed.tried(&key, Instant::now());
+    (key, made)
+}
+
+/// Makes one; false when it is there, and was not seen yet.
+async fn make(ctx: &Context, key: &LockKey) -> Result<bool, Error> {
+    ctx.leadership.check()?;
     ctx.metrics.wrote("lock");
     let api: Api<DistributedLock> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let lock = DistributedLock::new(&key.name, DistributedLockSpec::default());
     match api.create(&PostParams::default(), &lock).await {
-        Ok(_) => {
-            tracing::info!(lock = %key, "Made a DistributedLock with the defaults for pods that name it")
-        }
-        // Not seen yet.
-        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-        Err(error) => tracing::warn!(lock = %key, %error, "Failed to make a DistributedLock"),
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(false),
+        Err(error) => Err(Error::writing("a DistributedLock")(error)),
     }
+}
+
+fn named(keys: &[&LockKey]) -> String {
+    let names: Vec<_> = keys.iter().take(NAMED).map(ToString::to_string).collect();
+    let more = match keys.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.join(", ") + &more
 }
 
 /// The object of a lock, for the store.
 pub fn object(key: &LockKey) -> ObjectRef<DistributedLock> {
     ObjectRef::new(&key.name).within(&key.namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(namespace: &str, name: &str) -> LockKey {
+        LockKey::new(namespace, name)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_comes_soon_after_its_pods_is_not_made_in_its_place() {
+        let undescribed = Undescribed::default();
+        let (report, other) = (key("shop", "report"), key("shop", "other"));
+        let due = |missing: &[LockKey]| undescribed.due(missing, Instant::now());
+        assert_eq!(due(std::slice::from_ref(&report)), (vec![], PATIENCE));
+        tokio::time::advance(PATIENCE / 2).await;
+        let both = [report.clone(), other.clone()];
+        assert_eq!(due(&both), (vec![], PATIENCE / 2));
+        tokio::time::advance(PATIENCE / 2).await;
+        assert_eq!(due(&both), (vec![report.clone()], PATIENCE / 2));
+        // It was there meanwhile, and is deleted again.
+        due(std::slice::from_ref(&other));
+        assert_eq!(due(&both), (vec![], PATIENCE / 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn locks_that_cannot_be_made_are_tried_ever_more_rarely_and_hold_up_none_of_other_namespaces() {
+        let undescribed = Undescribed::default();
+        let mut missing: Vec<_> = (0..100).map(|at| key("evil", &format!("lock-{at}"))).collect();
+        let begin = Instant::now();
+        undescribed.due(&missing, begin);
+        tokio::time::advance(PATIENCE).await;
+        missing.push(key("shop", "report"));
+        undescribed.due(&missing, Instant::now());
+        tokio::time::advance(PATIENCE).await;
+        let (due, next) = undescribed.due(&missing, Instant::now());
+        assert_eq!(
+            due.iter().filter(|key| &*key.namespace == "evil").count(),
+            OF_NAMESPACE
+        );
+        assert!(due.contains(&missing[100]), "{due:?}");
+        assert_eq!(next, PAUSE);
+        // One whose quota is exhausted for a day.
+        let one = [key("shop", "report")];
+        let mut tries = 0;
+        while begin.elapsed() < Duration::from_secs(24 * 3600) {
+            let (due, next) = undescribed.due(&one, Instant::now());
+            for key in &due {
+                tries += 1;
+                undescribed.tried(key, Instant::now());
+            }
+            tokio::time::advance(next.max(PAUSE)).await;
+        }
+        assert!((100..200).contains(&tries), "{tries} tries in a day");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_no_name_of_a_lock_is_never_made() {
+        let undescribed = Undescribed::default();
+        let missing = ["UPPER", "a.b", "a_b", "-a", ""].map(|name| key("evil", name));
+        assert_eq!(undescribed.due(&missing, Instant::now()), (vec![], LOOK));
+        tokio::time::advance(PATIENCE).await;
+        assert_eq!(undescribed.due(&missing, Instant::now()), (vec![], LOOK));
+    }
 }

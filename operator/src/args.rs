@@ -13,6 +13,7 @@ use lockkeeper_sidecar::duration;
 use lockkeeper_sidecar::exit::Failure;
 
 use crate::identity::Identity;
+use crate::others::{Host, Hosts};
 use crate::secrets::{CA, CERTIFICATE, Certificates, KEY};
 use crate::webhook::args::WebhookArgs;
 
@@ -81,6 +82,26 @@ pub struct OperatorArgs {
     #[arg(long, env = "LOCKKEEPER_TICK_TIME", value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
     pub tick_time: Duration,
 
+    /// Hosts of the ensembles that locks may name in place of this one: HOST, HOST:PORT or *.DOMAIN:PORT, separated by
+    /// commas; without a port 2181. Default: none
+    #[arg(
+        long,
+        env = "LOCKKEEPER_OTHER_ENSEMBLES",
+        value_name = "HOSTS",
+        value_delimiter = ','
+    )]
+    pub other_ensembles: Vec<Host>,
+
+    /// How many sessions with such ensembles there may be at once, half of them for one namespace. Each may take 24 MiB
+    #[arg(
+        long,
+        env = "LOCKKEEPER_OTHER_ENSEMBLES_SESSIONS",
+        value_name = "N",
+        default_value = "4",
+        value_parser = clap::value_parser!(u16).range(1..=256)
+    )]
+    pub other_ensembles_sessions: u16,
+
     /// Address of /livez, /readyz and /metrics
     #[arg(
         long,
@@ -110,6 +131,10 @@ pub struct Settings {
     pub root: String,
     /// Times of the leaders' lock.
     pub timing: Timing,
+    /// Hosts that locks may name.
+    pub other_ensembles: Hosts,
+    /// How many of the ensembles there may be followed at once.
+    pub other_ensembles_sessions: usize,
     /// Where to answer probes.
     pub admin_listen: SocketAddr,
     /// The webhooks.
@@ -137,6 +162,8 @@ impl OperatorArgs {
             pod_tls_key,
             session_timeout,
             tick_time,
+            other_ensembles,
+            other_ensembles_sessions,
             admin_listen,
             webhook,
             log: _,
@@ -178,6 +205,8 @@ impl OperatorArgs {
             identity,
             root: root.to_string(),
             timing,
+            other_ensembles: Hosts::new(other_ensembles),
+            other_ensembles_sessions: other_ensembles_sessions.into(),
             admin_listen,
             webhook,
             certificates,
@@ -277,6 +306,11 @@ mod tests {
                 vec!["--connect", "zk:2181", "--root", "locks"],
                 "u:secret",
                 "must begin with a slash",
+            ),
+            (
+                vec!["--connect", "zk:2181", "--other-ensembles", "zk-0.team,*.team"],
+                "u:secret",
+                "`*.team` is no host: write it as in",
             ),
         ] {
             let sentence = settings(&arguments, auth).unwrap_err();

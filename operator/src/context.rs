@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::runtime::events::Recorder;
+use lockkeeper_crds::lock::Trial;
+use lockkeeper_lock::Agreement;
 use tokio::time::Instant;
 
+use crate::adopt::Undescribed;
 use crate::changes::Changes;
 use crate::ensemble::Ensemble;
 use crate::layout::LockKey;
@@ -32,8 +35,10 @@ pub struct Context {
     pub pods: Arc<Pods>,
     /// The namespaces' identities.
     pub secrets: Arc<Secrets>,
-    /// Held by whoever makes or rotates identities.
+    /// Who makes and rotates identities.
     pub making: Making,
+    /// Locks that pods name and that are not there.
+    pub undescribed: Undescribed,
     /// Whether this replica may write.
     pub leadership: Leadership,
     /// Events for users.
@@ -62,8 +67,16 @@ pub struct Memory {
     pub provisioned: Option<Provisioned>,
     /// When a yield was requested last.
     pub yielded: Option<Instant>,
+    /// The handoff of a rollout that was requested last, until the status that is seen has it.
+    pub trial: Option<Trial>,
+    /// The contender of the revision on trial that holds, and since when it was seen to.
+    pub trying: Option<(String, Instant)>,
     /// The last loss of the ensemble that its status speaks of.
     pub lost: u64,
+    /// Since when nothing of it is left in the ensemble before.
+    pub abandoned: Option<Instant>,
+    /// Since when it is in this ensemble after another one.
+    pub moved: Option<Instant>,
     /// Why the rotation of its namespace's identity was put off when people were told last.
     pub put_off: Option<Obstacle>,
 }
@@ -77,6 +90,8 @@ pub struct Provisioned {
     pub session: i64,
     /// For whom: the ids of the ACLs.
     pub identities: Vec<String>,
+    /// What is written of what contenders have to agree on.
+    pub agreement: Agreement,
 }
 
 /// What is remembered of all locks.

@@ -6,24 +6,28 @@ use std::time::Duration;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use lockkeeper_crds::DistributedLock;
+use lockkeeper_crds::lock::Reason as ConditionReason;
 use tokio::time::Instant;
 
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, Problem};
 use crate::events::{Notice, Reason};
 use crate::layout::LockKey;
 use crate::metrics::Outcome;
 use crate::others::{Source, Standing};
 use crate::picture::Queue;
 use crate::reach::Reach;
-use crate::rotation::{self, Obstacle};
+use crate::rotation::{self, Ensured, Obstacle};
+use crate::tree::TreeError;
 
 pub mod apply;
 pub mod build;
+pub mod membership;
 pub mod report;
 pub mod resolve;
 pub mod validate;
 
+use membership::Membership;
 use validate::Ticks;
 
 /// Until a failed reconciliation is tried again: up to twice this, so that many do not come at once.
@@ -54,13 +58,13 @@ async fn steps(lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Erro
     let source = Source::of(&lock, &ctx.own.connect);
     let reach = ctx.own.reach.borrow().clone();
     let own = match reach {
-        Reach::Up(connection) if ctx.leadership.is_leading() => connection,
+        Reach::Up(way) if ctx.leadership.is_leading() => way,
         Reach::Lost { problem, time } if matches!(source, Ok(None)) => {
             // Once for each loss: a replica that alone is cut off does not argue with the leader.
             if ctx.memories.of(&key).lost == time {
                 return Ok(Action::await_change());
             }
-            let resolved = resolve::resolve(ctx, ctx.own.mirror.queue(&key), key.clone(), lock).await?;
+            let resolved = resolve::resolve(ctx, ctx.own.view.queue(&key), key.clone(), lock).await?;
             let again = report::report_loss(ctx, &resolved, &problem, false).await?;
             if again.is_none() {
                 ctx.memories.edit(&key, |memory| memory.lost = time);
@@ -74,32 +78,61 @@ async fn steps(lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Erro
     if lock.metadata.deletion_timestamp.is_none() {
         let uid = lock.uid();
         let is_same = uid.is_some() && ctx.memories.of(&key).identified == uid;
-        put_off = rotation::ensure_identity(ctx, &own, &key.namespace, is_same).await?;
+        put_off = match rotation::ensure_identity(ctx, &own, &key.namespace, is_same).await? {
+            Ensured::Done(put_off) => put_off,
+            Ensured::Busy => return Ok(Action::requeue(RETRY.mul_f64(1.0 + fastrand::f64()))),
+        };
         ctx.memories.edit(&key, |memory| memory.identified = uid);
     }
     let standing = match source {
         Ok(None) => Standing::Up {
             ensemble: Arc::clone(&ctx.own),
-            connection: own,
+            way: own,
             problem: None,
         },
         Ok(Some(source)) => ctx.others.standing(&source),
         Err(problem) => Standing::Out(problem),
     };
-    let (ensemble, connection, problem) = match standing {
+    let (ensemble, way, problem) = match standing {
         Standing::Up {
             ensemble,
-            connection,
+            way,
             problem,
-        } => (ensemble, connection, problem),
+        } => (ensemble, way, problem),
         // It comes again when that is known.
         Standing::Unsure => return Ok(Action::await_change()),
         out => return without(ctx, key, lock, out).await,
     };
-    let resolved = resolve::resolve(ctx, ensemble.mirror.queue(&key), key, lock).await?;
+    // Known since before the connection was said to be up.
+    let Some(id) = ensemble.view.id() else {
+        return Ok(Action::await_change());
+    };
+    let (lock, disputed, settled) =
+        match membership::membership(ctx, &key, lock.clone(), &ensemble, &id.to_string()).await? {
+            Membership::Member(lock, problem, again) => (lock, problem, again),
+            Membership::Stranger(problem, again) => {
+                let resolved = resolve::resolve(ctx, Queue::default(), key, lock).await?;
+                let sooner = report::report_loss(ctx, &resolved, &problem, true).await?;
+                return Ok(Action::requeue(sooner.map_or(again, |sooner| sooner.min(again))));
+            }
+            Membership::Abandoned => {
+                let resolved = resolve::resolve(ctx, Queue::default(), key, lock).await?;
+                apply::let_go(ctx, &resolved).await?;
+                return Ok(Action::await_change());
+            }
+        };
+    let problem = problem.or(disputed);
+    let queue = ensemble.view.queue(&key);
+    if let Some(excess) = queue.excess() {
+        let problem = Problem::new(ConditionReason::TooManyContenders, excess.to_string());
+        let resolved = resolve::resolve(ctx, Queue::default(), key, lock).await?;
+        let sooner = report::report_loss(ctx, &resolved, &problem, true).await?;
+        return Ok(Action::requeue(sooner.unwrap_or(LOOK).min(LOOK)));
+    }
+    let resolved = resolve::resolve(ctx, queue, key, lock).await?;
     let ticks = Ticks {
         stated: ctx.tick_time,
-        told: ensemble.mirror.tick_time(),
+        told: ensemble.view.tick_time(),
     };
     let identities = ensemble.is_own.then_some(resolved.identities.as_ref());
     let valid = match problem {
@@ -107,14 +140,14 @@ async fn steps(lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Erro
         None => validate::validate(&resolved.lock.spec, identities, ticks),
     };
     let plan = build::build(&resolved);
-    let mut applied = apply::apply(ctx, (&ensemble, &connection), &resolved, &valid, &plan).await?;
+    let mut applied = apply::apply(ctx, &way, &resolved, &valid, &plan).await?;
     let is_put_off = put_off.is_some();
     applied.notices.extend(rotation_news(ctx, &resolved.key, put_off));
-    let again = report::report(ctx, &resolved, applied).await?;
+    let again = report::report(ctx, &way, &resolved, applied).await?;
     // Nobody says when a user resumes a rollout, or moves its partition; or when a keeper has opened its
     // contender to another identity.
     let held_back = (is_put_off || resolved.rollout.is_some()).then_some(LOOK);
-    let again = again.into_iter().chain(held_back).min();
+    let again = again.into_iter().chain(held_back).chain(settled).min();
     Ok(Action::requeue(again.unwrap_or_else(recheck)))
 }
 
@@ -127,8 +160,10 @@ async fn without(
 ) -> Result<Action, Error> {
     let resolved = resolve::resolve(ctx, Queue::default(), key, lock).await?;
     let is_deleted = resolved.lock.metadata.deletion_timestamp.is_some();
+    // Without its object another one would be made for the next pod, in the operator's ensemble, beside those that run.
+    let has_pods = resolved.pods.values().any(|facts| !facts.is_over);
     let problem = match standing {
-        Standing::Orphaned(_) if is_deleted => {
+        Standing::Orphaned(_) if is_deleted && !has_pods => {
             apply::let_go(ctx, &resolved).await?;
             return Ok(Action::await_change());
         }
@@ -165,7 +200,9 @@ pub fn on_error(lock: Arc<DistributedLock>, error: &Error, _: Arc<Context>) -> A
         // Its own deletion is the next that happens to it.
         return Action::requeue(LOOK);
     }
-    if !error.is_conflict() {
+    // Enough is asked of an ensemble of somebody's already.
+    let is_busy = matches!(error, Error::Tree(TreeError::Busy));
+    if !error.is_conflict() && !is_busy {
         let cause = std::error::Error::source(error).map(ToString::to_string);
         tracing::warn!(
             lock = %format!("{}/{}", lock.namespace().unwrap_or_default(), lock.name_any()),

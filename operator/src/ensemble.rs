@@ -1,51 +1,125 @@
 //! One ensemble, as the operator knows it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use lockkeeper_crds::lock::Reason;
 use lockkeeper_lock::zookeeper::{ConnectString, ZooKeeper};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::changes::Changes;
-use crate::mirror::Mirror;
+use crate::error::Problem;
+use crate::mirror::{Link, Mirror, View};
 use crate::reach::{self, Reach};
+use crate::session::parent::Follow;
+use crate::session::wire::Hello;
 use crate::tree::Tree;
+use crate::way::{Direct, Way};
 
-/// An ensemble: its queues, its nodes, and how the operator stands with it.
+pub mod id;
+
+/// An ensemble: its queues, and how the operator stands with it.
 #[derive(Debug)]
 pub struct Ensemble {
     /// Where it is.
     pub connect: ConnectString,
+    /// The node below which everything is.
+    pub root: String,
     /// The queues.
-    pub mirror: Mirror,
-    /// How the operator stands with it.
+    pub view: View,
+    /// How the operator stands with it, and the way there.
     pub reach: watch::Receiver<Reach>,
-    /// The nodes.
-    pub tree: Tree,
     /// Whether it is the operator's own, whose locks are open to the identities of their namespaces.
     pub is_own: bool,
 }
 
 impl Ensemble {
-    /// An ensemble that `tasks` follow from now on.
-    pub fn follow(
+    /// The operator's own ensemble, which `tasks` follow from now on, and how the connection stands.
+    pub fn own(
         zookeeper: ZooKeeper,
         tree: Tree,
-        is_own: bool,
+        changes: Arc<Changes>,
+        tasks: &mut JoinSet<()>,
+    ) -> (Arc<Self>, watch::Receiver<Link>) {
+        let (connect, root) = (
+            zookeeper.connect_string().clone(),
+            tree.layout().root().to_owned(),
+        );
+        let (mirror, mirror_task) = Mirror::new(zookeeper, tree.clone(), changes);
+        let (reach, reach_seen) = watch::channel(Reach::Unsure);
+        let view = mirror.view().clone();
+        let way = {
+            let view = view.clone();
+            move |connection| {
+                let (tree, view) = (tree.clone(), view.clone());
+                Way::Direct(Direct {
+                    connection,
+                    tree,
+                    view,
+                })
+            }
+        };
+        tasks.spawn(mirror_task.run());
+        let link = mirror.watch_link();
+        tasks.spawn(reach::follow(link.clone(), way, reach));
+        let own = Self {
+            connect,
+            root,
+            view,
+            reach: reach_seen,
+            is_own: true,
+        };
+        (Arc::new(own), link)
+    }
+
+    /// An ensemble of somebody's, which processes of `program` follow from now on.
+    pub fn apart(
+        connect: ConnectString,
+        program: PathBuf,
+        hello: Hello,
         changes: Arc<Changes>,
         tasks: &mut JoinSet<()>,
     ) -> Arc<Self> {
-        let connect = zookeeper.connect_string().clone();
-        let (mirror, mirror_task) = Mirror::new(zookeeper, tree.clone(), changes);
+        let root = hello.root.clone();
         let (reach, reach_seen) = watch::channel(Reach::Unsure);
-        tasks.spawn(mirror_task.run());
-        tasks.spawn(reach::follow(mirror.clone(), reach));
+        let view = View::new(changes);
+        let nothing_yet = Problem::new(Reason::Disconnected, "not connected yet");
+        let (link, link_seen) = watch::channel(Link::Down(nothing_yet));
+        let follow = Follow {
+            program,
+            hello,
+            view: view.clone(),
+            link,
+        };
+        tasks.spawn(follow.run());
+        tasks.spawn(reach::follow(link_seen, Way::Apart, reach));
         Arc::new(Self {
             connect,
-            mirror,
+            root,
+            view,
             reach: reach_seen,
-            tree,
-            is_own,
+            is_own: false,
         })
+    }
+}
+
+/// Whether what was found there may be looked after; to be run as a task. It is not where it is another cluster's, or says
+/// nothing that makes sense.
+pub async fn judge(mut link: watch::Receiver<Link>, is_acceptable: watch::Sender<bool>) {
+    loop {
+        match &*link.borrow_and_update() {
+            Link::Down(problem) if problem.reason == Reason::EnsembleChanged => {
+                is_acceptable.send_replace(false);
+            }
+            Link::Up(_) => {
+                is_acceptable.send_replace(true);
+            }
+            // Nobody knows.
+            Link::Down(_) | Link::Reading => {}
+        }
+        if link.changed().await.is_err() {
+            return;
+        }
     }
 }

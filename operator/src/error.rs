@@ -32,6 +32,11 @@ pub enum Error {
         #[source]
         source: kube::Error,
     },
+    /// The resource is of an older release, and does not keep what the operator writes.
+    #[error(
+        "the resource DistributedLock is of an older release than the operator: upgrade the chart lockkeeper-crds"
+    )]
+    OldResource,
     /// The API server, when something was written.
     #[error("failed to write {what}")]
     Write {
@@ -71,6 +76,7 @@ impl Error {
         match self {
             Self::NotLeading(_) => "NotLeading",
             Self::Tree(_) => "EnsembleFailed",
+            Self::OldResource => "OldResource",
             Self::Read { .. } => "ReadFailed",
             Self::Write { .. } => "WriteFailed",
         }

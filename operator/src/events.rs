@@ -6,6 +6,9 @@ use kube::runtime::events::{Event, EventType, Recorder};
 
 use crate::metrics::Metrics;
 
+/// Who tells them: what the chart's policy holds the operator to.
+pub const REPORTER: &str = "lockkeeper-operator";
+
 /// Why an event is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -13,10 +16,14 @@ pub enum Reason {
     LockAcquired,
     /// A pod holds the lock no more.
     LockReleased,
+    /// A pod holds the lock no more, and did not release it.
+    LockLost,
     /// The holder was asked to step down.
     HandoffRequested,
     /// A user's wish for a handoff cannot be met.
     HandoffRefused,
+    /// A rollout does not go on: its revision failed under the lock.
+    HandoffHeldBack,
     /// Nodes in ZooKeeper were missing, or open to others, and are in order again.
     NodesRepaired,
     /// The identity of the namespace is to be rotated, and pods do not know the one in use yet.
@@ -27,6 +34,8 @@ pub enum Reason {
     InvalidSpec,
     /// The lock could not be provided.
     ProvisioningFailed,
+    /// The operator reaches another ensemble than the lock's.
+    EnsembleChanged,
 }
 
 /// One event.
@@ -46,20 +55,23 @@ impl Reason {
         match self {
             Self::LockAcquired => "LockAcquired",
             Self::LockReleased => "LockReleased",
+            Self::LockLost => "LockLost",
             Self::HandoffRequested => "HandoffRequested",
             Self::HandoffRefused => "HandoffRefused",
+            Self::HandoffHeldBack => "HandoffHeldBack",
             Self::NodesRepaired => "NodesRepaired",
             Self::RotationWaits => "RotationWaits",
             Self::DeletionWaits => "DeletionWaits",
             Self::InvalidSpec => "InvalidSpec",
             Self::ProvisioningFailed => "ProvisioningFailed",
+            Self::EnsembleChanged => "EnsembleChanged",
         }
     }
 
     const fn action(self) -> &'static str {
         match self {
-            Self::LockAcquired | Self::LockReleased => "Follow",
-            Self::HandoffRequested | Self::HandoffRefused => "HandOver",
+            Self::LockAcquired | Self::LockReleased | Self::LockLost | Self::EnsembleChanged => "Follow",
+            Self::HandoffRequested | Self::HandoffRefused | Self::HandoffHeldBack => "HandOver",
             Self::NodesRepaired | Self::ProvisioningFailed | Self::InvalidSpec => "Provide",
             Self::RotationWaits => "Rotate",
             Self::DeletionWaits => "Delete",
@@ -70,11 +82,14 @@ impl Reason {
         match self {
             Self::LockAcquired | Self::LockReleased | Self::HandoffRequested => EventType::Normal,
             Self::HandoffRefused
+            | Self::HandoffHeldBack
+            | Self::LockLost
             | Self::NodesRepaired
             | Self::RotationWaits
             | Self::DeletionWaits
             | Self::InvalidSpec
-            | Self::ProvisioningFailed => EventType::Warning,
+            | Self::ProvisioningFailed
+            | Self::EnsembleChanged => EventType::Warning,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use aws_lc_rs::{digest, rand};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use lockkeeper_sidecar::probes::AppToken;
 use zookeeper_client::AuthId;
 
 /// Bytes of a generated password: 192 bits, so that nobody finds it from its SHA-1.
@@ -13,6 +14,17 @@ const PASSWORD_BYTES: usize = 24;
 /// Bytes that tell the identities of a namespace apart in their names: whoever may read a node sees the
 /// names in its ACL, and nothing of the passwords.
 const NAME_BYTES: usize = 6;
+
+/// Bytes of the token in the path of a pod's probes: 192 bits, too.
+const TOKEN_BYTES: usize = 24;
+
+/// Most identities in one Secret. A rotation leaves two; by hand, who moves to another identity may have the new one, the
+/// one in use and the one before. Each takes a right on every node, and pods show all of them.
+pub const IDENTITIES: usize = 4;
+
+/// Longest line with an identity, in bytes. Those that the operator makes have some 60, and a namespace's name 63 at
+/// most.
+pub const LONGEST_IDENTITY: usize = 512;
 
 /// Name and password. Its `Debug` does not show the password.
 #[derive(Clone, PartialEq, Eq)]
@@ -23,8 +35,16 @@ pub struct Identity {
 
 /// Text that is no identity. The message never shows the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must hold one line, digest:USER:PASSWORD or USER:PASSWORD")]
+#[error("must hold one line of {LONGEST_IDENTITY} bytes at most, digest:USER:PASSWORD or USER:PASSWORD")]
 pub struct InvalidIdentity;
+
+/// Text that is no list of identities. The message never shows the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "must hold one to {IDENTITIES} lines, each of {LONGEST_IDENTITY} bytes at most and none of them twice: \
+     digest:USER:PASSWORD or USER:PASSWORD"
+)]
+pub struct InvalidIdentities;
 
 // === impl Identity ===
 
@@ -40,11 +60,20 @@ impl Identity {
     /// Reads one identity or more, each in a line of its own.
     ///
     /// # Errors
-    /// When a line is something else.
-    pub fn parse_lines(text: &str) -> Result<Vec<Self>, InvalidIdentity> {
+    /// When a line is something else, or they are more than [`IDENTITIES`], or one is there twice.
+    pub fn parse_lines(text: &str) -> Result<Vec<Self>, InvalidIdentities> {
         let text = text.trim_end_matches(['\r', '\n']);
         // Nothing is no identity either.
-        text.split('\n').map(Self::parse).collect()
+        let lines = text.split('\n').take(IDENTITIES + 1);
+        let mut all = Vec::new();
+        for line in lines {
+            let identity = Self::parse(line).map_err(|_| InvalidIdentities)?;
+            if all.len() == IDENTITIES || all.contains(&identity) {
+                return Err(InvalidIdentities);
+            }
+            all.push(identity);
+        }
+        Ok(all)
     }
 
     /// The name in an ACL, before the colon.
@@ -58,6 +87,9 @@ impl Identity {
     /// When it is something else.
     pub fn parse(text: &str) -> Result<Self, InvalidIdentity> {
         let line = text.trim_end_matches(['\r', '\n']);
+        if line.len() > LONGEST_IDENTITY {
+            return Err(InvalidIdentity);
+        }
         let (user, password) = line
             .strip_prefix("digest:")
             .unwrap_or(line)
@@ -110,6 +142,11 @@ fn user(namespace: &str) -> String {
     format!("ns-{namespace}")
 }
 
+/// A token for the path of one pod's probes and hooks.
+pub fn draw_token() -> AppToken {
+    AppToken::parse(&random::<TOKEN_BYTES>()).expect("base64 for paths is what a token is made of")
+}
+
 fn random<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
     rand::fill(&mut bytes).expect("the operating system gives random bytes");
@@ -152,12 +189,36 @@ mod tests {
     }
 
     #[test]
+    fn a_token_is_never_the_same_twice() {
+        let tokens: std::collections::BTreeSet<_> =
+            (0..100).map(|_| draw_token().as_str().to_owned()).collect();
+        assert_eq!(tokens.len(), 100);
+        // 24 bytes in base64.
+        assert!(tokens.iter().all(|token| token.len() == 32), "{tokens:?}");
+    }
+
+    #[test]
+    fn a_secret_gives_few_identities_of_few_bytes_and_none_of_them_twice() {
+        let lines = |count: usize| {
+            let lines: Vec<_> = (0..count).map(|at| format!("ns-team:x{at}")).collect();
+            Identity::parse_lines(&lines.join("\n"))
+        };
+        assert_eq!(lines(IDENTITIES).unwrap().len(), IDENTITIES);
+        assert_eq!(lines(IDENTITIES + 1), Err(InvalidIdentities));
+        assert_eq!(lines(30_000), Err(InvalidIdentities));
+        assert_eq!(Identity::parse_lines("u:a\nv:b\nu:a"), Err(InvalidIdentities));
+        let long = |length: usize| Identity::parse_lines(&format!("u:{}", "x".repeat(length - 2)));
+        assert!(long(LONGEST_IDENTITY).is_ok());
+        assert_eq!(long(LONGEST_IDENTITY + 1), Err(InvalidIdentities));
+    }
+
+    #[test]
     fn what_is_no_identity_is_refused_and_no_password_is_shown() {
         for text in ["", "digest:", "digest:secret", ":secret", "u:", "u:a\nv:b"] {
             assert_eq!(Identity::parse(text), Err(InvalidIdentity), "{text}");
         }
         for text in ["", "\n", "u:a\nsecret", "u:a\n\nv:b"] {
-            assert_eq!(Identity::parse_lines(text), Err(InvalidIdentity), "{text}");
+            assert_eq!(Identity::parse_lines(text), Err(InvalidIdentities), "{text}");
         }
         let shown = format!("{:?}", Identity::parse("u:secret").unwrap());
         assert!(!shown.contains("secret"), "{shown}");

@@ -14,18 +14,24 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 mod check;
+mod chosen;
 mod command;
 mod context;
 mod environment;
+mod mode;
 pub mod names;
 mod probes;
 mod refusal;
 mod resources;
+pub mod settings;
 mod sidecar;
 mod signal;
 
 pub use check::is_windows;
-pub use context::{ClusterFacts, Context, ImageConfig, Replicas, SidecarConfig};
+use chosen::proxy_in_the_way;
+pub use chosen::{DEFAULT_CONTAINER, Said, by_place, chosen};
+pub use context::{ClusterFacts, Context, ImageConfig, ImageUnknown, Replicas, SidecarConfig};
+pub use mode::Mode;
 pub use refusal::Refusal;
 use sidecar::{Sidecar, User};
 
@@ -38,15 +44,6 @@ pub struct Injection {
     pub warnings: Vec<String>,
     /// How it is guarded.
     pub mode: Mode,
-}
-
-/// Where the guard runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// As the first process of the guarded container.
-    Wrap,
-    /// In the sidecar.
-    Signal,
 }
 
 /// An image whose configuration the injection of a pod depends on.
@@ -78,6 +75,16 @@ impl<'a> Subject<'a> {
         Ok(Self { pod, typed, request })
     }
 
+    /// The lock that it names, if it names one.
+    pub fn lock(&self) -> Option<&str> {
+        self.request.as_ref().map(|request| request.lock.as_str())
+    }
+
+    /// What is in it.
+    pub fn spec(&self) -> Option<&PodSpec> {
+        self.typed.spec.as_ref()
+    }
+
     /// What it asks for, and with what; `None` if it names no lock.
     fn asks(&self) -> Option<(&LockRequest, &PodSpec)> {
         self.request.as_ref().zip(self.typed.spec.as_ref())
@@ -93,7 +100,8 @@ pub fn image_question(subject: &Subject<'_>) -> Result<Option<ImageQuestion>, Re
         return Ok(None);
     };
     let typed = &subject.typed;
-    let container = &spec.containers[check::guarded(typed, request)?];
+    let (position, _) = check::guarded(typed, request)?;
+    let container = &spec.containers[position];
     let has_command = container
         .command
         .as_ref()
@@ -127,7 +135,7 @@ pub fn inject(subject: &Subject<'_>, context: &Context<'_>) -> Result<Option<Inj
     };
     let Subject { pod, typed, .. } = subject;
     check::pod(pod, spec)?;
-    let position = check::guarded(typed, request)?;
+    let (position, said) = check::guarded(typed, request)?;
     let container = &spec.containers[position];
     let defaults = Default::default();
     let lock = context.lock.unwrap_or(&defaults);
@@ -153,14 +161,32 @@ pub fn inject(subject: &Subject<'_>, context: &Context<'_>) -> Result<Option<Inj
         (mode, Vec::new())
     } else {
         check::names_are_free(spec)?;
-        let (mode, warnings) = target.mode()?;
+        if let Err(ImageUnknown::Passing(problem)) = context.image {
+            return Err(Refusal::ImageUnknown {
+                container: container.name.clone(),
+                problem: problem.clone(),
+            });
+        }
+        let (mode, mut warnings) = target.mode()?;
         target.add(&mut patched, position, mode)?;
+        if mode == Mode::Signal
+            && let Some(proxy) = proxy_in_the_way(typed, &spec.containers)
+        {
+            warnings.push(format!(
+                "container `{proxy}` is started when the sidecar has the lock, and if the sidecar reaches the ensemble by \
+                 this proxy alone it never has: leave the ensemble's port to the proxy's exceptions \
+                 (traffic.sidecar.istio.io/excludeOutboundPorts, config.linkerd.io/skip-outbound-ports)"
+            ));
+        }
+        if said == Said::ByPlace {
+            warnings.push(by_place("pod", &container.name));
+        }
         (mode, warnings)
     };
     if request.readiness == Readiness::Holder && context.replicas == Replicas::Many {
         warnings.push(HOLDER_OF_MANY.to_owned());
     }
-    mark(&mut patched, request, &container.name);
+    mark(&mut patched, &target, mode);
     Ok(Some(Injection {
         pod: patched,
         warnings,
@@ -184,54 +210,6 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// How the application is guarded.
-    fn mode(&self) -> Result<(Mode, Vec<String>), Refusal> {
-        let name = || self.container.name.clone();
-        let can_signal = self.context.cluster.file_key_ref;
-        let obstacle = self.obstacle_to_wrap();
-        match (self.request.guard, obstacle) {
-            (Guard::Wrap | Guard::Auto, None) => Ok((Mode::Wrap, Vec::new())),
-            (Guard::Signal, _) if can_signal => Ok((Mode::Signal, Vec::new())),
-            (Guard::Signal, _) => Err(Refusal::SignalUnsupported(name())),
-            (Guard::Auto, Some(Obstacle::Shared)) if can_signal => Ok((Mode::Signal, Vec::new())),
-            (Guard::Auto, Some(Obstacle::Command(problem))) if can_signal => Ok((
-                Mode::Signal,
-                vec![format!(
-                    "the command of container `{}` is not known ({problem}), so the sidecar guards it by signals: \
-                     set `command` in the pod to have it wrapped, which restarts it faster and needs no shared processes",
-                    name()
-                )],
-            )),
-            (_, Some(Obstacle::Shared)) => Err(Refusal::SharedProcesses {
-                container: name(),
-                signal: if can_signal {
-                    " or set lockkeeper.io/guard to `signal`"
-                } else {
-                    ""
-                },
-            }),
-            (_, Some(Obstacle::Command(problem))) => Err(Refusal::NoCommand {
-                container: name(),
-                problem,
-                signal: if can_signal {
-                    " or lockkeeper.io/guard to `signal`"
-                } else {
-                    ""
-                },
-            }),
-        }
-    }
-
-    fn obstacle_to_wrap(&self) -> Option<Obstacle> {
-        if self.spec.share_process_namespace == Some(true) {
-            return Some(Obstacle::Shared);
-        }
-        let mut trial = object_of(&json!({ "command": self.container.command, "args": self.container.args }));
-        command::wrap(&mut trial, self.context.image)
-            .err()
-            .map(Obstacle::Command)
-    }
-
     /// Adds everything to a pod that has nothing yet.
     fn add(&self, pod: &mut Value, position: usize, mode: Mode) -> Result<(), Refusal> {
         let folders: &[_] = match mode {
@@ -239,10 +217,13 @@ impl Target<'_> {
             Mode::Signal => &[],
         };
         check::mounts_are_free(self.container, folders)?;
+        let wanted = self.request.resources.as_ref();
+        let resources = resources::for_sidecar(self.typed, wanted, &self.context.sidecar.resources);
         let mut parts = Sidecar {
             lock: (&self.request.lock, self.lock),
             env: Vec::new(),
             user: User::Plain(sidecar::plain_user(self.typed)),
+            resources: resources.clone(),
             ready_when_held: self.ready_when_held(),
             gates: mode == Mode::Signal,
         };
@@ -252,9 +233,18 @@ impl Target<'_> {
         }
         match mode {
             Mode::Wrap => {
+                // Who may guard. A user that only the node will know, by its name in the image, leaves that to whoever
+                // reaches the socket: the keeper and this container alone have its volume.
+                let user = signal::known_user(self.container, self.typed, self.context.image.ok());
+                let user = user.map_or_else(|| "any".to_owned(), |user| user.to_string());
+                parts.env.push(environment::var("LOCKKEEPER_GUARD_USER", user));
                 let guarded = guarded(pod, position);
-                let originals = probes::redirect(guarded)?;
+                let token = self.context.app_token;
+                let originals = probes::redirect(guarded, token)?;
                 if !originals.is_empty() {
+                    parts
+                        .env
+                        .push(environment::var("LOCKKEEPER_APP_TOKEN", token.as_str()));
                     parts.env.push(environment::var(
                         "LOCKKEEPER_APP_PROBES",
                         Value::Object(originals),
@@ -267,7 +257,7 @@ impl Target<'_> {
                     return Err(Refusal::NotShared(self.container.name.clone()));
                 }
                 parts.user = signal::user(self.container, self.typed, self.context.image.ok())?;
-                parts.env.extend(signal::environment(self.container));
+                parts.env.push(signal::guarded(self.container));
             }
         }
         let sidecar = parts.container(self.typed, self.context);
@@ -280,7 +270,7 @@ impl Target<'_> {
                 push(
                     spec,
                     "initContainers",
-                    &sidecar::install(self.typed, self.context),
+                    &sidecar::install(self.typed, resources, self.context),
                 );
             }
         }
@@ -296,7 +286,7 @@ impl Target<'_> {
                 command::wrap(container, self.context.image).map_err(|problem| Refusal::NoCommand {
                     container: self.container.name.clone(),
                     problem,
-                    signal: "",
+                    signal: String::new(),
                 })?;
                 push(
                     container,
@@ -327,12 +317,6 @@ impl Target<'_> {
     }
 }
 
-/// Why a container cannot be wrapped.
-enum Obstacle {
-    Shared,
-    Command(String),
-}
-
 /// Pods that a kubelet shows of its own files exist already; nobody can change them.
 fn request_of(pod: &Pod) -> Result<Option<LockRequest>, Refusal> {
     let annotations = pod.metadata.annotations.as_ref();
@@ -355,15 +339,21 @@ fn injected(pod: &Pod) -> Option<&Container> {
 }
 
 /// Writes down on the pod what it got.
-fn mark(pod: &mut Value, request: &LockRequest, container: &str) {
+fn mark(pod: &mut Value, target: &Target<'_>, mode: Mode) {
     let metadata = object(pod, "metadata");
     let labels = metadata.entry("labels").or_insert_with(|| json!({}));
-    labels[keys::LOCK] = json!(request.lock);
+    labels[keys::LOCK] = json!(target.request.lock);
+    // In the place of `auto`, say. A label, too, since people select by it.
+    labels[keys::GUARD] = json!(mode.as_str());
     let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-    annotations[keys::LOCK] = json!(request.lock);
-    // The first container now; another injector may put one of its own before it.
-    annotations[keys::CONTAINER] = json!(container);
+    annotations[keys::LOCK] = json!(target.request.lock);
+    annotations[keys::GUARD] = json!(mode.as_str());
+    // Another injector may put a container of its own before it.
+    annotations[keys::CONTAINER] = json!(target.container.name);
+    annotations[keys::ENSEMBLE] = json!(target.context.ensemble);
     if annotations.get(keys::INJECTED).is_none() {
+        // Not again: the sidecar keeps what it has.
+        annotations[keys::SETTINGS] = json!(settings::word_of(target.lock));
         annotations[keys::INJECTED] = json!(env!("CARGO_PKG_VERSION"));
     }
 }

@@ -5,14 +5,19 @@
 
 pub mod admin;
 pub mod adopt;
+pub mod answers;
 pub mod args;
 pub mod certificates;
 pub mod changes;
+pub mod cluster;
 pub mod context;
 pub mod controller;
 pub mod ensemble;
 pub mod error;
 pub mod events;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod identity;
 pub mod image;
 pub mod inject;
@@ -20,7 +25,9 @@ pub mod layout;
 pub mod leader;
 pub mod metrics;
 pub mod mirror;
+pub mod names;
 pub mod others;
+pub mod parts;
 pub mod picture;
 pub mod plugin;
 pub mod pods;
@@ -29,6 +36,9 @@ pub mod rollout;
 pub mod rotation;
 pub mod run;
 pub mod secrets;
+pub mod session;
 pub mod status;
 pub mod tree;
+pub mod uninstall;
+pub mod way;
 pub mod webhook;

@@ -9,6 +9,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::layout::LockKey;
+
 /// Metrics of the operator. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -20,6 +22,8 @@ pub struct Metrics {
     pub writes: Family<Write, Counter>,
     /// Yield requests, by what asked for them.
     pub handoffs: Family<Cause, Counter>,
+    /// Holders that went without a clean release, by lock.
+    pub losses: Family<OfLock, Counter>,
     /// 1 while this replica leads.
     pub leading: Gauge,
     /// 1 while the picture of the queues is fresh.
@@ -51,6 +55,24 @@ pub struct Cause {
     pub cause: &'static str,
 }
 
+/// Which lock. A series is there from the first count until its object is deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfLock {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub lock: String,
+}
+
+impl From<&LockKey> for OfLock {
+    fn from(key: &LockKey) -> Self {
+        Self {
+            namespace: key.namespace.to_string(),
+            lock: key.name.to_string(),
+        }
+    }
+}
+
 // === impl Metrics ===
 
 impl Metrics {
@@ -62,6 +84,7 @@ impl Metrics {
             duration: Histogram::new(exponential_buckets(0.001, 2.0, 15)),
             writes: Family::default(),
             handoffs: Family::default(),
+            losses: Family::default(),
             leading: Gauge::default(),
             connected: Gauge::default(),
             locks: Gauge::default(),
@@ -87,6 +110,11 @@ impl Metrics {
             "handoffs",
             "Requests that a holder steps down",
             metrics.handoffs.clone(),
+        );
+        registry.register(
+            "losses",
+            "Holders that went without a clean release",
+            metrics.losses.clone(),
         );
         registry.register("leading", "Whether this replica leads", metrics.leading.clone());
         registry.register(

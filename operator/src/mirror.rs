@@ -4,6 +4,7 @@
 //! between two connections is told to nobody. Each connection is a client of its own, so nothing of an
 //! old one can be taken for something of a new one.
 
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -12,14 +13,19 @@ use lockkeeper_crds::lock::Reason;
 use lockkeeper_lock::ensemble::{Closed, Ensemble, EnsembleError};
 use lockkeeper_lock::zookeeper::{Onlooker, ZooKeeper};
 use tokio::sync::watch;
+use uuid::Uuid;
 
 use crate::changes::Changes;
+use crate::ensemble::id::{self, Unidentified};
 use crate::error::Problem;
 use crate::layout::LockKey;
 use crate::picture::{Picture, Queue};
 use crate::tree::Tree;
 
+mod backlog;
+mod churn;
 mod follow;
+mod reads;
 
 use follow::Follow;
 
@@ -33,21 +39,27 @@ const PATIENCE_FOR_TICK: Duration = Duration::from_millis(500);
 /// Pause after every server was tried in vain.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How the operator stands with the ensemble.
+/// How the operator stands with the ensemble; what it asks there goes by `C`.
 #[derive(Clone, Debug)]
-pub enum Link {
+pub enum Link<C = Arc<Onlooker>> {
     /// Not connected, and why; before the first attempt as well.
     Down(Problem),
     /// Connected; everything is being read, and what is known may be old.
-    Reading(Arc<Onlooker>),
+    Reading,
     /// Connected, and the picture follows.
-    Up(Arc<Onlooker>),
+    Up(C),
 }
 
-/// A look at the queues, cheap to clone.
+/// The queues of an ensemble and what it says of itself, cheap to clone.
+#[derive(Clone, Debug)]
+pub struct View {
+    shared: Arc<Shared>,
+}
+
+/// A [`View`] that a connection of this process fills.
 #[derive(Clone, Debug)]
 pub struct Mirror {
-    shared: Arc<Shared>,
+    view: View,
     link: watch::Receiver<Link>,
 }
 
@@ -56,7 +68,7 @@ pub struct Mirror {
 pub struct MirrorTask {
     zookeeper: ZooKeeper,
     tree: Tree,
-    shared: Arc<Shared>,
+    view: View,
     link: watch::Sender<Link>,
 }
 
@@ -65,16 +77,17 @@ struct Shared {
     picture: RwLock<Picture>,
     changes: Arc<Changes>,
     tick_time: Mutex<Option<Duration>>,
+    id: Mutex<Option<Uuid>>,
 }
 
 // === impl Link ===
 
-impl Link {
+impl<C> Link<C> {
     /// The connection, if the picture is fresh.
-    pub fn up(&self) -> Option<&Arc<Onlooker>> {
+    pub fn up(&self) -> Option<&C> {
         match self {
             Self::Up(connection) => Some(connection),
-            Self::Down(_) | Self::Reading(_) => None,
+            Self::Down(_) | Self::Reading => None,
         }
     }
 }
@@ -84,20 +97,21 @@ impl Link {
 impl Mirror {
     /// A mirror of the tree's locks, which announces what changes, and the task that fills it.
     pub fn new(zookeeper: ZooKeeper, tree: Tree, changes: Arc<Changes>) -> (Self, MirrorTask) {
-        let shared = Arc::new(Shared {
-            picture: RwLock::default(),
-            changes,
-            tick_time: Mutex::default(),
-        });
+        let view = View::new(changes);
         let nothing_yet = Problem::new(Reason::Disconnected, "not connected yet");
         let (sender, link) = watch::channel(Link::Down(nothing_yet));
         let task = MirrorTask {
             zookeeper,
             tree,
-            shared: Arc::clone(&shared),
+            view: view.clone(),
             link: sender,
         };
-        (Self { shared, link }, task)
+        (Self { view, link }, task)
+    }
+
+    /// What it fills.
+    pub fn view(&self) -> &View {
+        &self.view
     }
 
     /// How the operator stands with the ensemble now.
@@ -108,6 +122,37 @@ impl Mirror {
     /// To wait for changes of [`Mirror::link`].
     pub fn watch_link(&self) -> watch::Receiver<Link> {
         self.link.clone()
+    }
+
+    /// Waits for changes, and takes them: each lock once, however often it changed. There is one
+    /// taker, also where mirrors share them.
+    pub async fn changes(&self) -> Vec<LockKey> {
+        self.view.shared.changes.take().await
+    }
+}
+
+impl Deref for Mirror {
+    type Target = View;
+
+    fn deref(&self) -> &View {
+        &self.view
+    }
+}
+
+// === impl View ===
+
+impl View {
+    /// Knows nothing yet, and announces what changes.
+    pub fn new(changes: Arc<Changes>) -> Self {
+        let shared = Shared {
+            picture: RwLock::default(),
+            changes,
+            tick_time: Mutex::default(),
+            id: Mutex::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// One lock as it was seen last; an empty queue when nothing of it is there.
@@ -131,16 +176,36 @@ impl Mirror {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Which ensemble it is, as of the last connection.
+    pub fn id(&self) -> Option<Uuid> {
+        *self.shared.id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// How many lock roots and contenders there are.
     pub fn size(&self) -> (usize, usize) {
         let picture = self.shared.read();
         (picture.keys().count(), picture.contenders())
     }
 
-    /// Waits for changes, and takes them: each lock once, however often it changed. There is one
-    /// taker, also where mirrors share them.
-    pub async fn changes(&self) -> Vec<LockKey> {
-        self.shared.changes.take().await
+    /// Which ensemble it is, and its tick if it tells it: as of a new connection.
+    pub(crate) fn identify(&self, id: Uuid, tick_time: Option<Duration>) {
+        *self.shared.id.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+        let mut known = self
+            .shared
+            .tick_time
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *known = tick_time.or(*known);
+    }
+
+    /// Puts everything that was read anew in the place of what was known.
+    pub(crate) fn replace(&self, new: Picture) {
+        self.shared.replace(new);
+    }
+
+    /// Changes what is known of a lock; true from `edit` means that it is news.
+    pub(crate) fn edit(&self, key: &LockKey, edit: impl FnOnce(&mut Picture) -> bool) {
+        self.shared.edit(key, edit);
     }
 }
 
@@ -153,10 +218,12 @@ impl Shared {
 
     /// Puts everything that was read anew in the place of what was known.
     fn replace(&self, new: Picture) {
+        // There is one task that writes, and this is it: others may read meanwhile.
+        let differences = new.differences(&self.read());
         let mut picture = self.picture.write().unwrap_or_else(PoisonError::into_inner);
-        let differences = new.differences(&picture);
-        *picture = new;
+        let old = std::mem::replace(&mut *picture, new);
         drop(picture);
+        drop(old);
         self.changes.announce(differences);
     }
 
@@ -205,7 +272,7 @@ impl MirrorTask {
 
     /// Serves one connection to its end, and says why it ended.
     async fn follow(&self, connection: Arc<Onlooker>) -> Problem {
-        self.link.send_replace(Link::Reading(Arc::clone(&connection)));
+        self.link.send_replace(Link::Reading);
         let lost = |message: String| Problem::new(Reason::Disconnected, message);
         let (ensured, told) = tokio::join!(
             self.tree.ensure(&connection),
@@ -217,7 +284,20 @@ impl MirrorTask {
                 _ => lost(error.to_string()),
             };
         }
-        self.tell_tick_time(told);
+        let identified = match id::identify(&connection, &self.tree, None).await {
+            Ok(identified) => identified,
+            Err(error @ (Unidentified::Malformed(_) | Unidentified::OtherCluster { .. })) => {
+                return Problem::new(Reason::EnsembleChanged, error.to_string());
+            }
+            Err(error) => return lost(error.to_string()),
+        };
+        if told.or(self.view.tick_time()).is_none() {
+            let connect = self.zookeeper.connect_string();
+            tracing::info!(%connect, "The ensemble does not tell its tickTime (four-letter word conf)");
+        }
+        self.view.identify(identified.id, told);
+        let keeping = id::keep(Arc::clone(&connection), self.tree.clone(), identified);
+        let mut keeping = std::pin::pin!(keeping);
         let started = tokio::time::Instant::now();
         let mut follow = match Follow::start(Arc::clone(&connection), &self.tree).await {
             Ok(follow) => follow,
@@ -226,27 +306,18 @@ impl MirrorTask {
         loop {
             if let Some(picture) = follow.take_finished() {
                 let (locks, contenders) = (picture.keys().count(), picture.contenders());
-                self.shared.replace(picture);
+                self.view.replace(picture);
                 self.link.send_replace(Link::Up(Arc::clone(&connection)));
                 tracing::info!(locks, contenders, took = ?started.elapsed(), "Read all queues");
             }
-            if let Err(reason) = follow.step(&self.shared).await {
-                return lost(reason);
+            tokio::select! {
+                biased;
+                step = follow.step(&self.view.shared) => if let Err(reason) = step {
+                    return lost(reason);
+                },
+                reason = &mut keeping => return lost(reason),
             }
         }
-    }
-
-    fn tell_tick_time(&self, told: Option<Duration>) {
-        let mut known = self
-            .shared
-            .tick_time
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if told.is_none() && known.is_none() {
-            let connect = self.zookeeper.connect_string();
-            tracing::info!(%connect, "The ensemble does not tell its tickTime (four-letter word conf)");
-        }
-        *known = told.or(*known);
     }
 }
 

@@ -2,18 +2,21 @@
 //! when the first lock names it, dropped when none does any more.
 //!
 //! The operator is nobody there but who the Secret says: its own password is no business of an ensemble
-//! that anybody may name in a lock.
+//! that anybody may name in a lock. It talks to hosts on the administrator's list alone ([`Hosts`]), to so many ensembles
+//! at once ([`Places`]), and by a process for each ([`crate::session`]).
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::runtime::watcher::{Error, Event};
 use kube::{Client, ResourceExt};
 use lockkeeper_crds::DistributedLock;
 use lockkeeper_crds::lock::Reason;
-use lockkeeper_lock::zookeeper::{ConnectString, InvalidConnectString, Onlooker};
+use lockkeeper_lock::zookeeper::{ConnectString, InvalidConnectString};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use uuid::Uuid;
 
 use crate::changes::Changes;
 use crate::ensemble::Ensemble;
@@ -21,11 +24,17 @@ use crate::error::Problem;
 use crate::layout::LockKey;
 use crate::reach::Reach;
 use crate::secrets::{self, Secrets};
+use crate::way::Way;
 
 mod access;
 mod follow;
+mod hosts;
+mod places;
 
+pub(crate) use access::SESSION_TIMEOUT;
 use follow::{Follow, Known};
+pub use hosts::{Host, Hosts, guard};
+pub use places::Places;
 
 /// What a lock says of its ensemble. All that name the same share a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -62,13 +71,20 @@ pub struct Shared {
     pub own: ConnectString,
     /// Where everything is, below the chroot.
     pub root: String,
+    /// Which may be named.
+    pub hosts: Arc<Hosts>,
+    /// How many may be followed at once.
+    pub places: Arc<Places>,
+    /// The operator's own program, for the processes of the sessions.
+    pub program: PathBuf,
 }
 
 #[derive(Debug)]
 struct Other {
     users: Arc<Mutex<HashSet<LockKey>>>,
     state: watch::Receiver<Known>,
-    task: AbortHandle,
+    /// None where it may not be followed.
+    task: Option<AbortHandle>,
 }
 
 /// How the operator stands with the ensemble of a lock.
@@ -80,15 +96,16 @@ pub enum Standing {
     Up {
         /// The ensemble.
         ensemble: Arc<Ensemble>,
-        /// The connection.
-        connection: Arc<Onlooker>,
+        /// The way there.
+        way: Way,
         /// What is wrong with the Secrets, so that pods that are made now have no way to it. Who deletes a
         /// namespace deletes its Secrets too, and what is left to do is done as who one was.
         problem: Option<Problem>,
     },
     /// There is no way to it.
     Out(Problem),
-    /// As [`Standing::Out`], and the credentials are gone: nobody can look after the lock any more.
+    /// As [`Standing::Out`], and the credentials are gone, or the operator may not go there: nobody can look after the
+    /// lock any more.
     Orphaned(Problem),
 }
 
@@ -116,6 +133,13 @@ impl Source {
             credentials: name(&spec.credentials_secret).unwrap_or_else(|| secrets::NAME.to_owned()),
             tls: name(&spec.tls_secret),
         }))
+    }
+
+    fn permit(&self, hosts: &Hosts) -> Result<(), Problem> {
+        let connect = self.connect.parse().map_err(|error: InvalidConnectString| {
+            Problem::new(Reason::InvalidSpec, format!("zookeeper.connect: {error}"))
+        })?;
+        hosts.check(&connect)
     }
 
     /// Whether its identities are those that the operator makes.
@@ -177,14 +201,29 @@ impl Others {
         };
         let reach = ensemble.reach.borrow().clone();
         match reach {
-            Reach::Up(connection) => Standing::Up {
+            Reach::Up(way) => Standing::Up {
                 ensemble,
-                connection,
+                way,
                 problem,
             },
             Reach::Unsure => Standing::Unsure,
             Reach::Lost { problem: lost, .. } => Standing::Out(problem.unwrap_or(lost)),
         }
+    }
+
+    /// Whether the operator may talk to what a lock names.
+    ///
+    /// # Errors
+    /// Which server is not on the administrator's list.
+    pub fn permit(&self, source: &Source) -> Result<(), Problem> {
+        source.permit(&self.shared.hosts)
+    }
+
+    /// Which ensemble that is, if it was ever reached.
+    pub fn id(&self, source: &Source) -> Option<Uuid> {
+        let known = lock(&self.known);
+        let ensemble = known.get(source)?.state.borrow().ensemble.clone();
+        ensemble?.view.id()
     }
 
     /// The ensembles of a namespace in which its own identity counts.
@@ -242,18 +281,30 @@ impl Other {
     fn start(source: Source, shared: Shared) -> Self {
         let users = Arc::default();
         let (sender, state) = watch::channel(Known::default());
-        let follow = Follow::new(source, shared, Arc::clone(&users), sender);
-        Self {
-            users,
-            state,
-            task: tokio::spawn(follow.run()).abort_handle(),
-        }
+        let task = match source.permit(&shared.hosts) {
+            Ok(()) => {
+                let follow = Follow::new(source, shared, Arc::clone(&users), sender);
+                Some(tokio::spawn(follow.run()).abort_handle())
+            }
+            // No Secret of it is read. Its objects may go, and leave their nodes.
+            Err(problem) => {
+                sender.send_replace(Known {
+                    problem: Some(problem),
+                    is_orphaned: true,
+                    ..Known::default()
+                });
+                None
+            }
+        };
+        Self { users, state, task }
     }
 }
 
 impl Drop for Other {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 

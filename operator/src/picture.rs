@@ -1,8 +1,11 @@
 //! What the operator knows of the queues: plain data, no I/O.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
-use lockkeeper_lock::{ContenderData, FencingToken, Mode, Participant, arrange};
+use lockkeeper_lock::{ContenderData, FencingToken, Mode, Participant, arrange, is_contender};
 
 use crate::layout::LockKey;
 
@@ -10,11 +13,13 @@ use crate::layout::LockKey;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contender {
     /// Name below the lock root.
-    pub name: String,
+    pub name: Arc<str>,
     /// Its fencing token; 0 where the operator may not read the node.
     pub token: FencingToken,
     /// What it says of itself.
     pub data: ContenderData,
+    /// Whether it ends with a session, or may, for all that the operator can read.
+    pub is_ephemeral: bool,
     /// What it says of itself where that is no document of ours: Curator writes an IP address.
     pub foreign: Option<String>,
 }
@@ -22,25 +27,58 @@ pub struct Contender {
 /// Longest foreign word that is shown, in bytes: an address, not somebody's picture.
 const LONGEST_WORD: usize = 64;
 
-/// One lock as it stands in ZooKeeper.
+/// Most children of a lock root with which its queue is followed. A contender is a pod, and the largest clusters have
+/// 150,000 of them on 5,000 nodes ("Considerations for large clusters"); whoever may make contenders could make
+/// as many as the servers have memory for. Each takes at most some 1.3 KB here, an honest one half of that.
+pub const CHILDREN: usize = 20_000;
+
+/// Most children of all lock roots of a namespace together: some 50 MB at most, a fifth of what the chart gives the
+/// operator.
+pub const CHILDREN_OF_NAMESPACE: usize = 40_000;
+
+/// Most changes of children of all lock roots of a namespace together within [`WINDOW`]: so many come, change once and go.
+pub const CHANGES_OF_NAMESPACE: usize = 3 * CHILDREN_OF_NAMESPACE;
+
+/// How long changes are counted, and the time between two looks at locks that were given up.
+pub const WINDOW: Duration = Duration::from_secs(30);
+
+/// One lock as it stands in ZooKeeper. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
     /// Whether the lock root is there.
     pub exists: bool,
-    contenders: Vec<Contender>,
+    contenders: Arc<HashMap<Arc<str>, Arc<Contender>>>,
+    excess: Option<Excess>,
+}
+
+/// Why a queue is not followed: there is more below the lock root than the operator takes in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// It has so many children or more.
+    Children(usize),
+    /// Its children and those of the other lock roots of the namespace are too many.
+    Namespace,
+    /// The names of its children are too long together.
+    Names,
+    /// They come, change or go too often.
+    Changes,
+    /// They could not be listed, and why.
+    Unlisted(String),
 }
 
 /// All locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Picture {
     queues: HashMap<LockKey, Queue>,
+    /// Contenders of each namespace that has some.
+    sizes: HashMap<Arc<str>, usize>,
 }
 
 // === impl Contender ===
 
 impl Contender {
     /// A contender as it was read.
-    pub fn read(name: String, token: FencingToken, data: &[u8]) -> Self {
+    pub fn read(name: impl Into<Arc<str>>, token: FencingToken, is_ephemeral: bool, data: &[u8]) -> Self {
         let parsed = ContenderData::parse(data);
         let word = || std::str::from_utf8(data).ok().map(str::trim);
         let is_word = |word: &&str| {
@@ -49,8 +87,9 @@ impl Contender {
                 && word.chars().all(|c| c.is_alphanumeric() || ".:-_".contains(c))
         };
         Self {
-            name,
+            name: name.into(),
             token,
+            is_ephemeral,
             foreign: if parsed.state.is_empty() {
                 word().filter(is_word).map(str::to_owned)
             } else {
@@ -64,15 +103,84 @@ impl Contender {
 // === impl Queue ===
 
 impl Queue {
-    /// The contenders in no order.
-    pub fn contenders(&self) -> &[Contender] {
-        &self.contenders
+    /// The contenders in no order. None while there are too many ([`Queue::excess`]).
+    pub fn contenders(&self) -> impl ExactSizeIterator<Item = &Contender> {
+        self.contenders.values().map(|contender| &**contender)
+    }
+
+    /// The contender with this name.
+    pub fn contender(&self, name: &str) -> Option<&Contender> {
+        self.contenders.get(name).map(|contender| &**contender)
+    }
+
+    /// Why the queue is not followed, if it is not: then nothing is known of its contenders.
+    pub fn excess(&self) -> Option<&Excess> {
+        self.excess.as_ref()
+    }
+
+    /// A queue as another process has seen it.
+    pub fn of(exists: bool, contenders: impl IntoIterator<Item = Contender>) -> Self {
+        let contenders = contenders.into_iter();
+        let named = contenders.map(|contender| (Arc::clone(&contender.name), Arc::new(contender)));
+        Self {
+            exists,
+            contenders: Arc::new(named.collect()),
+            excess: None,
+        }
+    }
+
+    /// Clients whose place in the queue cannot be told from the names of their nodes: keepers do not hold the lock
+    /// beside them.
+    pub fn strangers(&self) -> impl Iterator<Item = &str> {
+        let strangers = self
+            .contenders()
+            .filter(|node| node.is_ephemeral && !is_contender(&node.name));
+        strangers.map(|node| &*node.name)
     }
 
     /// The contenders in the order of the queue, and who of them has nobody before it.
     pub fn participants(&self, mode: Mode) -> Vec<Participant> {
-        let nodes = self.contenders.iter().cloned();
-        arrange(nodes.map(|node| (node.name, node.token, node.data)), mode)
+        let nodes = self.contenders();
+        arrange(
+            nodes.map(|node| (node.name.to_string(), node.token, node.data.clone())),
+            mode,
+        )
+    }
+}
+
+// === impl Excess ===
+
+/// What is wrong, and what is to be done.
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mend =
+            "delete what is no contender, and end what makes it; the operator looks again every half minute";
+        match self {
+            Self::Children(count) => write!(
+                f,
+                "the lock root has {count} children or more, and the operator follows {CHILDREN} at most: {mend}"
+            ),
+            Self::Namespace => write!(
+                f,
+                "the lock roots of the namespace have more than {CHILDREN_OF_NAMESPACE} children together, which is as \
+                 many as the operator follows: {mend}"
+            ),
+            Self::Names => write!(
+                f,
+                "the names of the lock root's children are longer together than the operator reads: {mend}"
+            ),
+            Self::Changes => write!(
+                f,
+                "children of the lock root come, change or go so often that those of the namespace have changed more than \
+                 {CHANGES_OF_NAMESPACE} times within {} s, which is as often as the operator follows: end what changes \
+                 them; the operator looks again when it has become quiet",
+                WINDOW.as_secs()
+            ),
+            Self::Unlisted(reason) => write!(
+                f,
+                "the operator could not list the lock root's children ({reason}), and tries again every half minute"
+            ),
+        }
     }
 }
 
@@ -91,7 +199,24 @@ impl Picture {
 
     /// How many contenders there are in all.
     pub fn contenders(&self) -> usize {
-        self.queues.values().map(|queue| queue.contenders.len()).sum()
+        self.sizes.values().sum()
+    }
+
+    /// How many contenders there are in a namespace.
+    pub fn contenders_of(&self, namespace: &str) -> usize {
+        self.sizes.get(namespace).copied().unwrap_or(0)
+    }
+
+    /// The locks whose queues are not followed.
+    pub fn given_up(&self) -> impl Iterator<Item = &LockKey> {
+        let all = self.queues.iter();
+        all.filter(|(_, queue)| queue.excess.is_some())
+            .map(|(key, _)| key)
+    }
+
+    /// Whether this queue is not followed.
+    pub fn is_given_up(&self, key: &LockKey) -> bool {
+        self.queues.get(key).is_some_and(|queue| queue.excess.is_some())
     }
 
     /// The lock root is there, or not. True when that is news.
@@ -101,6 +226,8 @@ impl Picture {
                 return false;
             };
             let was = std::mem::replace(&mut queue.exists, false);
+            // Without it there is nothing below it.
+            queue.excess = None;
             self.forget_if_empty(key);
             return was;
         }
@@ -108,20 +235,52 @@ impl Picture {
         !std::mem::replace(&mut queue.exists, true)
     }
 
-    /// A contender is there with these data. True when that is news.
-    pub fn put(&mut self, key: &LockKey, contender: Contender) -> bool {
+    /// A lock is like this now. True when that is news.
+    pub fn put_queue(&mut self, key: &LockKey, queue: Queue) -> bool {
+        let came = queue.contenders.len();
+        let before = self.queues.insert(key.clone(), queue).unwrap_or_default();
+        let is_news = self.queue(key) != Some(&before);
+        self.count(&key.namespace, before.contenders.len(), came);
+        self.forget_if_empty(key);
+        is_news
+    }
+
+    /// Too much is below the lock root: nothing of it is kept, until [`Picture::take_up`]. True when that is news.
+    pub fn give_up(&mut self, key: &LockKey, excess: Excess) -> bool {
         let queue = self.queues.entry(key.clone()).or_default();
-        match queue.contenders.iter_mut().find(|old| old.name == contender.name) {
-            Some(old) if *old == contender => false,
-            Some(old) => {
-                *old = contender;
-                true
-            }
-            None => {
-                queue.contenders.push(contender);
-                true
-            }
+        let is_new = queue.excess.replace(excess).is_none();
+        let gone = std::mem::take(&mut queue.contenders).len();
+        self.count(&key.namespace, gone, 0);
+        is_new
+    }
+
+    /// The queue is followed from now on. True when that is news.
+    pub fn take_up(&mut self, key: &LockKey) -> bool {
+        let queue = self.queues.get_mut(key);
+        queue.is_some_and(|queue| queue.excess.take().is_some())
+    }
+
+    /// A contender is there with these data. True when that is news. Where it is one too many, the queue is given up.
+    pub fn put(&mut self, key: &LockKey, contender: Contender) -> bool {
+        let of_namespace = self.sizes.get(&key.namespace).copied().unwrap_or(0);
+        let queue = self.queues.entry(key.clone()).or_default();
+        if queue.excess.is_some() {
+            return false;
         }
+        let count = queue.contenders.len();
+        let is_new = match queue.contenders.get(&contender.name) {
+            Some(old) if **old == contender => return false,
+            Some(_) => false,
+            None if count >= CHILDREN => return self.give_up(key, Excess::Children(count + 1)),
+            None if of_namespace >= CHILDREN_OF_NAMESPACE => return self.give_up(key, Excess::Namespace),
+            None => true,
+        };
+        let name = Arc::clone(&contender.name);
+        Arc::make_mut(&mut queue.contenders).insert(name, Arc::new(contender));
+        if is_new {
+            self.count(&key.namespace, 0, 1);
+        }
+        true
     }
 
     /// A contender is gone. True when that is news.
@@ -129,21 +288,26 @@ impl Picture {
         let Some(queue) = self.queues.get_mut(key) else {
             return false;
         };
-        let Some(index) = queue.contenders.iter().position(|old| old.name == name) else {
+        if !queue.contenders.contains_key(name) {
             return false;
-        };
-        queue.contenders.swap_remove(index);
+        }
+        Arc::make_mut(&mut queue.contenders).remove(name);
+        self.count(&key.namespace, 1, 0);
         self.forget_if_empty(key);
         true
     }
 
+    fn count(&mut self, namespace: &Arc<str>, gone: usize, came: usize) {
+        let size = self.sizes.entry(Arc::clone(namespace)).or_default();
+        *size = (*size + came).saturating_sub(gone);
+        if *size == 0 {
+            self.sizes.remove(namespace);
+        }
+    }
+
     /// The locks in which this picture and an older one differ.
     pub fn differences(&self, old: &Self) -> HashSet<LockKey> {
-        let differs = |key: &&LockKey| match (self.queue(key), old.queue(key)) {
-            (Some(new), Some(old)) => !new.says_the_same(old),
-            (None, None) => false,
-            _ => true,
-        };
+        let differs = |key: &&LockKey| self.queue(key) != old.queue(key);
         let all = self.keys().chain(old.keys());
         all.filter(differs).cloned().collect()
     }
@@ -152,96 +316,12 @@ impl Picture {
         if self
             .queues
             .get(key)
-            .is_some_and(|queue| !queue.exists && queue.contenders.is_empty())
+            .is_some_and(|queue| !queue.exists && queue.contenders.is_empty() && queue.excess.is_none())
         {
             self.queues.remove(key);
         }
     }
 }
 
-impl Queue {
-    fn says_the_same(&self, other: &Self) -> bool {
-        self.exists == other.exists
-            && self.contenders.len() == other.contenders.len()
-            && self
-                .contenders
-                .iter()
-                .all(|contender| other.contenders.contains(contender))
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn contender(sequence: u32, state: &str) -> Contender {
-        Contender {
-            name: format!("_c_{sequence}-lock-{sequence:010}"),
-            token: FencingToken(i64::from(sequence)),
-            data: ContenderData {
-                state: state.into(),
-                ..ContenderData::default()
-            },
-            foreign: None,
-        }
-    }
-
-    #[test]
-    fn the_queue_is_in_the_order_of_sequence_numbers_whatever_was_read_first() {
-        let key = LockKey::new("a", "b");
-        let mut picture = Picture::default();
-        for sequence in [7, 3, 5] {
-            assert!(picture.put(&key, contender(sequence, "waiting")));
-        }
-        let order: Vec<_> = picture
-            .queue(&key)
-            .unwrap()
-            .participants(Mode::Exclusive)
-            .into_iter()
-            .map(|participant| (participant.token.0, participant.is_holder))
-            .collect();
-        assert_eq!(order, [(3, true), (5, false), (7, false)]);
-    }
-
-    #[test]
-    fn a_client_of_another_kind_is_shown_as_what_it_says_and_nothing_long_or_odd_is() {
-        let foreign = |data: &[u8]| Contender::read("c".into(), FencingToken(1), data).foreign;
-        assert_eq!(foreign(b"10.0.0.7").as_deref(), Some("10.0.0.7"));
-        assert_eq!(foreign(br#"{"v":1,"state":"held"}"#), None);
-        for data in [&b""[..], b"<b>", &[b'a'; 65], b"\xff"] {
-            assert_eq!(foreign(data), None);
-        }
-    }
-
-    #[test]
-    fn what_was_known_already_is_no_news() {
-        let key = LockKey::new("a", "b");
-        let mut picture = Picture::default();
-        assert!(picture.set_exists(&key, true));
-        assert!(!picture.set_exists(&key, true));
-        assert!(picture.put(&key, contender(1, "waiting")));
-        assert!(!picture.put(&key, contender(1, "waiting")));
-        assert!(picture.put(&key, contender(1, "held")));
-        assert!(picture.remove(&key, &contender(1, "").name));
-        assert!(!picture.remove(&key, &contender(1, "").name));
-        assert!(picture.set_exists(&key, false));
-        assert_eq!(picture, Picture::default());
-    }
-
-    #[test]
-    fn only_locks_that_differ_are_reported_after_everything_was_read_again() {
-        let keys = ["same", "changed", "gone", "new"].map(|name| LockKey::new("a", name));
-        let (mut old, mut new) = (Picture::default(), Picture::default());
-        for key in &keys[..3] {
-            old.put(key, contender(1, "waiting"));
-            old.put(key, contender(2, "waiting"));
-        }
-        new.put(&keys[0], contender(2, "waiting"));
-        new.put(&keys[0], contender(1, "waiting"));
-        new.put(&keys[1], contender(1, "held"));
-        new.put(&keys[1], contender(2, "waiting"));
-        new.put(&keys[3], contender(1, "waiting"));
-        let differing = new.differences(&old);
-        assert_eq!(differing, HashSet::from_iter(keys[1..].iter().cloned()));
-    }
-}
+mod tests;

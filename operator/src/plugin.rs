@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -227,10 +227,20 @@ async fn why(client: Client, namespace: &str, name: &str, output: Output) -> Res
         }
     };
     let workload = workload::named_above(&client, namespace, pod.owner_references()).await;
-    let explanation = explain(&pod, workload.as_ref(), lock.as_ref());
+    // Who may not read the namespace is told the rest.
+    let space = Api::<Namespace>::all(client)
+        .get_opt(namespace)
+        .await
+        .ok()
+        .flatten();
+    let is_left_out = space.is_some_and(|space| {
+        let injection = space.labels().get(explain::INJECTION);
+        injection.is_some_and(|value| value == "disabled")
+    });
+    let explanation = explain(&pod, workload.as_ref(), is_left_out, lock.as_ref());
     match output {
         Output::Json => json(&explanation),
-        Output::Table => Ok(format!("{}\n", explanation.sentence)),
+        Output::Table => Ok(format!("{}\n", table::plain(&explanation.sentence))),
     }
 }
 

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use futures_util::StreamExt;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
-use lockkeeper_crds::keys;
+use lockkeeper_crds::keys::{self, Guard};
 use tokio::sync::watch;
 
 use crate::changes::Changes;
 use crate::layout::LockKey;
+use crate::parts::{ContainerStatusPart, PAGE, PodPart};
 use crate::rollout::Owner;
 
 /// Name of the sidecar's container.
@@ -22,8 +22,12 @@ const SIDECAR: &str = "lockkeeper";
 /// The binary that wraps a guarded container's command.
 const WRAPPER: &str = "/lockkeeper/lockkeeper";
 
-/// Pods in one page of a list.
-const PAGE: u32 = 250;
+/// What is kept of the ID of an ensemble, in bytes: one more than a UUID has, so that a longer word is none. Nobody but
+/// the API server looks at what is written on a pod later, and it takes 256 KiB.
+const LONGEST_ID: usize = 37;
+
+/// Longest name of a workload (DNS subdomain, RFC 1123), in bytes.
+const LONGEST_NAME: usize = 253;
 
 /// Why a container waits that would not run the application however long the pod waited.
 const HOPELESS: [&str; 7] = [
@@ -58,6 +62,17 @@ pub struct PodFacts {
     pub revision: Option<String>,
     /// Whether it could run the application at once.
     pub is_healthy: bool,
+    /// How often its application's container has ended.
+    pub ends: i32,
+    /// How it is guarded, as the webhook has written down.
+    pub guard: Option<Guard>,
+    /// ID of the ensemble that it was made for; `None` for one that an older webhook injected. What is no ID stays as it
+    /// is, up to a bound: it is that of no ensemble.
+    pub ensemble: Option<String>,
+    /// Which settings of the lock it was made with; `None` for one that an older webhook injected.
+    pub settings: Option<String>,
+    /// Whether its containers have ended for good.
+    pub is_over: bool,
 }
 
 /// All pods with the label `lockkeeper.io/lock`.
@@ -97,14 +112,15 @@ impl Role {
 
 impl PodFacts {
     /// Reads a pod.
-    pub fn of(pod: &Pod) -> Self {
+    pub fn of(pod: &PodPart) -> Self {
         let labels = pod.labels();
         let controller = pod
             .owner_references()
             .iter()
             .find(|owner| owner.controller == Some(true));
         let owner = controller.and_then(|owner| {
-            let name = owner.name.clone();
+            // Its name in a reference is whatever the maker of the pod wrote.
+            let name = Some(owner.name.clone()).filter(|name| name.len() <= LONGEST_NAME)?;
             match owner.kind.as_str() {
                 // A Deployment names its ReplicaSets NAME-HASH (`getNewReplicaSet`).
                 "ReplicaSet" => name
@@ -123,41 +139,82 @@ impl PodFacts {
             uid: pod.uid().unwrap_or_default(),
             role: labels.get(keys::ROLE).and_then(|label| Role::parse(label)),
             owner,
+            // A value of a label has 63 bytes at most.
             revision: revision.cloned(),
             is_healthy: is_healthy(pod),
+            ends: ends(pod),
+            guard: guard(pod),
+            ensemble: pod
+                .annotations()
+                .get(keys::ENSEMBLE)
+                .map(|id| cut(id, LONGEST_ID)),
+            settings: pod
+                .annotations()
+                .get(keys::SETTINGS)
+                .map(|hash| cut(hash, LONGEST_ID)),
+            is_over: matches!(phase(pod), Some("Succeeded" | "Failed")),
         }
     }
 }
 
+/// The beginning of a word.
+fn cut(word: &str, length: usize) -> String {
+    word[..word.floor_char_boundary(length)].to_owned()
+}
+
+/// The mode of an injected pod: before, the key is a wish.
+fn guard(pod: &PodPart) -> Option<Guard> {
+    let annotations = pod.annotations();
+    annotations.get(keys::INJECTED)?;
+    let guard = annotations.get(keys::GUARD)?.parse().ok()?;
+    (guard != Guard::Auto).then_some(guard)
+}
+
+/// `status.phase`.
+fn phase(pod: &PodPart) -> Option<&str> {
+    pod.status.as_ref()?.phase.as_deref()
+}
+
+/// The name of the container that is guarded: the first one where nothing else is written down.
+fn guarded(pod: &PodPart) -> Option<&str> {
+    let named = pod.annotations().get(keys::CONTAINER).map(String::as_str);
+    named.or_else(|| Some(pod.spec.as_ref()?.containers.first()?.name.as_str()))
+}
+
+/// How often the guarded container has ended.
+fn ends(pod: &PodPart) -> i32 {
+    let name = guarded(pod);
+    let mut statuses = pod.status.iter().flat_map(|status| &status.container_statuses);
+    statuses
+        .find(|found| Some(found.name.as_str()) == name)
+        .map_or(0, ContainerStatusPart::ends)
+}
+
 /// Whether the sidecar runs and the guarded container would run the application: it runs already (a
 /// wrapper that waits), or nothing but the lock keeps it from starting (signal mode).
-fn is_healthy(pod: &Pod) -> bool {
+fn is_healthy(pod: &PodPart) -> bool {
     let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else {
         return false;
     };
-    let runs = |status: &ContainerStatus| status.state.as_ref().is_some_and(|state| state.running.is_some());
-    let sidecar = status.init_container_statuses.as_deref().unwrap_or_default();
-    if pod.metadata.deletion_timestamp.is_some()
-        || !sidecar
-            .iter()
-            .any(|container| container.name == SIDECAR && runs(container))
-    {
+    let is_sidecar = |container: &ContainerStatusPart| container.name == SIDECAR && container.runs();
+    if pod.metadata.deletion_timestamp.is_some() || !status.init_container_statuses.iter().any(is_sidecar) {
         return false;
     }
-    let guarded = pod.annotations().get(keys::CONTAINER);
-    spec.containers.iter().enumerate().all(|(index, container)| {
-        let statuses = status.container_statuses.as_deref().unwrap_or_default();
-        let Some(found) = statuses.iter().find(|found| found.name == container.name) else {
+    let guarded = guarded(pod);
+    spec.containers.iter().all(|container| {
+        let mut statuses = status.container_statuses.iter();
+        let Some(found) = statuses.find(|found| found.name == container.name) else {
             return false;
         };
-        if runs(found) {
+        if found.runs() {
             return true;
         }
-        let is_guarded = guarded.map_or(index == 0, |name| *name == container.name);
-        let command = container.command.as_deref().unwrap_or_default();
-        let is_wrapped = command.first().is_some_and(|first| first == WRAPPER);
-        let waiting = found.state.as_ref().and_then(|state| state.waiting.as_ref());
-        let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
+        let is_guarded = guarded == Some(container.name.as_str());
+        let is_wrapped = container
+            .program
+            .as_ref()
+            .is_some_and(|program| program.0 == WRAPPER);
+        let reason = found.waits_for();
         is_guarded && !is_wrapped && reason.is_some_and(|reason| !HOPELESS.contains(&reason))
     })
 }
@@ -206,7 +263,7 @@ impl Pods {
 
     /// Follows the API server; to be run as a task. Ends with its watch: never.
     pub async fn follow(&self, client: Client) {
-        let api: Api<Pod> = Api::all(client);
+        let api: Api<PodPart> = Api::all(client);
         let config = watcher::Config::default().labels(keys::LOCK).page_size(PAGE);
         let mut events = watcher(api, config).default_backoff().boxed();
         let mut first = Index::default();
@@ -259,7 +316,7 @@ impl Default for Pods {
     }
 }
 
-fn read(pod: &Pod) -> Option<(LockKey, String, PodFacts)> {
+fn read(pod: &PodPart) -> Option<(LockKey, String, PodFacts)> {
     let lock = pod.labels().get(keys::LOCK)?;
     let key = LockKey::new(pod.namespace()?, lock.as_str());
     Some((key, pod.name_any(), PodFacts::of(pod)))
@@ -304,7 +361,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn pod(wrapped: bool, app: serde_json::Value) -> Pod {
+    fn pod(wrapped: bool, app: serde_json::Value) -> PodPart {
         let command = if wrapped { WRAPPER } else { "/app" };
         serde_json::from_value(json!({
             "metadata": {
@@ -331,6 +388,31 @@ mod tests {
         assert_eq!(facts.owner, Some(Owner::Deployment("report".into())));
         assert_eq!(facts.revision.as_deref(), Some("6c9d"));
         assert_eq!(facts.role, Some(Role::Active));
+        assert!(facts.ensemble.is_none() && !facts.is_over);
+        let mut over = pod(true, json!({"terminated": {"exitCode": 0}}));
+        over.annotations_mut()
+            .insert("lockkeeper.io/ensemble".into(), "6f1d".into());
+        over.status.as_mut().unwrap().phase = Some("Succeeded".into());
+        let (_, _, facts) = read(&over).unwrap();
+        assert_eq!(facts.ensemble.as_deref(), Some("6f1d"));
+        assert!(facts.is_over);
+    }
+
+    #[test]
+    fn of_a_pod_little_is_kept_however_much_is_written_on_it() {
+        let mut pod = pod(true, json!({"running": {}}));
+        let long = "é".repeat(120 << 10);
+        pod.annotations_mut()
+            .insert("lockkeeper.io/ensemble".into(), long.clone());
+        let owner = &mut pod.metadata.owner_references.as_mut().unwrap()[0];
+        (owner.kind, owner.name) = ("StatefulSet".into(), long);
+        let facts = PodFacts::of(&pod);
+        let kept = facts.ensemble.expect("it is still that of no ensemble");
+        assert!(
+            kept.len() <= LONGEST_ID && uuid::Uuid::parse_str(&kept).is_err(),
+            "{kept}"
+        );
+        assert_eq!(facts.owner, None);
     }
 
     #[test]
@@ -356,6 +438,31 @@ mod tests {
             "2026-01-01T00:00:00Z".parse().unwrap(),
         ));
         assert!(!PodFacts::of(&leaving).is_healthy);
+    }
+
+    #[test]
+    fn an_end_of_the_application_is_counted_before_and_after_the_kubelet_starts_it_again_and_once() {
+        let ends = |state: serde_json::Value, last: serde_json::Value, restarts: i32| {
+            let mut pod = pod(true, json!({}));
+            let status = &mut pod.status.as_mut().unwrap().container_statuses[0];
+            let found =
+                json!({"name": status.name, "state": state, "lastState": last, "restartCount": restarts});
+            *status = serde_json::from_value(found).unwrap();
+            PodFacts::of(&pod).ends
+        };
+        let (running, ended) = (json!({"running": {}}), json!({"terminated": {"exitCode": 0}}));
+        let backs_off = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        let gated = json!({"waiting": {"reason": "CreateContainerConfigError"}});
+        assert_eq!(
+            ends(json!({"waiting": {"reason": "PodInitializing"}}), json!(null), 0),
+            0
+        );
+        assert_eq!(ends(running.clone(), json!(null), 0), 0);
+        assert_eq!(ends(ended.clone(), json!(null), 0), 1);
+        assert_eq!(ends(backs_off, ended.clone(), 0), 1);
+        assert_eq!(ends(gated, ended.clone(), 0), 1);
+        assert_eq!(ends(running, ended.clone(), 1), 1);
+        assert_eq!(ends(ended.clone(), ended, 1), 2);
     }
 
     #[test]

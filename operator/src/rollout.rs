@@ -4,6 +4,8 @@
 //! the other way. Age plays no part: a Deployment adds pods to old ReplicaSets during a rollout, and
 //! a rollback makes an old revision the current one. So nothing can go back and forth.
 
+pub mod trial;
+
 /// What a pod is controlled by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
@@ -50,12 +52,16 @@ pub struct Candidate {
     pub contender: String,
     /// Name of the pod.
     pub pod: String,
+    /// Its UID.
+    pub uid: String,
     /// Its revision: `pod-template-hash` or `controller-revision-hash`.
     pub revision: String,
     /// Whether it holds the lock.
     pub is_holder: bool,
     /// Whether it could run the application at once: it is not being deleted, and its containers are up.
     pub is_healthy: bool,
+    /// How often its application's container has ended.
+    pub ends: i32,
 }
 
 /// What is to be done.
@@ -67,15 +73,16 @@ pub enum Decision {
     Yield {
         /// Names below the lock root: the holder, and who else is before the successor.
         contenders: Vec<String>,
-        /// The pod that is to hold next.
-        successor: String,
+        /// Who is to hold next.
+        successor: Candidate,
     },
 }
 
 // === impl Workload ===
 
 impl Workload {
-    fn current(&self) -> Option<&str> {
+    /// The revision that the user wants.
+    pub fn current(&self) -> Option<&str> {
         match self {
             Self::Deployment { current, .. }
             | Self::StatefulSet { current, .. }
@@ -145,7 +152,7 @@ pub fn decide(queue: &[Candidate], workload: &Workload) -> Decision {
             .chain(before)
             .map(|one| one.contender.clone())
             .collect(),
-        successor: queue[successor].pod.clone(),
+        successor: queue[successor].clone(),
     }
 }
 
@@ -161,6 +168,8 @@ mod tests {
                 Candidate {
                     contender: format!("c-{pod}"),
                     pod: pod.to_owned(),
+                    uid: format!("u-{pod}"),
+                    ends: 0,
                     revision: rest.trim_end_matches(['*', '!']).to_owned(),
                     is_holder: rest.contains('*'),
                     is_healthy: !rest.contains('!'),
@@ -198,7 +207,7 @@ mod tests {
             Decision::Yield {
                 contenders,
                 successor,
-            } => format!("{} > {successor}", contenders.join(" ")),
+            } => format!("{} > {}", contenders.join(" "), successor.pod),
         }
     }
 

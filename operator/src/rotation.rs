@@ -7,19 +7,19 @@
 //! volume; those that cannot have to be restarted.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockkeeper_lock::zookeeper::Onlooker;
 use tokio::time::Instant;
-use zookeeper_client::Error as ZkError;
 
 use crate::context::Context;
-use crate::ensemble::Ensemble;
 use crate::error::Error;
-use crate::identity::{Identity, is_user_of};
+use crate::identity::Identity;
 use crate::layout::LockKey;
+use crate::mirror::View;
 use crate::others::Standing;
-use crate::tree::TreeError;
+use crate::picture::Queue;
+use crate::way::Way;
 
 /// Contenders that are named; more are counted.
 const NAMED: usize = 3;
@@ -37,42 +37,80 @@ pub struct Obstacle {
     pub locks: HashSet<LockKey>,
 }
 
-/// Obstacles that were found last, by namespace. Who holds it may make and rotate identities: one at a time,
-/// however many locks of a namespace ask for it.
-pub type Making = tokio::sync::Mutex<HashMap<String, (Instant, Obstacle)>>;
+/// Most contenders of a namespace that are looked at before a rotation: some seconds of questions over the connection
+/// on which all locks are followed.
+const CONTENDERS: usize = 20_000;
+
+/// The obstacle that was found last in a namespace. Who holds it may make and rotate its identities.
+type Known = Arc<tokio::sync::Mutex<Option<(Instant, Obstacle)>>>;
+
+/// Who makes and rotates identities: in each namespace one at a time, however many of its locks ask for it, and no
+/// namespace waits for another one.
+#[derive(Debug, Default)]
+pub struct Making(Mutex<HashMap<String, Known>>);
+
+/// What came of a look at the identity of a namespace.
+#[derive(Debug)]
+pub enum Ensured {
+    /// It is there. The obstacle is why a rotation waits that somebody asks for.
+    Done(Option<Obstacle>),
+    /// Another lock of the namespace is at it: look again.
+    Busy,
+}
+
+impl Making {
+    fn of(&self, namespace: &str) -> Known {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get(namespace) {
+            return Arc::clone(known);
+        }
+        // Those that say nothing any more.
+        all.retain(|_, known| {
+            let is_old = |known: &Option<(Instant, Obstacle)>| {
+                known.as_ref().is_none_or(|(at, _)| at.elapsed() >= LOOK)
+            };
+            !known.try_lock().is_ok_and(|known| is_old(&known)) || Arc::strong_count(known) > 1
+        });
+        Arc::clone(all.entry(namespace.to_owned()).or_default())
+    }
+}
 
 /// Sees to it that the namespace has an identity, with all that pods need. Its locks are open to a new one
 /// before anybody can read it from the Secret. `is_same` says that it is the namespace that had the Secret
-/// which this process has seen. Says why a rotation that somebody asks for has to wait.
+/// which this process has seen. Says why a rotation that somebody asks for has to wait. Waits for no other lock that is
+/// at the same.
 ///
 /// # Errors
 /// Those of the ensemble and of the API server; and when this replica does not lead.
 pub async fn ensure_identity(
     ctx: &Context,
-    connection: &Onlooker,
+    own: &Way,
     namespace: &str,
     is_same: bool,
-) -> Result<Option<Obstacle>, Error> {
+) -> Result<Ensured, Error> {
     if ctx.secrets.wanted(namespace, true, is_same).is_none() {
-        return Ok(None);
+        return Ok(Ensured::Done(None));
     }
-    let mut making = ctx.making.lock().await;
-    let known = making.remove(namespace).filter(|(at, _)| at.elapsed() < LOOK);
+    let making = ctx.making.of(namespace);
+    let Ok(mut making) = making.try_lock() else {
+        return Ok(Ensured::Busy);
+    };
+    let known = making.take().filter(|(at, _)| at.elapsed() < LOOK);
     let obstacle = match (ctx.secrets.of(namespace), known) {
         (Some(Ok(secret)), None) if secret.is_rotation_asked => {
-            let found = obstacle(ctx, connection, namespace, &secret.all[0]).await?;
+            let found = obstacle(ctx, own, namespace, &secret.all[0]).await?;
             found.map(|found| (Instant::now(), found))
         }
         (Some(Ok(secret)), known) if secret.is_rotation_asked => known,
         _ => None,
     };
     if let Some(found) = &obstacle {
-        making.insert(namespace.to_owned(), found.clone());
+        *making = Some(found.clone());
     }
     let obstacle = obstacle.map(|(_, obstacle)| obstacle);
     // Another lock of the namespace may have been first.
     let Some(wanted) = ctx.secrets.wanted(namespace, obstacle.is_none(), is_same) else {
-        return Ok(obstacle);
+        return Ok(Ensured::Done(obstacle));
     };
     let would = ctx
         .secrets
@@ -80,42 +118,79 @@ pub async fn ensure_identity(
         .await;
     would.map_err(Error::writing("the namespace's Secret"))?;
     ctx.leadership.check()?;
-    for key in ctx.own.mirror.locks_of(namespace) {
-        ctx.own.tree.ensure_lock(connection, &key, &wanted.all).await?;
+    for key in ctx.own.view.locks_of(namespace) {
+        own.ensure_lock(&key, &wanted.all).await?;
     }
     ctx.leadership.check()?;
     ctx.metrics.wrote("secret");
     let written = ctx.secrets.write_secret(&ctx.client, namespace, &wanted).await;
     written.map_err(Error::writing("the namespace's Secret"))?;
-    Ok(obstacle)
+    Ok(Ensured::Done(obstacle))
 }
 
 /// Who would be left behind by a rotation.
 async fn obstacle(
     ctx: &Context,
-    connection: &Onlooker,
+    own: &Way,
     namespace: &str,
     current: &Identity,
 ) -> Result<Option<Obstacle>, Error> {
-    let mut behind = left_behind(&ctx.own, connection, namespace, current).await?;
+    if let Some(unseen) = unseen(&ctx.own.view, namespace) {
+        return Ok(Some(unseen));
+    }
+    let mut behind = own.left_behind(namespace, current.user()).await?;
     for (source, standing) in ctx.others.with_identity_of(namespace) {
-        match standing {
-            Standing::Up {
-                ensemble, connection, ..
-            } => behind.extend(left_behind(&ensemble, &connection, namespace, current).await?),
-            Standing::Unsure | Standing::Out(_) | Standing::Orphaned(_) => {
-                let sentence = format!(
-                    "the rotation of the namespace's identity waits: the operator cannot see who uses it in the \
-                     ensemble {}",
-                    source.connect
-                );
-                let locks = ctx.others.users_of(&source);
-                return Ok(Some(Obstacle { sentence, locks }));
+        let seen = match standing {
+            Standing::Up { way, ensemble, .. } => {
+                if let Some(unseen) = unseen(&ensemble.view, namespace) {
+                    return Ok(Some(unseen));
+                }
+                way.left_behind(namespace, current.user()).await.ok()
             }
-        }
+            Standing::Unsure | Standing::Out(_) | Standing::Orphaned(_) => None,
+        };
+        let Some(seen) = seen else {
+            let sentence = format!(
+                "the rotation of the namespace's identity waits: the operator cannot see who uses it in the ensemble {}",
+                source.connect
+            );
+            let locks = ctx.others.users_of(&source);
+            return Ok(Some(Obstacle { sentence, locks }));
+        };
+        behind.extend(seen);
     }
     let locks = behind.iter().map(|(key, _)| key.clone()).collect();
     Ok(sentence(&behind).map(|sentence| Obstacle { sentence, locks }))
+}
+
+/// More contenders than can be looked at, or some that are not followed.
+fn unseen(view: &View, namespace: &str) -> Option<Obstacle> {
+    let queues = view.locks_of(namespace).into_iter();
+    let queues: Vec<_> = queues.map(|key| (view.queue(&key), key)).collect();
+    too_many(&queues)
+}
+
+fn too_many(queues: &[(Queue, LockKey)]) -> Option<Obstacle> {
+    let waits = |why: String, locks| {
+        let sentence = format!("the rotation of the namespace's identity waits: {why}");
+        Some(Obstacle { sentence, locks })
+    };
+    if let Some((_, key)) = queues.iter().find(|(queue, _)| queue.excess().is_some()) {
+        let why = format!(
+            "the operator does not follow the queue of {}; its status says why",
+            key.name
+        );
+        return waits(why, HashSet::from([key.clone()]));
+    }
+    let contenders: usize = queues.iter().map(|(queue, _)| queue.contenders().len()).sum();
+    if contenders > CONTENDERS {
+        let locks = queues.iter().map(|(_, key)| key.clone()).collect();
+        let why = format!(
+            "its locks have {contenders} contenders, and the operator looks at {CONTENDERS} at most; scale down first"
+        );
+        return waits(why, locks);
+    }
+    None
 }
 
 fn sentence(behind: &[(LockKey, String)]) -> Option<String> {
@@ -137,57 +212,56 @@ fn sentence(behind: &[(LockKey, String)]) -> Option<String> {
     })
 }
 
-/// Contenders of the namespace's pods that are not open to the identity in use.
-async fn left_behind(
-    ensemble: &Ensemble,
-    connection: &Onlooker,
-    namespace: &str,
-    current: &Identity,
-) -> Result<Vec<(LockKey, String)>, Error> {
-    let mut behind = Vec::new();
-    for key in ensemble.mirror.locks_of(namespace) {
-        for contender in ensemble.mirror.queue(&key).contenders() {
-            let path = format!("{}/{}", ensemble.tree.layout().lock(&key), contender.name);
-            let users: Vec<_> = match connection.get_acl(&path).await {
-                // The names are shown to whoever may read the node; the hashes are not.
-                Ok((acls, _)) => acls
-                    .iter()
-                    .filter_map(|acl| Some(acl.id().split_once(':')?.0.to_owned()))
-                    .collect(),
-                // Gone, or not of our pods.
-                Err(ZkError::NoNode | ZkError::NoAuth) => continue,
-                Err(error) => return Err(TreeError::Failed { path, error }.into()),
-            };
-            if is_behind(&users, namespace, current) {
-                let pod = contender.data.pod.as_ref();
-                let who = pod.map_or_else(|| contender.name.clone(), |pod| format!("pod {}", pod.name));
-                behind.push((key.clone(), who));
-            }
-        }
-    }
-    Ok(behind)
-}
-
-/// Whether these users, of an ACL, are those of a pod of the namespace that does not know its identity.
-fn is_behind(users: &[String], namespace: &str, current: &Identity) -> bool {
-    users.iter().any(|user| is_user_of(user, namespace)) && !users.iter().any(|user| user == current.user())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::picture::{Contender, Excess, Picture};
+    use lockkeeper_lock::FencingToken;
 
     #[test]
-    fn a_pod_is_left_behind_when_its_contender_is_open_to_older_identities_only() {
-        let [old, current, foreign] = ["shop", "shop", "bank"].map(Identity::generate);
-        let is_behind = |identities: &[&Identity]| {
-            let users: Vec<_> = identities.iter().map(|one| one.user().to_owned()).collect();
-            is_behind(&users, "shop", &current)
+    fn a_namespace_whose_identity_is_being_made_keeps_no_other_one_waiting() {
+        let making = Making::default();
+        let one = making.of("a");
+        let held = one.try_lock().unwrap();
+        assert!(making.of("a").try_lock().is_err(), "one at a time");
+        assert!(making.of("b").try_lock().is_ok());
+        drop(held);
+        assert!(making.of("a").try_lock().is_ok());
+    }
+
+    #[test]
+    fn a_rotation_is_refused_where_the_contenders_cannot_all_be_looked_at() {
+        let queues = |count: usize| {
+            let mut picture = Picture::default();
+            let keys: Vec<_> = (0..3)
+                .map(|at| LockKey::new("shop", format!("lock-{at}")))
+                .collect();
+            for at in 0..count {
+                let contender = Contender::read(format!("_c_x-lock-{at:010}"), FencingToken(1), true, b"");
+                picture.put(&keys[at % 3], contender);
+            }
+            let queues = keys
+                .into_iter()
+                .map(|key| (picture.queue(&key).unwrap().clone(), key));
+            queues.collect::<Vec<_>>()
         };
-        assert!(is_behind(&[&old]));
-        assert!(!is_behind(&[&old, &current]));
-        assert!(!is_behind(&[&foreign]), "not one of ours to wait for");
-        assert!(!is_behind(&[]));
+        assert_eq!(too_many(&queues(CONTENDERS)), None);
+        let obstacle = too_many(&queues(CONTENDERS + 1)).unwrap();
+        assert!(
+            obstacle.sentence.contains("20001 contenders"),
+            "{}",
+            obstacle.sentence
+        );
+        assert_eq!(obstacle.locks.len(), 3);
+        let mut picture = Picture::default();
+        let key = LockKey::new("shop", "report");
+        picture.give_up(&key, Excess::Names);
+        let obstacle = too_many(&[(picture.queue(&key).unwrap().clone(), key)]).unwrap();
+        assert!(
+            obstacle.sentence.contains("does not follow the queue of report"),
+            "{}",
+            obstacle.sentence
+        );
     }
 
     #[test]

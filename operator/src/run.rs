@@ -4,7 +4,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::{self, BoxStream, Stream, StreamExt};
+use futures_util::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
 use kube::runtime::controller::Config;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::reflector::{self, ObjectRef, Store};
@@ -22,34 +22,39 @@ use tokio::time::Instant;
 
 use crate::admin::{Admin, AdminServer, Readiness};
 use crate::adopt::{self, object};
+use crate::answers;
 use crate::args::Settings;
 use crate::changes::Changes;
+use crate::cluster;
 use crate::context::{Context, Memories};
 use crate::controller::{on_error, reconcile};
-use crate::ensemble::Ensemble;
+use crate::ensemble::{self, Ensemble};
+use crate::events;
 use crate::layout::Layout;
 use crate::leader::{self, Leadership};
 use crate::metrics::Metrics;
-use crate::others::{self, Others};
+use crate::others::{self, Others, Places};
+use crate::parts::{LockPart, PAGE};
 use crate::pods::Pods;
 use crate::reach::Reach;
 use crate::rotation::Making;
 use crate::secrets::{self, Secrets};
 use crate::tree::Tree;
+use crate::webhook::ensembles::Ensembles;
 use crate::webhook::metrics::WebhookMetrics;
 use crate::webhook::run::{Surroundings, Webhooks};
 
 /// Reconciliations at once: what bounds the requests under way to the API server.
 const CONCURRENCY: u16 = 64;
 
-/// Objects in one page of a list.
-const PAGE: u32 = 250;
-
 /// How long reconciliations that are under way may take at the end.
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// How long handing over the leadership may take at the end.
 const HAND_OVER: Duration = Duration::from_secs(5);
+
+/// This very program (proc_pid_exe(5)), also after another one was put in the place of its file.
+const PROGRAM: &str = "/proc/self/exe";
 
 type Triggers = BoxStream<'static, Result<ObjectRef<DistributedLock>, watcher::Error>>;
 
@@ -76,6 +81,8 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         identity,
         root,
         timing,
+        other_ensembles,
+        other_ensembles_sessions,
         admin_listen,
         webhook,
         certificates,
@@ -85,13 +92,17 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
             "there is no way to the API server: {error}; run in a pod, or set KUBECONFIG"
         ))
     })?;
-    let admin = AdminServer::bind(admin_listen).await?;
+    let client = answers::bounded(client);
+    let admin = AdminServer::bind(admin_listen)?;
     let connect = zookeeper.connect_string().clone();
     let acl_id = identity.acl_id();
     let tree = Tree::new(Layout::new(format!("{}{root}", connect.chroot())), identity);
+    let (uid, known) = watch::channel(None);
+    let tree = tree.of_cluster(known);
     let mut tasks = JoinSet::new();
+    tasks.spawn(cluster::find(client.clone(), uid));
     let changes = Arc::new(Changes::default());
-    let own = Ensemble::follow(zookeeper.clone(), tree, true, Arc::clone(&changes), &mut tasks);
+    let (own, link) = Ensemble::own(zookeeper.clone(), tree, Arc::clone(&changes), &mut tasks);
     let has_certificate = certificates.contains_key(secrets::CERTIFICATE);
     let lock = Lock::new(
         zookeeper,
@@ -107,9 +118,12 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         changes: Arc::clone(&changes),
         own: connect.clone(),
         root: root.clone(),
+        hosts: Arc::new(other_ensembles),
+        places: Arc::new(Places::new(other_ensembles_sessions)),
+        program: PROGRAM.into(),
     });
     let ctx = Arc::new(Context {
-        recorder: Recorder::new(client.clone(), Reporter::from("lockkeeper-operator")),
+        recorder: Recorder::new(client.clone(), Reporter::from(events::REPORTER)),
         client,
         own,
         others: Arc::new(others),
@@ -117,6 +131,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         pods: Arc::clone(&pods),
         secrets: Arc::clone(&secrets),
         making: Making::default(),
+        undescribed: adopt::Undescribed::default(),
         leadership: Leadership::of(&lock),
         metrics: Metrics::register(&mut registry),
         tick_time: timing.tick_time,
@@ -131,6 +146,10 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         Surroundings {
             client: ctx.client.clone(),
             locks: store.clone(),
+            ensembles: Ensembles {
+                own: Arc::clone(&ctx.own),
+                others: Arc::clone(&ctx.others),
+            },
             leading: leading.subscribe(),
             connect: connect.to_string(),
             has_certificate,
@@ -141,12 +160,19 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         },
     )
     .await?;
+    let (acceptable, is_acceptable) = watch::channel(true);
+    tasks.spawn(ensemble::judge(link.clone(), acceptable));
     let readiness = Readiness::default()
         .with("webhooks", webhooks.ready())
         .with("features of the cluster", webhooks.knows())
+        .with("nodes", webhooks.knows_nodes())
         .with("DistributedLocks", are_locks_ready.clone())
         .with("pods", pods.ready())
-        .with("Secrets", secrets.ready());
+        .with("Secrets", secrets.ready())
+        .with(
+            "an ensemble and a root that may be used (see the log)",
+            is_acceptable,
+        );
 
     tasks.spawn({
         let client = ctx.client.clone();
@@ -163,7 +189,19 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
     tasks.spawn(gauges(Arc::clone(&ctx), leading.subscribe()));
     let triggers = triggers(&ctx, &store, locks, namespaces, leading.subscribe());
     let (drained, is_drained) = watch::channel(false);
-    let leader = tokio::spawn(leader::lead(lock, leading, until(is_drained)));
+    let leader = tokio::spawn({
+        let mut link = link.clone();
+        async move {
+            // Not before it is known whose root it is: another cluster's operators would wait behind this one.
+            let known = async { drop(link.wait_for(|link| link.up().is_some()).await) };
+            tokio::select! {
+                biased;
+                () = until(is_drained.clone()) => {}
+                () = known => {}
+            }
+            leader::lead(lock, leading, until(is_drained)).await;
+        }
+    });
     let controller = applier(
         |lock, ctx| Box::pin(reconcile(lock, ctx)),
         on_error,
@@ -189,7 +227,8 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
                 tracing::warn!("Reconciliations did not end in time; going on without them");
             }
         }
-        () = &mut controller => {}
+        // It has seen that first.
+        () = &mut controller => tracing::info!("Stopping"),
         Some(ended) = tasks.join_next() => {
             let why = ended.err().map_or_else(|| "it ended".to_owned(), |error| error.to_string());
             return Err(Failure::software(format!("a task of the operator is gone: {why}")));
@@ -210,8 +249,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
     Ok(())
 }
 
-/// The objects, in a store and as a stream. What managers noted in them is half of their size, and of
-/// no use here.
+/// The objects, in a store and as a stream.
 ///
 /// Says in `is_ready` when the store is complete. `Store::wait_until_ready` wakes only one of those who
 /// wait (kube-runtime 5, `DelayedInit`), and that one is the controller.
@@ -223,13 +261,11 @@ fn locks(
     impl Stream<Item = Result<DistributedLock, watcher::Error>> + Send + 'static,
 ) {
     let (store, writer) = reflector::store();
-    let api: Api<DistributedLock> = Api::all(ctx.client.clone());
+    let api: Api<LockPart> = Api::all(ctx.client.clone());
     let others = Arc::clone(&ctx.others);
     let objects = watcher(api, watcher::Config::default().page_size(PAGE))
         .default_backoff()
-        .modify(|lock| {
-            lock.managed_fields_mut().clear();
-        })
+        .map_ok(whole)
         .reflect(writer)
         .inspect(move |event| {
             others.hear(event);
@@ -239,6 +275,17 @@ fn locks(
         })
         .applied_objects();
     (store, objects)
+}
+
+/// The same about the objects that the store has.
+fn whole(event: Event<LockPart>) -> Event<DistributedLock> {
+    match event {
+        Event::Apply(lock) => Event::Apply(lock.into()),
+        Event::Delete(lock) => Event::Delete(lock.into()),
+        Event::Init => Event::Init,
+        Event::InitApply(lock) => Event::InitApply(lock.into()),
+        Event::InitDone => Event::InitDone,
+    }
 }
 
 /// Everything that makes a lock worth a look.
@@ -257,7 +304,7 @@ fn triggers(
     let pods = stream::unfold((Arc::clone(ctx), store.clone()), |(ctx, store)| async {
         let keys = ctx.pods.changes().await;
         for key in &keys {
-            adopt::adopt(&ctx, &store, key).await;
+            adopt::notice(&ctx, &store, key);
         }
         Some((keys, (ctx, store)))
     });
@@ -318,7 +365,7 @@ async fn gauges(ctx: Arc<Context>, mut leading: watch::Receiver<bool>) {
     /// As fine as anybody scrapes.
     const PERIOD: Duration = Duration::from_secs(5);
     loop {
-        let (locks, contenders) = ctx.own.mirror.size();
+        let (locks, contenders) = ctx.own.view.size();
         ctx.metrics.locks.set(locks as u64);
         ctx.metrics.contenders.set(contenders as u64);
         let is_connected = matches!(*ctx.own.reach.borrow(), Reach::Up(_));

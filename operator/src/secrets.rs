@@ -20,9 +20,13 @@ use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
 use crate::identity::Identity;
+use crate::parts::{PAGE, SecretPart};
 
 /// Name of the Secret, in every namespace that has locks.
 pub const NAME: &str = "lockkeeper-zookeeper";
+
+/// Its type: what the chart's policy holds the operator to, besides the name.
+pub const TYPE: &str = "Opaque";
 
 /// Key with the identity in use, and in a second line the one before the last rotation: as the sidecar's
 /// `--auth-file` reads it.
@@ -210,9 +214,10 @@ impl Secrets {
         wanted: &Identities,
     ) -> Result<(), kube::Error> {
         let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+        let parts: Api<SecretPart> = Api::namespaced(client.clone(), namespace);
         let secret = if self.of(namespace).is_none() {
             match api.create(&PostParams::default(), &self.secret(wanted)).await {
-                Err(kube::Error::Api(status)) if status.is_already_exists() => api.get(NAME).await?,
+                Err(kube::Error::Api(status)) if status.is_already_exists() => parts.get(NAME).await?.into(),
                 created => created?,
             }
         } else {
@@ -222,7 +227,7 @@ impl Secrets {
                 "data": wanted.data(&self.certificates),
             });
             let patch = Patch::Merge(patch);
-            api.patch(NAME, &PatchParams::default(), &patch).await?
+            parts.patch(NAME, &PatchParams::default(), &patch).await?.into()
         };
         self.put(&secret);
         Ok(())
@@ -230,14 +235,17 @@ impl Secrets {
 
     /// Follows the API server; to be run as a task. Ends with its watch: never.
     pub async fn follow(&self, client: Client) {
-        let api: Api<Secret> = Api::all(client);
-        let config = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
+        let api: Api<SecretPart> = Api::all(client);
+        let config = watcher::Config::default()
+            .fields(&format!("metadata.name={NAME}"))
+            .page_size(PAGE);
         let mut events = watcher(api, config).default_backoff().boxed();
         let mut first = HashMap::new();
         while let Some(event) = events.next().await {
             match event {
                 Ok(Event::Init) => first = HashMap::new(),
                 Ok(Event::InitApply(secret)) => {
+                    let secret = Secret::from(secret);
                     first.insert(
                         secret.namespace().unwrap_or_default(),
                         Identities::of(&secret, &self.certificates),
@@ -257,7 +265,7 @@ impl Secrets {
                     }
                     self.is_ready.send_replace(true);
                 }
-                Ok(Event::Apply(secret)) => self.put(&secret),
+                Ok(Event::Apply(secret)) => self.put(&secret.into()),
                 Ok(Event::Delete(secret)) => {
                     let namespace = secret.namespace().unwrap_or_default();
                     self.forget(&namespace);
@@ -274,6 +282,7 @@ impl Secrets {
                 labels: Some([("app.kubernetes.io/managed-by".to_owned(), "lockkeeper".to_owned())].into()),
                 ..ObjectMeta::default()
             },
+            type_: Some(TYPE.to_owned()),
             data: Some(identities.data(&self.certificates)),
             ..Secret::default()
         }

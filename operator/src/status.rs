@@ -1,24 +1,36 @@
 //! From the queue to the status of a `DistributedLock`. Pure.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use lockkeeper_crds::ApiDuration;
 use lockkeeper_crds::lock::{
-    ConditionType, DistributedLockStatus, HOLDERS_SHOWN, Holder, QUEUE_SHOWN, QueuedContender, Reason,
+    ConditionType, DistributedLockStatus, EnsembleStatus, HOLDERS_SHOWN, Holder, QUEUE_SHOWN,
+    QueuedContender, Reason, Trial,
 };
 use lockkeeper_lock::Participant;
 
 use crate::error::Problem;
 use crate::picture::Queue;
+use crate::pods::PodFacts;
 
 /// Holders named in a message; more are counted.
 const NAMED: usize = 3;
+
+/// Bytes of a name that are shown: the longest one in Kubernetes has 253 (DNS subdomain), and of a revision, which has a
+/// hash behind it, 264. Contenders may say more, and a status has to stay one that the API server takes.
+const SHOWN: usize = 264;
 
 /// Whether the settings are in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// They are.
     Ready,
+    /// They are, but not for these pods, which were made with others.
+    Outdated(Vec<String>),
+    /// They are, and a rollout does not go on, and why.
+    HeldBack(String),
     /// They are not, and why.
     NotReady(Reason, String),
 }
@@ -32,8 +44,12 @@ pub struct Observation<'a> {
     pub queue: &'a Queue,
     /// Its contenders in order.
     pub participants: &'a [Participant],
+    /// The pods that stand behind it.
+    pub pods: &'a BTreeMap<String, PodFacts>,
     /// Whether the settings are in force.
     pub readiness: Readiness,
+    /// What is remembered of the last handoff of a rollout.
+    pub trial: Option<Trial>,
 }
 
 /// Whether a contender holds: nobody is before it, and it says so, or is of a kind that never says.
@@ -62,13 +78,13 @@ pub fn observed(
     let holders: Vec<_> = holding
         .into_iter()
         .take(HOLDERS_SHOWN)
-        .map(|one| holder(seen.queue, one))
+        .map(|one| holder(seen, one))
         .collect();
     let waiting = i32::try_from(others.len()).unwrap_or(i32::MAX);
     let queue = others
         .into_iter()
         .take(QUEUE_SHOWN)
-        .map(|one| queued(seen.queue, one))
+        .map(|one| queued(seen, one))
         .collect();
     let (is_ready, ready_reason, ready_message) = match &seen.readiness {
         Readiness::Ready => (
@@ -76,6 +92,15 @@ pub fn observed(
             Reason::Provisioned,
             "the lock is there to be taken".to_owned(),
         ),
+        Readiness::Outdated(pods) => (
+            "True",
+            Reason::PodsOutdated,
+            format!(
+                "the lock is there to be taken; other settings than these have {}: restart them",
+                counted(pods)
+            ),
+        ),
+        Readiness::HeldBack(message) => ("True", Reason::HandoffHeldBack, message.clone()),
         Readiness::NotReady(reason, message) => ("False", *reason, message.clone()),
     };
     let (is_held, held_reason, held_message) = if !holders.is_empty() {
@@ -101,9 +126,55 @@ pub fn observed(
         waiting: Some(waiting),
         queue,
         stop_budget,
+        ensemble: previous.ensemble.clone(),
+        trial: seen.trial.clone(),
         observed_generation: seen.generation,
         conditions: conditions.list,
     }
+}
+
+/// The status of a lock from when it is in this ensemble. What was known of it in another one is no more; `problem`
+/// says why it is not ready yet.
+pub fn claimed(
+    previous: &DistributedLockStatus,
+    id: &str,
+    generation: Option<i64>,
+    problem: Option<&Problem>,
+    now: Timestamp,
+) -> DistributedLockStatus {
+    let mut conditions = Conditions::new(previous, generation, now);
+    if let Some(problem) = problem {
+        conditions.set(
+            ConditionType::Ready,
+            "False",
+            problem.reason,
+            problem.message.clone(),
+        );
+    }
+    DistributedLockStatus {
+        ensemble: Some(EnsembleStatus { id: id.to_owned() }),
+        observed_generation: previous.observed_generation,
+        conditions: conditions.list,
+        ..DistributedLockStatus::default()
+    }
+}
+
+/// Whether a lock waits for an agreement about its ensemble, and why.
+pub fn dispute(status: &DistributedLockStatus) -> Option<&str> {
+    let mut conditions = status.conditions.iter();
+    let found = conditions.find(|one| {
+        one.type_ == ConditionType::Ready.as_str() && one.reason == Reason::EnsembleChanged.as_str()
+    })?;
+    Some(&found.message)
+}
+
+/// What a status says where the resource is of an older release and does not keep all of it. Conditions it does keep.
+pub fn resource_outdated(status: &DistributedLockStatus) -> Option<Problem> {
+    let is_it = |one: &&Condition| {
+        one.type_ == ConditionType::Ready.as_str() && one.reason == Reason::ResourceOutdated.as_str()
+    };
+    let found = status.conditions.iter().find(is_it)?;
+    Some(Problem::new(Reason::ResourceOutdated, found.message.clone()))
 }
 
 /// The status while the ensemble is out of reach: what was known last, and that it may be old. What does
@@ -128,10 +199,22 @@ pub fn out_of_reach(
         reason => ("False", reason, problem.message.clone(), generation),
     };
     conditions.set(ConditionType::Ready, ready, reason, message);
-    let (held, reason, message) = unknown();
-    conditions.set(ConditionType::Held, held, reason, message);
-    let message = format!("the operator cannot reach the ensemble: {}", problem.message);
-    conditions.set(ConditionType::EnsembleReachable, "False", problem.reason, message);
+    if problem.reason == Reason::TooManyContenders {
+        let message = "not to be known while the queue is not followed".to_owned();
+        conditions.set(ConditionType::Held, "Unknown", problem.reason, message);
+        let message = "the operator is connected".to_owned();
+        conditions.set(
+            ConditionType::EnsembleReachable,
+            "True",
+            Reason::Connected,
+            message,
+        );
+    } else {
+        let (held, reason, message) = unknown();
+        conditions.set(ConditionType::Held, held, reason, message);
+        let message = format!("the operator cannot reach the ensemble: {}", problem.message);
+        conditions.set(ConditionType::EnsembleReachable, "False", problem.reason, message);
+    }
     DistributedLockStatus {
         conditions: conditions.list,
         observed_generation,
@@ -141,48 +224,73 @@ pub fn out_of_reach(
 
 /// Names of holders, for a sentence.
 pub fn named(holders: &[Holder]) -> String {
-    let names: Vec<_> = holders
-        .iter()
-        .take(NAMED)
-        .map(|holder| holder.pod.as_str())
-        .collect();
-    match holders.len().checked_sub(NAMED).filter(|more| *more > 0) {
-        None => names.join(", "),
-        Some(more) => format!("{} and {more} more", names.join(", ")),
+    let names: Vec<_> = holders.iter().map(|holder| holder.pod.as_str()).collect();
+    counted(&names)
+}
+
+/// Names of pods; those that are too many are counted.
+fn counted(names: &[impl AsRef<str>]) -> String {
+    let shown: Vec<&str> = names.iter().take(NAMED).map(|name| name.as_ref()).collect();
+    match names.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        None => shown.join(", "),
+        Some(more) => format!("{} and {more} more", shown.join(", ")),
     }
 }
 
 fn name(queue: &Queue, one: &Participant) -> String {
-    let said = || {
-        let contender = queue.contenders().iter().find(|node| node.name == one.name)?;
-        contender.foreign.clone()
-    };
+    let said = || queue.contender(&one.name)?.foreign.clone();
     match &one.data.pod {
-        Some(pod) => pod.name.clone(),
-        None => said().unwrap_or_else(|| one.name.clone()),
+        Some(pod) => shown(&pod.name),
+        None => said().unwrap_or_else(|| shown(&one.name)),
     }
 }
 
-fn holder(queue: &Queue, one: &Participant) -> Holder {
+/// A text as somebody says it, without what makes a status hard to read or long.
+fn shown(text: &str) -> String {
+    let plain = |c: char| {
+        if c.is_control() {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            c
+        }
+    };
+    let end = text.floor_char_boundary(SHOWN);
+    let mut shown: String = text[..end].chars().map(plain).collect();
+    if end < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// How the pod of a contender is guarded.
+fn guard(seen: &Observation<'_>, one: &Participant) -> Option<String> {
+    let pod = one.data.pod.as_ref()?;
+    let facts = seen.pods.get(&pod.name).filter(|facts| facts.uid == pod.uid)?;
+    facts.guard.map(|guard| guard.as_str().to_owned())
+}
+
+fn holder(seen: &Observation<'_>, one: &Participant) -> Holder {
     let since = one.data.since.as_deref().and_then(|since| since.parse().ok());
     Holder {
-        pod: name(queue, one),
-        uid: one.data.pod.as_ref().map(|pod| pod.uid.clone()),
-        node: one.data.pod.as_ref().map(|pod| pod.node.clone()),
-        contender: one.name.clone(),
+        pod: name(seen.queue, one),
+        uid: one.data.pod.as_ref().map(|pod| shown(&pod.uid)),
+        node: one.data.pod.as_ref().map(|pod| shown(&pod.node)),
+        contender: shown(&one.name),
         fencing_token: one.token.0,
         since: since.map(Time),
-        revision: one.data.revision.clone(),
+        revision: one.data.revision.as_deref().map(shown),
+        guard: guard(seen, one),
     }
 }
 
-fn queued(queue: &Queue, one: &Participant) -> QueuedContender {
+fn queued(seen: &Observation<'_>, one: &Participant) -> QueuedContender {
     QueuedContender {
-        pod: name(queue, one),
-        uid: one.data.pod.as_ref().map(|pod| pod.uid.clone()),
-        node: one.data.pod.as_ref().map(|pod| pod.node.clone()),
-        contender: one.name.clone(),
-        revision: one.data.revision.clone(),
+        pod: name(seen.queue, one),
+        uid: one.data.pod.as_ref().map(|pod| shown(&pod.uid)),
+        node: one.data.pod.as_ref().map(|pod| shown(&pod.node)),
+        contender: shown(&one.name),
+        revision: one.data.revision.as_deref().map(shown),
+        guard: guard(seen, one),
     }
 }
 

@@ -7,24 +7,36 @@ use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
 use lockkeeper_crds::DistributedLock;
 use lockkeeper_lock::BootInstant;
+use lockkeeper_sidecar::http::places::Source;
 use tokio::sync::watch;
 
-use crate::image::Images;
-use crate::inject::{ClusterFacts, Context, Mode, Refusal, SidecarConfig, Subject, image_question, inject};
+use crate::identity;
+use crate::image::{Asker, Images};
+use crate::inject::{
+    ClusterFacts, Context, ImageConfig, ImageQuestion, ImageUnknown, Refusal, SidecarConfig, Subject,
+    image_question, inject,
+};
 
 pub mod args;
 mod cache;
+pub mod callers;
+pub mod ensembles;
 pub mod facts;
-mod lookups;
+mod genuine;
+pub mod lookups;
 pub mod metrics;
+pub mod nodes;
 pub mod review;
 pub mod run;
 pub mod server;
+pub(crate) mod weight;
 pub mod workloads;
 
-pub(crate) use cache::Cache;
+pub(crate) use cache::{Cache, Weigh};
+use ensembles::Reached;
 use lookups::Lookups;
 use metrics::WebhookMetrics;
+use nodes::Nodes;
 use review::{Decision, Denial};
 
 /// Decides on objects.
@@ -33,46 +45,35 @@ pub struct Admission {
     pub client: Client,
     /// The locks of the cluster.
     pub locks: Store<DistributedLock>,
+    /// Which ensembles this replica reaches.
+    pub ensembles: Box<dyn Reached>,
     /// What the cluster can do.
     pub facts: watch::Receiver<ClusterFacts>,
+    /// What the nodes can do.
+    pub nodes: Arc<Nodes>,
+    /// Whether binaries may come by image volumes.
+    pub mounts_images: bool,
     /// What all sidecars have in common.
     pub sidecar: SidecarConfig,
     /// Where commands of images are looked up.
     pub images: Images,
     /// What is counted.
     pub metrics: WebhookMetrics,
-    lookups: Lookups,
+    /// What is asked of the API server.
+    pub lookups: Lookups,
+    /// Whether each caller has shown that it is an API server.
+    pub are_callers_known: bool,
 }
 
 impl Admission {
-    /// With nothing looked up yet.
-    pub fn new(
-        client: Client,
-        locks: Store<DistributedLock>,
-        facts: watch::Receiver<ClusterFacts>,
-        sidecar: SidecarConfig,
-        images: Images,
-        metrics: WebhookMetrics,
-    ) -> Self {
-        Self {
-            client,
-            locks,
-            facts,
-            sidecar,
-            images,
-            metrics,
-            lookups: Lookups::default(),
-        }
-    }
-
-    /// Answers the review of a pod.
+    /// Answers the review of a pod, which came from `source`.
     ///
     /// # Errors
     /// When `body` is no review.
-    pub async fn pod(&self, body: &[u8]) -> Result<Vec<u8>, String> {
+    pub async fn pod(&self, body: &[u8], source: Source) -> Result<Vec<u8>, String> {
         let begun = BootInstant::now();
         let request = review::parse(body)?;
-        let decision = self.decide_pod(&request).await;
+        let decision = self.decide_pod(&request, source).await;
         let (result, decision) = match decision {
             Ok((result, decision)) => (result, Ok(decision)),
             Err(refusal) => (refusal.reason(), Err(Denial::from(refusal))),
@@ -114,47 +115,96 @@ impl Admission {
         Ok(review::answer(&request, decision))
     }
 
-    async fn decide_pod(&self, request: &review::Request) -> Result<(&'static str, Decision), Refusal> {
+    async fn decide_pod(
+        &self,
+        request: &review::Request,
+        source: Source,
+    ) -> Result<(&'static str, Decision), Refusal> {
         let (pod, namespace) = (&request.object, request.namespace.as_str());
         let subject = Subject::read(pod)?;
         let question = image_question(&subject)?;
-        let lock = self.lock_of(pod, namespace);
+        let Some(name) = subject.lock() else {
+            return Ok(("unchanged", Decision::default()));
+        };
+        let lock = match self.locks.get(&ObjectRef::new(name).within(namespace)) {
+            Some(lock) => Some(lock),
+            // Whoever applies it together with its pods made it a moment ago.
+            None => lookups::lock(&self.client, namespace, name)
+                .await
+                .map_err(|problem| Refusal::LockUnknown {
+                    lock: name.to_owned(),
+                    problem,
+                })?
+                .map(Arc::new),
+        };
+        let ensemble = ensembles::id_for(&*self.ensembles, name, lock.as_deref()).await?;
         let lock = lock.as_ref().map(|lock| &lock.spec);
         let (replicas, client_certificate, image) = tokio::join!(
             self.lookups.replicas(&self.client, namespace, pod),
             self.lookups.client_certificate(&self.client, namespace, lock),
             async {
                 match &question {
-                    Some(question) => self.images.config(&self.client, namespace, pod, question).await,
-                    None => Err("it was not looked up".to_owned()),
+                    Some(question) => self.config(namespace, source, pod, question).await,
+                    None => Err(ImageUnknown::NotAsked),
                 }
             },
         );
-        let cluster = *self.facts.borrow();
+        let mut cluster = *self.facts.borrow();
+        cluster.image_volumes &= self.mounts_images && self.nodes.mount_images();
+        let ungated = subject.spec().and_then(|spec| self.nodes.without_gate(spec));
+        let app_token = identity::draw_token();
         let context = Context {
             cluster: &cluster,
             sidecar: &self.sidecar,
             namespace,
             lock,
+            ensemble: &ensemble,
+            ungated: ungated.as_deref(),
             replicas,
-            image: image.as_ref().map_err(String::as_str),
+            image: image.as_ref(),
             client_certificate,
+            app_token: &app_token,
         };
         Ok(match inject(&subject, &context)? {
             None => ("unchanged", Decision::default()),
-            Some(injection) => {
-                let result = match injection.mode {
-                    Mode::Wrap => "wrap",
-                    Mode::Signal => "signal",
-                };
-                (
-                    result,
-                    Decision {
-                        object: Some(injection.pod),
-                        warnings: injection.warnings,
-                    },
-                )
+            Some(injection) => (
+                injection.mode.as_str(),
+                Decision {
+                    object: Some(injection.pod),
+                    warnings: injection.warnings,
+                },
+            ),
+        })
+    }
+
+    /// What the image of a pod says, asked with the pull secrets of the pod only if the answer goes to nobody
+    /// but those who make the pod.
+    async fn config(
+        &self,
+        namespace: &str,
+        source: Source,
+        pod: &serde_json::Value,
+        question: &ImageQuestion,
+    ) -> Result<ImageConfig, ImageUnknown> {
+        let has_secrets = pod["spec"]["imagePullSecrets"]
+            .as_array()
+            .is_some_and(|list| !list.is_empty());
+        let may_use_them = !has_secrets
+            || self.are_callers_known
+            || genuine::is_of_a_workload(&self.client, namespace, pod, &question.image).await;
+        let asker = Asker::new(namespace, (!self.are_callers_known).then_some(source));
+        let asked = self
+            .images
+            .config(&self.client, &asker, pod, question, may_use_them);
+        asked.await.map_err(|unknown| match unknown {
+            // What the registry says to others is no fact about this pod, so no mode of guarding follows from it.
+            ImageUnknown::Passing(problem) | ImageUnknown::Lasting(problem) if !may_use_them => {
+                ImageUnknown::Passing(format!(
+                    "{problem}; the pod's pull secrets were not used, since it is not as a ReplicaSet, StatefulSet, \
+                     DaemonSet or Job describes it, and the operator does not know its callers (--client-ca)"
+                ))
             }
+            unknown => unknown,
         })
     }
 
@@ -186,15 +236,6 @@ impl Admission {
             object: copied.object,
             warnings: copied.warnings,
         })
-    }
-
-    fn lock_of(&self, pod: &serde_json::Value, namespace: &str) -> Option<Arc<DistributedLock>> {
-        use lockkeeper_crds::keys::LOCK;
-        let metadata = &pod["metadata"];
-        let name = metadata["annotations"][LOCK]
-            .as_str()
-            .or(metadata["labels"][LOCK].as_str())?;
-        self.locks.get(&ObjectRef::new(name).within(namespace))
     }
 }
 

@@ -1,6 +1,5 @@
 //! The webhooks over real TLS, as an API server speaks with them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
@@ -9,122 +8,15 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use kube::Client;
-use kube::runtime::reflector;
-use lockkeeper_operator::certificates::Served;
-use lockkeeper_operator::certificates::authority::Issued;
-use lockkeeper_operator::image::{Images, RegistryOptions};
-use lockkeeper_operator::inject::{ClusterFacts, SidecarConfig};
-use lockkeeper_operator::webhook::metrics::WebhookMetrics;
-use lockkeeper_operator::webhook::{Admission, server};
-use prometheus_client::registry::Registry;
-use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 #[path = "support/tls.rs"]
 mod tls;
+#[path = "support/webhook.rs"]
+mod webhook;
 
-use tls::{issued, trusting};
-
-const NAME: &str = "lockkeeper-webhook.lockkeeper.svc";
-
-/// The webhooks on a port of loopback.
-struct Server {
-    port: u16,
-    served: Served,
-    stop: watch::Sender<bool>,
-    task: JoinHandle<()>,
-    registry: Registry,
-}
-
-impl Server {
-    async fn start(issued: &Issued) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let served = Served::default();
-        served
-            .set(issued.certificate.as_bytes(), issued.key.as_bytes())
-            .unwrap();
-        let mut registry = Registry::default();
-        // Nothing that is asked for here makes it ask an API server.
-        let client = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
-        let (locks, _) = reflector::store();
-        let sidecar = SidecarConfig {
-            image: "registry.example/lockkeeper:1".to_owned(),
-            pull_policy: None,
-            resources: Default::default(),
-            connect: Some("zk:2181".to_owned()),
-            own_connect: "zk:2181".to_owned(),
-            has_certificate: false,
-            tick_time: Duration::from_secs(2),
-            root: "/lockkeeper".to_owned(),
-            readers: Vec::new(),
-        };
-        let images = Images::new(RegistryOptions {
-            timeout: Duration::from_secs(1),
-            plain_http: Vec::new(),
-            authorities: None,
-        });
-        let facts = watch::Sender::new(ClusterFacts::default()).subscribe();
-        let metrics = WebhookMetrics::register(&mut registry);
-        let admission = Arc::new(Admission::new(client, locks, facts, sidecar, images, metrics));
-        let (stop, stopped) = watch::channel(false);
-        let tls = served.server_config().unwrap();
-        let task = tokio::spawn(server::serve(listener, tls, admission, stopped));
-        Self {
-            port,
-            served,
-            stop,
-            task,
-            registry,
-        }
-    }
-
-    async fn connect(
-        &self,
-        authorities: &str,
-    ) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
-        trusting(authorities.as_bytes())
-            .connect(ServerName::try_from(NAME).unwrap(), stream)
-            .await
-    }
-
-    async fn send(&self, issued: &Issued, method: &str, path: &str, body: Vec<u8>) -> (StatusCode, Vec<u8>) {
-        let stream = self.connect(&issued.authorities).await.unwrap();
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .unwrap();
-        tokio::spawn(connection);
-        let request = Request::builder().method(method).uri(path).header("host", NAME);
-        let response = sender
-            .send_request(request.body(Full::new(Bytes::from(body))).unwrap())
-            .await
-            .unwrap();
-        let status = response.status();
-        (
-            status,
-            response.into_body().collect().await.unwrap().to_bytes().to_vec(),
-        )
-    }
-
-    async fn review(&self, issued: &Issued, path: &str, kind: &str, object: &Value) -> Value {
-        let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
-            "uid": "u-1", "kind": { "group": "", "version": "v1", "kind": kind }, "namespace": "shop",
-            "operation": "CREATE", "object": object,
-        } });
-        let (status, body) = self
-            .send(issued, "POST", path, review.to_string().into_bytes())
-            .await;
-        assert_eq!(status, StatusCode::OK);
-        let answer: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(answer["response"]["uid"], "u-1");
-        answer["response"].clone()
-    }
-}
+use tls::issued;
+use webhook::{NAME, Server};
 
 fn pod() -> Value {
     json!({
@@ -158,6 +50,35 @@ async fn the_patch_makes_a_guarded_pod_of_a_marked_one() {
     prometheus_client::encoding::text::encode(&mut metrics, &server.registry).unwrap();
     let counted = r#"lockkeeper_webhook_requests_total{webhook="pods",result="wrap"} 2"#;
     assert!(metrics.contains(counted), "{metrics}");
+}
+
+#[tokio::test]
+async fn each_pod_gets_a_token_of_its_own_for_its_hooks_and_keeps_it_when_the_webhook_is_asked_again() {
+    let issued = issued(NAME, None);
+    let server = Server::start(&issued).await;
+    let mut hooked = pod();
+    hooked["spec"]["containers"][0]["lifecycle"] =
+        json!({ "preStop": { "httpGet": { "path": "/drain", "port": 8080 } } });
+    let mut paths = Vec::new();
+    for _ in 0..2 {
+        let response = server.review(&issued, "/pods", "Pod", &hooked).await;
+        let patch = STANDARD.decode(response["patch"].as_str().unwrap()).unwrap();
+        let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+        let mut patched = hooked.clone();
+        json_patch::patch(&mut patched, &patch).unwrap();
+        let again = server.review(&issued, "/pods", "Pod", &patched).await;
+        assert_eq!(again["patch"], Value::Null);
+        let path = &patched["spec"]["containers"][0]["lifecycle"]["preStop"]["httpGet"]["path"];
+        let sidecar = &patched["spec"]["initContainers"][1]["env"];
+        let mut variables = sidecar.as_array().unwrap().iter();
+        let token = variables
+            .find(|var| var["name"] == "LOCKKEEPER_APP_TOKEN")
+            .unwrap();
+        let token = token["value"].as_str().unwrap();
+        assert_eq!(*path, format!("/app/{token}/preStop"));
+        paths.push(path.clone());
+    }
+    assert_ne!(paths[0], paths[1]);
 }
 
 #[tokio::test]
@@ -217,9 +138,9 @@ async fn what_is_no_review_gets_an_error_and_no_answer_that_lets_a_pod_in() {
         (
             "POST",
             "/pods",
-            " ".repeat(9 << 20),
-            StatusCode::BAD_REQUEST,
-            "cannot read the body",
+            " ".repeat(4 << 20),
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "it has more than 3145728 bytes",
         ),
     ] {
         let (answered, body) = server.send(&issued, method, path, body.into_bytes()).await;
@@ -304,4 +225,16 @@ async fn reviews_of_fifty_pods_at_once_are_answered_and_their_time_is_shown() {
         "50 at once, each with a new connection and a debug build: p50 {:?}, p99 {:?}",
         times[250], times[495]
     );
+}
+
+#[tokio::test]
+async fn a_review_of_too_many_parts_is_refused_before_it_is_read() {
+    let issued = issued(NAME, None);
+    let server = Server::start(&issued).await;
+    // Few bytes, and not even a review: it has been weighed only.
+    let parts = format!("[{}0]", "{\"a\":1},".repeat(20_000));
+    let (status, body) = server.send(&issued, "POST", "/pods", parts.into_bytes()).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    let said = String::from_utf8(body).unwrap();
+    assert!(said.contains("too many parts"), "{said}");
 }

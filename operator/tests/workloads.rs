@@ -87,6 +87,82 @@ fn all_kinds_of_workloads_pass_their_keys_on() {
 }
 
 #[test]
+fn the_container_that_the_user_put_first_is_written_down_before_a_mesh_puts_its_own_there() {
+    let mut object = deployment(json!({ "lockkeeper.io/lock": "report" }), json!({}));
+    let containers = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| json!({ "name": name }))
+            .collect::<Value>()
+    };
+    object["spec"]["template"]["spec"]["containers"] = containers(&["app", "shipper"]);
+    let answer = copy("Deployment", &object, true).unwrap();
+    let written = answer.object.unwrap();
+    let named = |object: &Value| {
+        object["spec"]["template"]["metadata"]["annotations"]["lockkeeper.io/container"].clone()
+    };
+    assert_eq!(named(&written), "app");
+    assert!(
+        answer.warnings[0].contains("several containers"),
+        "{:?}",
+        answer.warnings
+    );
+    // Once: not at each change.
+    let again = copy("Deployment", &written, false).unwrap();
+    assert_eq!((again.object, again.warnings), (None, vec![]));
+
+    // The first one is another one now, or a user names one, here or there.
+    let mut renamed = written.clone();
+    renamed["spec"]["template"]["spec"]["containers"] = containers(&["web", "shipper"]);
+    assert_eq!(named(&copied("Deployment", &renamed)), "web");
+    let mut by_template = written.clone();
+    by_template["spec"]["template"]["metadata"]["annotations"]["lockkeeper.io/container"] = json!("shipper");
+    let by_template = copied("Deployment", &by_template);
+    assert_eq!(named(&by_template), "shipper");
+    assert_eq!(copy("Deployment", &by_template, false).unwrap().object, None);
+    let mut by_workload = written.clone();
+    by_workload["metadata"]["annotations"]["lockkeeper.io/container"] = json!("shipper");
+    let mut by_workload = copied("Deployment", &by_workload);
+    assert_eq!(named(&by_workload), "shipper");
+    by_workload["metadata"]["annotations"] = json!({ "lockkeeper.io/lock": "report" });
+    assert_eq!(named(&copied("Deployment", &by_workload)), "app");
+    let mut by_kubectl = object.clone();
+    by_kubectl["spec"]["template"]["metadata"]["annotations"] =
+        json!({ "kubectl.kubernetes.io/default-container": "shipper" });
+    let answer = copy("Deployment", &by_kubectl, true).unwrap();
+    assert_eq!(named(&answer.object.unwrap()), "shipper");
+    assert_eq!(answer.warnings, [""; 0]);
+
+    // It goes with the lock, also from a template that names the lock itself.
+    let mut unmarked = written.clone();
+    unmarked["metadata"]["annotations"] = json!({});
+    let mut plain = object.clone();
+    plain["metadata"]["annotations"] = json!({});
+    assert_eq!(copied("Deployment", &unmarked), plain);
+    let mut own = plain.clone();
+    own["spec"]["template"]["metadata"]["annotations"] = json!({ "lockkeeper.io/lock": "report" });
+    let mut own = copied("Deployment", &own);
+    assert_eq!(named(&own), "app");
+    let annotations = own["spec"]["template"]["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap();
+    annotations.remove("lockkeeper.io/lock");
+    assert_eq!(copied("Deployment", &own), plain);
+}
+
+#[test]
+fn a_template_whose_first_container_is_the_proxy_of_a_mesh_is_warned_of() {
+    let mut object = deployment(json!({ "lockkeeper.io/lock": "report" }), json!({}));
+    object["spec"]["template"]["spec"]["containers"] = json!([{ "name": "istio-proxy" }, { "name": "app" }]);
+    let answer = copy("Deployment", &object, true).unwrap();
+    let warning = answer.warnings.join("\n");
+    assert!(
+        warning.contains("`istio-proxy` is the proxy of a mesh") && warning.contains("will be refused"),
+        "{warning}"
+    );
+}
+
+#[test]
 fn a_job_that_exists_keeps_its_template_and_the_user_is_told() {
     let job = deployment(json!({ "lockkeeper.io/lock": "report" }), json!({}));
     let answer = copy("Job", &job, false).unwrap();
@@ -96,6 +172,15 @@ fn a_job_that_exists_keeps_its_template_and_the_user_is_told() {
         "{:?}",
         answer.warnings
     );
+}
+
+#[test]
+fn a_workload_that_is_being_deleted_is_let_go_whatever_it_says() {
+    let mut object = deployment(json!({ "lockkeeper.io/lock": "NO" }), json!({}));
+    assert!(copy("Deployment", &object, false).is_err());
+    object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let answer = copy("Deployment", &object, false).unwrap();
+    assert_eq!((answer.object, answer.request), (None, None));
 }
 
 #[test]
@@ -126,4 +211,40 @@ fn dangerous_combinations_are_warned_about() {
     assert!(warnings(&object, false).contains("spec.zookeeper.connect"));
     let request = copy("Deployment", &object, true).unwrap().request.unwrap();
     assert_eq!(request.readiness, Readiness::Holder);
+}
+
+#[test]
+fn a_job_that_counts_a_lost_lock_as_a_failure_is_warned_of() {
+    let warnings = |kind: &str, policy: Value| {
+        let mut job = deployment(json!({ "lockkeeper.io/lock": "report" }), json!({}));
+        job["spec"]["podFailurePolicy"] = policy;
+        if kind == "CronJob" {
+            job["spec"] = json!({ "jobTemplate": { "spec": job["spec"] } });
+        }
+        let request = copy(kind, &job, true).unwrap().request.unwrap();
+        advise(kind, &job, &request, None, true).join("\n")
+    };
+    let rule = |action: &str, operator: &str, values: &[u8]| json!({ "action": action, "onExitCodes": { "operator": operator, "values": values } });
+    let ignore = rule("Ignore", "In", &[75]);
+    for kind in ["Job", "CronJob"] {
+        for policy in [
+            json!(null),
+            json!({ "rules": [rule("Ignore", "In", &[1])] }),
+            json!({ "rules": [rule("FailJob", "NotIn", &[1]), ignore] }),
+        ] {
+            let said = warnings(kind, policy);
+            assert!(
+                said.contains("ends with 75") && said.contains("action: Ignore"),
+                "{said}"
+            );
+        }
+        for policy in [
+            json!({ "rules": [ignore] }),
+            json!({ "rules": [rule("FailJob", "In", &[2]), ignore] }),
+            json!({ "rules": [rule("Ignore", "NotIn", &[1])] }),
+        ] {
+            assert_eq!(warnings(kind, policy), "");
+        }
+    }
+    assert_eq!(warnings("Deployment", json!(null)), "");
 }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
@@ -14,11 +14,12 @@ use tokio::net::TcpListener;
 use crate::exit::Failure;
 use crate::http::{self, Answer, Listener, Routes, Stopping};
 use crate::metrics::LockMetrics;
-use crate::probes::Kind;
 use crate::probes::health::Health;
+use crate::probes::{AppToken, Kind};
 use crate::view::LockView;
 
-const KNOWN: &str = "/startupz, /readyz, /queuedz, /livez, /metrics and /app/KIND";
+const KNOWN: &str =
+    "/startupz, /readyz, /queuedz, /livez, /metrics and, with the right token, /app/TOKEN/KIND";
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
@@ -29,12 +30,14 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 #[derive(Debug)]
 pub struct AdminServer {
     listener: TcpListener,
+    app_token: Option<AppToken>,
 }
 
 #[derive(Clone)]
 struct Admin {
     view: LockView,
     health: Health,
+    app_token: Option<AppToken>,
     metrics: LockMetrics,
     registry: Arc<Registry>,
 }
@@ -48,22 +51,22 @@ impl AdminServer {
     /// # Errors
     /// When the address is in use, or is not one of this machine.
     pub fn bind(address: SocketAddr) -> Result<Self, Failure> {
-        let bound = bind_reusable(address).or_else(|error| {
-            let no_ipv6 = matches!(
-                rustix::io::Errno::from_io_error(&error),
-                Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL)
-            );
-            if no_ipv6 && address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED) {
-                return bind_reusable(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())));
-            }
-            Err(error)
-        });
-        let listener = bound.map_err(|error| {
+        let listener = http::listen(address).map_err(|error| {
             Failure::unavailable(format!(
                 "cannot listen on {address} for probes: {error}; choose another --admin-listen"
             ))
         })?;
-        Ok(Self { listener })
+        Ok(Self {
+            listener,
+            app_token: None,
+        })
+    }
+
+    /// Answers for the application only where the path holds this token. Without one, whoever reaches the port may
+    /// ask the application's probes, and nobody has its hook sent.
+    #[must_use]
+    pub fn with_app_token(self, app_token: Option<AppToken>) -> Self {
+        Self { app_token, ..self }
     }
 
     /// Where it listens.
@@ -83,21 +86,26 @@ impl AdminServer {
         registry: Registry,
         stop: impl Future<Output = ()>,
     ) {
-        let admin = Admin {
-            view,
-            health,
-            metrics,
-            registry: Arc::new(registry),
-        };
-        http::serve(Listener::Tcp(self.listener), admin, stop).await;
+        let routes = routes(view, health, self.app_token, metrics, registry);
+        http::serve(Listener::Tcp(self.listener), routes, stop).await;
     }
 }
 
-fn bind_reusable(address: SocketAddr) -> io::Result<TcpListener> {
-    // The standard library sets SO_REUSEADDR, so that a restarted keeper gets its port back.
-    let listener = std::net::TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    TcpListener::from_std(listener)
+/// What is answered.
+pub(crate) fn routes(
+    view: LockView,
+    health: Health,
+    app_token: Option<AppToken>,
+    metrics: LockMetrics,
+    registry: Registry,
+) -> impl Routes {
+    Admin {
+        view,
+        health,
+        app_token,
+        metrics,
+        registry: Arc::new(registry),
+    }
 }
 
 // === impl Admin ===
@@ -134,22 +142,39 @@ impl Admin {
         })
     }
 
-    /// A probe or hook of the application.
-    async fn app(&self, request: &Request<Incoming>) -> Answer {
-        let name = request.uri().path().trim_start_matches("/app/");
+    /// A probe or hook of the application. Who does not know the token learns nothing, not even which of them there are.
+    /// No sentence repeats the path: the token is in it.
+    async fn app(&self, request: &Request<Incoming>, below: &str) -> Answer {
+        let name = match &self.app_token {
+            None => below,
+            Some(token) => match below.split_once('/') {
+                Some((said, name)) if token.is(said) => name,
+                _ => return http::sentence(StatusCode::NOT_FOUND, format!("there is {KNOWN} here")),
+            },
+        };
         let Some(kind) = Kind::of_name(name) else {
-            return http::not_found(
-                request,
-                "/app/liveness, /app/readiness, /app/startup, /app/postStart and /app/preStop",
+            let names = Kind::ALL.map(Kind::name).join(", ");
+            return http::sentence(
+                StatusCode::NOT_FOUND,
+                format!("that is no probe or hook: there is {names}"),
             );
         };
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return http::wrong_method(request, "GET");
+            return http::wrong_method_for(name, request, "GET");
         }
         if !self.health.answers(kind) {
             return http::sentence(
                 StatusCode::NOT_FOUND,
                 format!("--app-probes has no {name}: nothing can be said about it"),
+            );
+        }
+        if self.app_token.is_none() && kind.acts() {
+            return http::sentence(
+                StatusCode::NOT_FOUND,
+                format!(
+                    "{name} is sent for who knows a token, and this keeper has none: give --app-token \
+                     (LOCKKEEPER_APP_TOKEN), and let the kubelet ask /app/TOKEN/{name}"
+                ),
             );
         }
         match self.health.answer(kind).await {
@@ -175,8 +200,12 @@ impl Routes for Admin {
             "/queuedz" => Self::queued,
             "/livez" => Self::live,
             "/metrics" => Self::scrape,
-            path if path.starts_with("/app/") => return self.app(&request).await,
-            _ => return http::not_found(&request, KNOWN),
+            path => {
+                return match path.strip_prefix("/app/") {
+                    Some(below) => self.app(&request, below).await,
+                    None => http::not_found(&request, KNOWN),
+                };
+            }
         };
         match *request.method() {
             Method::GET | Method::HEAD => answer(&self),

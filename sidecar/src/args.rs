@@ -10,14 +10,15 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::client::{OutputFormat, WaitFor};
 use crate::duration;
-use crate::guard::DEFAULT_TERMINATION_LOG;
+use crate::guard::ContainmentChoice;
 use crate::log::{LogFilter, LogFormat};
+use crate::peer::UserName;
 use crate::probes::Kind;
 use crate::socket::check_path;
 
 mod lock;
 mod pod;
-mod secrets;
+pub(crate) mod secrets;
 mod settings;
 mod usage;
 
@@ -93,6 +94,16 @@ pub struct RunArgs {
     )]
     pub restart: Restart,
 
+    /// What holds the command and all that it starts together, so that stopping it misses nothing
+    #[arg(
+        long,
+        env = "LOCKKEEPER_CONTAINMENT",
+        value_name = "HOW",
+        default_value = "auto",
+        ignore_case = true
+    )]
+    pub containment: ContainmentChoice,
+
     /// Unix socket on which to answer questions about the lock. Default: one in a private directory
     // Not LOCKKEEPER_SOCKET: that is set for the command, which may be another `lockkeeper run`.
     #[arg(long, env = "LOCKKEEPER_RUN_SOCKET", value_name = "PATH", value_parser = socket_path())]
@@ -126,14 +137,20 @@ pub struct SidecarArgs {
     #[arg(long, env = "LOCKKEEPER_GUARD_SOCKET", value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
     pub guard_socket: PathBuf,
 
+    /// User id of the application's container, whose guard is taken and who may ask for a release, or `any`; besides root and
+    /// our own user. May be repeated
+    #[arg(
+        long = "guard-user",
+        env = "LOCKKEEPER_GUARD_USER",
+        value_name = "UID",
+        value_delimiter = ','
+    )]
+    pub guard_users: Vec<UserName>,
+
     /// Guard this container of the pod from here, by signals (the pod shares its process namespace).
     /// Default: the container runs `lockkeeper guard`
     #[arg(long, env = "LOCKKEEPER_CONTAINER", value_name = "NAME")]
     pub container: Option<String>,
-
-    /// The container's terminationMessagePath, by which its processes are told from others
-    #[arg(long, env = "LOCKKEEPER_TERMINATION_LOG", value_name = "PATH", default_value = DEFAULT_TERMINATION_LOG)]
-    pub termination_log: String,
 
     /// TCP address for probes and metrics
     #[arg(long, env = "LOCKKEEPER_ADMIN_LISTEN", value_name = "IP:PORT", default_value = "[::]:9808", value_parser = listen_address)]
@@ -228,6 +245,10 @@ pub struct ReleaseArgs {
     /// The keeper.
     #[command(flatten)]
     pub keeper: KeeperArgs,
+
+    /// Do not wait for processes that have outlived SIGKILL: leave the lock to expire though they may still run
+    #[arg(long)]
+    pub abandon_survivors: bool,
 }
 
 /// Arguments of `lockkeeper terminating`.

@@ -1,6 +1,6 @@
 //! `lockkeeper status`, `wait`, `release`, `terminating` and `probe`: clients of the socket.
 
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use crate::duration;
 use crate::exit::Failure;
 use crate::probes::Kind;
 use crate::probes::health::Order;
+use crate::socket::Inside;
 use crate::view::Snapshot;
 
-mod request;
+pub(crate) mod request;
 
 use request::{Call, Reply};
 
@@ -75,6 +76,24 @@ pub fn release(socket: &Path) -> Result<String, Failure> {
     // The keeper bounds the time: it knows how long the application may take to stop.
     answer(socket, Call::Release, None)?;
     Ok("the application was stopped and the lock released; its keeper queues again at the end".to_owned())
+}
+
+/// Tells the keeper at `socket` to leave the lock to expire though something has outlived SIGKILL.
+///
+/// # Errors
+/// When no keeper answers, or nothing is known to have outlived it.
+pub fn abandon_survivors(socket: &Path) -> Result<String, Failure> {
+    answer(socket, Call::AbandonSurvivors, Some(ANSWER_TIMEOUT))?;
+    Ok("the lock is left to expire, and others get it then, whatever the survivors do".to_owned())
+}
+
+/// Whether this process is a part of the application of the keeper at `socket`.
+///
+/// # Errors
+/// When no keeper answers, or it cannot tell.
+pub fn is_inside(socket: &Path) -> Result<bool, Failure> {
+    let inside: Inside = parse(&answer(socket, Call::Inside, Some(ANSWER_TIMEOUT))?)?;
+    Ok(inside.inside)
 }
 
 /// Tells the keeper at `socket` that its pod is ending.
@@ -174,19 +193,39 @@ fn follow(
             .clamp(Duration::from_millis(100), Duration::from_secs(40));
         let set = stream.get_ref().set_read_timeout(Some(patience));
         set.map_err(|error| format!("the connection to {} failed: {error}", socket.display()))?;
-        let mut line = String::new();
-        match stream.read_line(&mut line) {
+        match next(&mut stream) {
             // A timeout, or a keeper that went away in the middle: the caller decides.
-            Ok(0) | Err(_) => return Ok(false),
-            Ok(_) => {}
-        }
-        if let Some(event) = line.strip_prefix("data: ") {
-            let snapshot: Snapshot = parse(event).map_err(|failure| failure.sentence)?;
-            if wait_for.is_reached(&snapshot) {
-                return Ok(true);
+            None => return Ok(false),
+            Some(Event::Nothing) => {}
+            Some(Event::Lock(snapshot)) => {
+                let snapshot = snapshot.map_err(|failure| failure.sentence)?;
+                if wait_for.is_reached(&snapshot) {
+                    return Ok(true);
+                }
+                *seen = Some(format!("it is {}", snapshot.explain()));
             }
-            *seen = Some(format!("it is {}", snapshot.explain()));
         }
+    }
+}
+
+/// A line of the stream of events.
+pub(crate) enum Event {
+    /// A comment, or the line between two events.
+    Nothing,
+    /// The lock as it is from now on.
+    Lock(Result<Box<Snapshot>, Failure>),
+}
+
+/// The next line; `None` at the end of the stream, and at a line that is longer than any of a keeper.
+pub(crate) fn next(stream: &mut impl BufRead) -> Option<Event> {
+    let mut line = String::new();
+    match stream.by_ref().take(request::ANSWER_BYTES).read_line(&mut line) {
+        Ok(0) | Err(_) => None,
+        Ok(_) if !line.ends_with('\n') => None,
+        Ok(_) => Some(
+            line.strip_prefix("data: ")
+                .map_or(Event::Nothing, |event| Event::Lock(parse(event))),
+        ),
     }
 }
 
@@ -228,6 +267,9 @@ fn describe(snapshot: &Snapshot) -> String {
         "\nstop grace {}",
         duration::format(Duration::from_millis(snapshot.stop_budget_millis))
     );
+    if let Some(containment) = &snapshot.containment {
+        text += &format!("\ncontained  by {containment}");
+    }
     if let Some(session) = &snapshot.session {
         text += &format!("\nsession    {session}");
     }

@@ -21,6 +21,8 @@ pub enum Exit {
     CannotCreate = 73,
     /// The lock was lost and the application was stopped; trying again makes sense (`EX_TEMPFAIL`).
     LockLost = 75,
+    /// The keeper does not take this guard: it has another, or it takes none of this user (`EX_NOPERM`).
+    Refused = 77,
     /// The pod has to be gated anew: what the `RestartAllContainers` rule of the injected sidecar
     /// waits for. Our own; below 126, where shells begin, and above `sysexits.h`.
     GateAnew = 88,
@@ -117,6 +119,7 @@ mod tests {
             (Exit::Software, 70),
             (Exit::CannotCreate, 73),
             (Exit::LockLost, 75),
+            (Exit::Refused, 77),
             (Exit::GateAnew, 88),
             (Exit::CannotExecute, 126),
             (Exit::NotFound, 127),

@@ -8,12 +8,22 @@
 //! in its targets: PID 1 of a container or a subreaper with an [`anchor`] ([`child`]), or a
 //! [`container`] beside it.
 
+mod alone;
 mod anchor;
+mod cgroup;
 mod child;
 mod command;
 mod container;
+mod containment;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod keeper;
+mod lines;
 pub mod link;
+pub mod listener;
+mod mounts;
+mod namespace;
 mod options;
 pub(crate) mod post_start;
 mod processes;
@@ -21,6 +31,7 @@ pub mod protocol;
 pub(crate) mod schedule;
 mod signals;
 mod target;
+pub(crate) mod will;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,18 +40,22 @@ use lockkeeper_lock::BootInstant;
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
+pub(crate) use self::alone::check as is_alone;
+#[cfg(test)]
+pub(crate) use self::anchor::word::says as anchor_says;
 use self::child::{Pid1, Subreaper};
 pub use self::command::{CommandError, resolve_command};
-use self::container::Container;
-pub use self::container::{ContainerKiller, DEFAULT_TERMINATION_LOG};
+pub use self::container::{Container, ContainerKiller};
+pub use self::containment::{Containment, ContainmentChoice, ContainmentError, Hold};
 use self::keeper::{Keeper, Received};
-pub use self::options::{GuardOptions, KeeperSocket, TargetKind};
+pub use self::options::{ContainerTarget, GuardOptions, KeeperSocket, TargetKind};
 use self::post_start::PostStart;
-use self::protocol::FromGuard;
+use self::protocol::{FromGuard, Refusal, ToGuard};
 use self::schedule::{Action, Event, Schedule};
-pub use self::schedule::{EXIT_LOST, EXIT_SOFTWARE, exit_code_of_errno};
+pub use self::schedule::{EXIT_LOST, EXIT_REFUSED, EXIT_SOFTWARE, exit_code_of_errno};
 use self::target::Target;
 use crate::sys::{self, Caught};
+use crate::time_namespace;
 
 /// Runs the guard until it is done, and says with which code the process should exit.
 ///
@@ -49,7 +64,7 @@ use crate::sys::{self, Caught};
 ///
 /// The code is the one the keeper asked for with `Finish`; the application's own when there is no
 /// keeper left to ask; 75 when the lock was lost and the application was stopped; 128 and the
-/// signal's number when a user ended an idle guard; 70 after a sentence on stderr when it cannot
+/// signal's number when a user ended an idle guard; 77 after a sentence when the keeper takes another; 70 after a sentence on stderr when it cannot
 /// work at all, or lost its keeper with nothing to guard.
 pub fn run(options: GuardOptions) -> u8 {
     let code = match guard(options) {
@@ -90,18 +105,12 @@ fn guard(options: GuardOptions) -> io::Result<u8> {
     };
     match (options.target, program) {
         (TargetKind::Pid1, Some(program)) => EventLoop::new(Pid1::new(program, post_start)?, keeper)?.run(),
-        (TargetKind::Subreaper, Some(program)) => {
-            EventLoop::new(Subreaper::new(program, options.keeper_pid)?, keeper)?.run()
+        (TargetKind::Subreaper(hold), Some(program)) => {
+            let subreaper = Subreaper::new(program, hold, options.words, options.keeper_pid)?;
+            EventLoop::new(subreaper, keeper)?.run()
         }
-        (
-            TargetKind::Container {
-                name,
-                termination_log,
-                lease_file,
-            },
-            None,
-        ) => EventLoop::new(Container::new(&name, &termination_log, &lease_file)?, keeper)?.run(),
-        (TargetKind::Container { .. }, Some(_)) => Err(io::Error::other(
+        (TargetKind::Container(container), None) => EventLoop::new(*container, keeper)?.run(),
+        (TargetKind::Container(_), Some(_)) => Err(io::Error::other(
             "a command was given, but a guard beside a container starts none",
         )),
         (_, None) => Err(io::Error::other(
@@ -115,6 +124,10 @@ struct EventLoop<T> {
     target: T,
     keeper: Keeper,
     schedule: Schedule,
+    /// See [`Hello`](protocol::Hello).
+    instance: u64,
+    /// Our time namespace.
+    clock: u32,
     signals: OwnedFd,
     timer: OwnedFd,
     /// Set by what takes far more of the binary than the waiting that follows: reading the command
@@ -134,6 +147,8 @@ impl<T: Target> EventLoop<T> {
             target,
             keeper,
             schedule,
+            instance: fastrand::u64(..),
+            clock: time_namespace::own(),
             signals,
             timer,
             has_touched_much: true,
@@ -154,14 +169,23 @@ impl<T: Target> EventLoop<T> {
                 return Ok(code);
             }
             if std::mem::take(&mut self.has_touched_much) {
+                sys::unlock_memory();
                 sys::forget_touched_code();
                 sys::forget_deeper_stack();
+                sys::lock_memory();
+                self.rehearse();
             }
             self.wait()?;
             self.read_keeper();
             self.read_signals();
             self.read_target();
         }
+    }
+
+    /// Goes the way to a kill without harm, so that its pages are in memory when it comes to that.
+    fn rehearse(&mut self) {
+        schedule::rehearse(self.target.mode(), self.target.containment());
+        self.target.rehearse();
     }
 
     /// Sleeps until something may have happened.
@@ -211,16 +235,22 @@ impl<T: Target> EventLoop<T> {
 
     fn greet(&mut self) {
         self.handle(Event::KeeperConnected);
+        let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
         let hello = self
             .schedule
-            .hello(rustix::process::getpid().as_raw_nonzero().get().unsigned_abs());
+            .hello(pid, self.instance, self.target.containment(), self.clock);
         self.send(&hello);
     }
 
     fn read_keeper(&mut self) {
         loop {
             match self.keeper.receive() {
-                Received::Frame(frame) => self.handle(Event::Frame(frame)),
+                Received::Frame(frame) => {
+                    self.handle(Event::Frame(frame));
+                    if let (ToGuard::Refuse { why }, Some(_)) = (frame, self.exit) {
+                        say(format_args!("{}", refusal(why)));
+                    }
+                }
                 Received::Nothing => return,
                 Received::Lost(error) => {
                     if let Some(error) = error {
@@ -290,6 +320,10 @@ impl<T: Target> EventLoop<T> {
                     Action::Forward(signo) => self.target.signal_main(signo),
                     Action::Sweep(sweep) => next = Some(Event::Saw(self.target.sweep(sweep))),
                     Action::Report(frame) => self.send(&frame),
+                    Action::ReportSurvivors(token) => {
+                        let (count, pid) = self.target.found();
+                        self.send(&FromGuard::Survivors { token, count, pid });
+                    }
                     Action::Exit(code) => self.exit = Some(code),
                 }
             }
@@ -302,6 +336,24 @@ impl<T: Target> EventLoop<T> {
             if let Some(socket) = self.keeper.socket() {
                 let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
             }
+        }
+    }
+}
+
+/// What a guard says that the keeper does not take.
+fn refusal(why: Refusal) -> &'static str {
+    match why {
+        Refusal::Another => {
+            "the keeper has another guard already, whose process has not ended: only the first process of the \
+             application's container runs `lockkeeper guard`, and nothing was started here"
+        }
+        Refusal::User => {
+            "the keeper takes no guard of this user: name it with --guard-user of `lockkeeper sidecar`; nothing was \
+             started here"
+        }
+        Refusal::Clock => {
+            "the keeper is in another time namespace (time_namespaces(7)), so its deadlines mean nothing here: run \
+             `lockkeeper sidecar` and `lockkeeper guard` in the same one; nothing was started here"
         }
     }
 }

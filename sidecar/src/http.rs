@@ -1,10 +1,10 @@
-//! The HTTP server below socket and probes: small answers, one per connection, and bounds for
-//! clients that are slow, greedy or hostile.
+//! The HTTP server below socket and probes, the operator's too: small answers, one per connection, and
+//! bounds for clients that are slow, greedy or hostile.
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use http_body_util::combinators::UnsyncBoxBody;
@@ -17,12 +17,22 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::net::unix::UCred;
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Connections served at once; more wait in the kernel's queue.
-pub(crate) const CONNECTIONS: usize = 64;
+pub mod places;
+
+use places::{Place, Places, Source, Standing};
+
+/// Connections at once. Under a flood of 1,000 silent ones a second from the kubelet's own address, its
+/// probe has 256 ms to ask; from elsewhere, all the time that it wants. Each costs some 10 KiB.
+const CONNECTIONS: usize = 256;
+
+/// Connections that the kernel keeps for us while we do something else: those of four seconds of such a
+/// flood. The kernel's own limit is `net.core.somaxconn`, 4096 since Linux 5.4 (listen(2)).
+const BACKLOG: u32 = 4096;
 
 /// A request's head may be this long, in bytes; the least that hyper takes.
 const HEAD_BYTES: usize = 8 * 1024;
@@ -37,19 +47,19 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// An answer.
-pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+pub type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// Becomes true when the server is to end; endless answers have to watch it.
-pub(crate) type Stopping = watch::Receiver<bool>;
+pub type Stopping = watch::Receiver<bool>;
 
 /// What is answered to whom.
-pub(crate) trait Routes: Clone + Send + 'static {
-    /// The answer to a request.
+pub trait Routes: Clone + Send + 'static {
+    /// The answer to a request. One over a Unix socket has the [`UCred`] of its peer among its extensions.
     fn answer(self, request: Request<Incoming>, stopping: Stopping) -> impl Future<Output = Answer> + Send;
 }
 
 /// Where connections come from.
-pub(crate) enum Listener {
+pub enum Listener {
     /// A Unix socket.
     Unix(UnixListener),
     /// TCP.
@@ -57,14 +67,14 @@ pub(crate) enum Listener {
 }
 
 /// Serves until `stop` completes; then waits a moment for the answers that are under way.
-pub(crate) async fn serve<R: Routes>(listener: Listener, routes: R, stop: impl Future<Output = ()>) {
+pub async fn serve<R: Routes>(listener: Listener, routes: R, stop: impl Future<Output = ()>) {
     let (stopping, watch_stopping) = watch::channel(false);
-    let slots = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = Places::new(CONNECTIONS);
     let mut connections = JoinSet::new();
     tokio::select! {
         biased;
         () = stop => {}
-        () = accept(&listener, &routes, &slots, &watch_stopping, &mut connections) => {}
+        () = accept(&listener, &routes, &places, &watch_stopping, &mut connections) => {}
     }
     drop(listener);
     stopping.send_replace(true);
@@ -73,28 +83,33 @@ pub(crate) async fn serve<R: Routes>(listener: Listener, routes: R, stop: impl F
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
 }
 
+/// Never ends by itself.
 async fn accept<R: Routes>(
     listener: &Listener,
     routes: &R,
-    slots: &Arc<Semaphore>,
+    places: &Places,
     stopping: &Stopping,
     connections: &mut JoinSet<()>,
 ) {
-    // The semaphore is never closed, so this ends with its future only.
-    while let Ok(slot) = Arc::clone(slots).acquire_owned().await {
+    loop {
         while connections.try_join_next().is_some() {}
         let (routes, stopping) = (routes.clone(), stopping.clone());
         let accepted = match listener {
             Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
-                connections.spawn(connection(stream, slot, routes, stopping));
+                let place = places.take(Source::LOCAL);
+                let peer = stream.peer_cred().ok();
+                connections.spawn(connection(stream, peer, place, routes, stopping));
             }),
-            Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
-                connections.spawn(connection(stream, slot, routes, stopping));
+            Listener::Tcp(listener) => listener.accept().await.map(|(stream, peer)| {
+                let place = places.take(Source::of(peer.ip()));
+                connections.spawn(connection(stream, None, place, routes, stopping));
             }),
         };
         if let Err(error) = accepted {
             refused(&error).await;
         }
+        // Who came reads what was sent before others come who might take its place.
+        tokio::task::yield_now().await;
     }
 }
 
@@ -103,13 +118,19 @@ async fn refused(error: &io::Error) {
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
-async fn connection<R: Routes>(
+pub(crate) async fn connection<R: Routes>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    slot: OwnedSemaphorePermit,
+    peer: Option<UCred>,
+    place: Place,
     routes: R,
     stopping: Stopping,
 ) {
-    let service = service_fn(move |request| {
+    let standing = &place;
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
+        standing.stand(Standing::Asking);
         let answer = routes.clone().answer(request, stopping.clone());
         async { Ok::<_, Infallible>(answer.await) }
     });
@@ -117,23 +138,54 @@ async fn connection<R: Routes>(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES)
-        // One answer per connection: nobody keeps a slot that he does not use.
+        // One answer per connection: nobody keeps a place that he does not use.
         .keep_alive(false)
         // Shell clients (`nc -N`, socat) shut their side down once they have asked; without this,
         // some of them would get no answer. A follower of events that has gone away is noticed
         // when the next event, or the comment that keeps the stream alive, cannot be written.
         .half_close(true)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
-    if let Err(error) = served {
-        // A client's affair: it went away, or it does not speak HTTP.
-        tracing::debug!(%error, "A connection ended early");
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        served = served => if let Err(error) = served {
+            // A client's affair: it went away, or it does not speak HTTP.
+            tracing::trace!(%error, "A connection ended early");
+        },
+        () = place.is_taken() => tracing::trace!("A connection gave way to a newer one"),
     }
-    drop(slot);
+}
+
+/// Listens on a TCP port. Where IPv6 is switched off, `[::]` is understood as `0.0.0.0`: both mean all
+/// addresses. To be called in a tokio runtime.
+///
+/// # Errors
+/// When the address is in use, or is not one of this machine.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    listen_exactly(address).or_else(|error| {
+        let no_ipv6 = matches!(
+            rustix::io::Errno::from_io_error(&error),
+            Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL)
+        );
+        if no_ipv6 && address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED) {
+            return listen_exactly(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())));
+        }
+        Err(error)
+    })
+}
+
+fn listen_exactly(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv6() {
+        TcpSocket::new_v6()
+    } else {
+        TcpSocket::new_v4()
+    }?;
+    // A restarted program gets its port back.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// An answer of text.
-pub(crate) fn text(status: StatusCode, content_type: &'static str, content: impl Into<Bytes>) -> Answer {
+pub fn text(status: StatusCode, content_type: &'static str, content: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(content.into()).boxed_unsync());
     *answer.status_mut() = status;
     answer
@@ -143,7 +195,7 @@ pub(crate) fn text(status: StatusCode, content_type: &'static str, content: impl
 }
 
 /// An answer of JSON.
-pub(crate) fn json(status: StatusCode, content: &impl Serialize) -> Answer {
+pub fn json(status: StatusCode, content: &impl Serialize) -> Answer {
     match serde_json::to_vec(content) {
         Ok(content) => text(status, "application/json", content),
         Err(error) => text(
@@ -155,17 +207,21 @@ pub(crate) fn json(status: StatusCode, content: &impl Serialize) -> Answer {
 }
 
 /// An answer of one sentence about what is wrong.
-pub(crate) fn sentence(status: StatusCode, error: impl Into<String>) -> Answer {
+pub fn sentence(status: StatusCode, error: impl Into<String>) -> Answer {
     json(status, &Sentence { error: error.into() })
 }
 
 /// The path exists and the method does not.
-pub(crate) fn wrong_method(request: &Request<Incoming>, allowed: &'static str) -> Answer {
+pub fn wrong_method(request: &Request<Incoming>, allowed: &'static str) -> Answer {
+    wrong_method_for(request.uri().path(), request, allowed)
+}
+
+/// The same, where the path is not to be repeated.
+pub fn wrong_method_for(what: &str, request: &Request<Incoming>, allowed: &'static str) -> Answer {
     let mut answer = sentence(
         StatusCode::METHOD_NOT_ALLOWED,
         format!(
-            "{} is asked for with {allowed}, not with {}",
-            request.uri().path(),
+            "{what} is asked for with {allowed}, not with {}",
             request.method()
         ),
     );
@@ -176,7 +232,7 @@ pub(crate) fn wrong_method(request: &Request<Incoming>, allowed: &'static str) -
 }
 
 /// The path does not exist.
-pub(crate) fn not_found(request: &Request<Incoming>, known: &str) -> Answer {
+pub fn not_found(request: &Request<Incoming>, known: &str) -> Answer {
     sentence(
         StatusCode::NOT_FOUND,
         format!("there is no {} here; there is {known}", request.uri().path()),

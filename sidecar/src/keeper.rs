@@ -3,12 +3,12 @@
 //!
 //! What it decides is in the pure state machine [`decider`]; this is its hands and ears.
 
-mod decider;
+pub(crate) mod decider;
 mod ensemble;
 mod guards;
 mod leftovers;
 mod observer;
-mod policy;
+pub(crate) mod policy;
 mod running;
 mod terminations;
 
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
-use lockkeeper_lock::{BootClock, BootInstant, Clock, Lock, LockError, LockView};
+use lockkeeper_lock::{BootClock, BootInstant, Clock, Lock, LockError, LockState, LockView};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::decider::{Act, Ask, Decider, Ending};
@@ -30,12 +30,15 @@ use crate::admin::AdminServer;
 use crate::args::{RunSettings, Settings, SidecarSettings};
 use crate::exit::{self, Failure};
 use crate::guard::ContainerKiller;
-use crate::guard::protocol::ToGuard;
+use crate::guard::listener::GuardListener;
+use crate::guard::protocol::{FromGuard, ToGuard};
+use crate::guard::will::Will;
 use crate::lease_env::LeaseEnv;
 use crate::metrics::{self, LockMetrics};
+use crate::peer::Users;
 use crate::probes::AppProbes;
 use crate::probes::health::{Health, Running};
-use crate::socket::{Command, SocketServer};
+use crate::socket::{Command, Served, SocketServer};
 use crate::view;
 
 /// How long a server may take to say its tick.
@@ -59,14 +62,24 @@ struct Keeper<'a> {
     lock_view: LockView<BootClock>,
     /// What sockets and probes look at; it outlives an abandoned lock.
     published: watch::Sender<lockkeeper_lock::LockStatus>,
+    /// What is known of the application, as its guard says.
+    guarded: watch::Sender<view::Guarded>,
     asking: Option<Asking>,
     guards: &'a mut Guards,
     lease: Option<LeaseEnv>,
     /// For the container beside us, should its guard be killed.
     killer: Option<ContainerKiller>,
+    /// What a guard of `run` leaves to us, should it be killed.
+    will: Option<Will>,
     metrics: observer::Observer,
+    /// Whether anybody was seen before us in the queue.
+    has_seen_others: bool,
     step_downs: Vec<oneshot::Sender<Result<(), String>>>,
     refusal: Option<String>,
+    /// Ends with what is wrong with the ensemble.
+    looking_at_ticks: Option<Pin<Box<dyn Future<Output = Failure>>>>,
+    /// Why the lock is refused, where that is not the ensemble's word.
+    failure: Option<Failure>,
     /// What probes of the application look at.
     app: watch::Sender<Option<Running>>,
     health: Health,
@@ -76,11 +89,12 @@ struct Keeper<'a> {
 }
 
 /// Keeps the lock for `lockkeeper run`, whose guard is at the other end of `guard`, and tells that
-/// the exit code at the end. `socket` is where to answer questions about the lock.
+/// the exit code at the end. `socket` is where to answer questions about the lock, and `will` what that guard leaves
+/// to us should it be killed.
 ///
 /// # Errors
 /// When there is no such guard. Everything else is said on stderr, and in the exit code.
-pub async fn run(settings: RunSettings, guard: UnixStream, socket: &Path) -> Result<u8, Failure> {
+pub async fn run(settings: RunSettings, guard: UnixStream, will: Will, socket: &Path) -> Result<u8, Failure> {
     let policy = Policy::of_run(&settings);
     let mut guards = Guards::parent(guard)?;
     let kept = async {
@@ -91,9 +105,11 @@ pub async fn run(settings: RunSettings, guard: UnixStream, socket: &Path) -> Res
         let admin = settings.admin_listen.map(AdminServer::bind).transpose()?;
         let doors = Doors {
             socket,
+            users: Users::own(),
             admin,
             lease: None,
             killer: None,
+            will: Some(will),
         };
         keep(settings.lock, policy, AppProbes::default(), &mut guards, doors).await
     };
@@ -109,7 +125,10 @@ pub async fn run(settings: RunSettings, guard: UnixStream, socket: &Path) -> Res
 pub async fn sidecar(settings: SidecarSettings, guard: Option<UnixStream>) -> Result<u8, Failure> {
     let (kind, mut guards) = match guard {
         Some(guard) => (Kind::Signal, Guards::parent(guard)?),
-        None => (Kind::Wrap, Guards::listen(&settings.guard_socket)?),
+        None => {
+            let listener = GuardListener::bind(&settings.guard_socket, settings.users.clone())?;
+            (Kind::Wrap, Guards::Listener(Box::new(listener)))
+        }
     };
     let policy = Policy::of_sidecar(&settings, kind);
     let kept = async {
@@ -118,12 +137,20 @@ pub async fn sidecar(settings: SidecarSettings, guard: Option<UnixStream>) -> Re
         let killer =
             killer.map_err(|error| Failure::software(format!("cannot look at processes: {error}")))?;
         let socket = SocketServer::bind(&settings.socket)?;
-        let admin = AdminServer::bind(settings.admin_listen)?;
+        if settings.pod.app_token.is_none() && settings.pod.app_probes.pre_stop.is_some() {
+            tracing::warn!(
+                "The preStop hook of the application is not sent: anybody who reaches the port could ask for it; \
+                 give --app-token"
+            );
+        }
+        let admin = AdminServer::bind(settings.admin_listen)?.with_app_token(settings.pod.app_token);
         let doors = Doors {
             socket,
+            users: settings.users,
             admin: Some(admin),
             lease: Some(lease),
             killer,
+            will: None,
         };
         keep(settings.lock, policy, settings.pod.app_probes, &mut guards, doors).await
     };
@@ -144,12 +171,15 @@ async fn finish(mut guards: Guards, kept: Result<u8, Failure>) -> u8 {
     code
 }
 
-/// Where others look at the lock.
+/// Where others look at the lock, and what is there for the case that the guard is killed.
 struct Doors {
     socket: SocketServer,
+    /// Who may ask for a release at the socket.
+    users: Users,
     admin: Option<AdminServer>,
     lease: Option<LeaseEnv>,
     killer: Option<ContainerKiller>,
+    will: Option<Will>,
 }
 
 async fn keep(
@@ -161,18 +191,23 @@ async fn keep(
 ) -> Result<u8, Failure> {
     let Doors {
         socket,
+        users,
         admin,
         lease,
         killer,
+        will,
     } = doors;
     let began = BootInstant::now();
     let terminations = Terminations::new(policy.kind)?;
-    ensemble::check(&settings).await?;
+    // Four-letter words need no identity.
+    let zookeeper = ensemble::zookeeper(&settings, None)?;
+    ensemble::check(&settings, &zookeeper, policy.kind).await?;
     let mut registry = metrics::registry();
     let lock_metrics = LockMetrics::register(&mut registry);
     let observer = observer::Observer::new(lock_metrics.clone(), settings.on_loss);
     let (published, status) = watch::channel(lockkeeper_lock::LockStatus::new());
-    let view = view::LockView::new(status, &settings);
+    let (guarded, guarded_now) = watch::channel(view::Guarded::default());
+    let view = view::LockView::new(status, guarded_now, &settings);
     metrics::register_view(view.clone(), &mut registry);
     let (app, app_now) = watch::channel(None);
     let health = Health::new(app_now, probes);
@@ -184,10 +219,18 @@ async fn keep(
         // The sender says nothing; it goes.
         async move { while stopped.changed().await.is_ok() {} }
     };
-    let path = socket.path().to_owned();
     let release_timeout = settings.timing.session_timeout + settings.timing.stop_grace;
     let mut servers = tokio::task::JoinSet::new();
-    servers.spawn(socket.serve(view.clone(), health.clone(), commands, release_timeout, stop()));
+    let served = Served {
+        view: view.clone(),
+        health: health.clone(),
+        commands,
+        release_timeout,
+        users,
+        // A guard beside a container is no ancestor of what it guards.
+        tree: guards.tree().filter(|_| policy.kind == Kind::Run),
+    };
+    servers.spawn(socket.serve(served, stop()));
     if let Some(admin) = admin {
         servers.spawn(admin.serve(view, health.clone(), lock_metrics, registry, stop()));
     }
@@ -195,6 +238,7 @@ async fn keep(
     let (identities, following) = Identities::follow(settings.credentials.clone(), stop());
     servers.spawn(following);
     let lock = new_lock(&settings, identities.as_ref(), &policy, &observer)?;
+    let looking_at_ticks = ensemble::longer_tick_later(zookeeper, settings.timing.tick_time);
     let keeper = Keeper {
         decider: Decider::new(policy, began),
         lock_view: lock.view(),
@@ -203,19 +247,24 @@ async fn keep(
         identities,
         policy,
         published,
+        guarded,
         asking: None,
         guards,
         lease,
         killer,
+        will,
         metrics: observer,
+        has_seen_others: false,
         step_downs: Vec::new(),
         refusal: None,
+        looking_at_ticks: Some(Box::pin(looking_at_ticks)),
+        failure: None,
         app,
         health,
         hook: None,
         last_start: 0,
     };
-    let code = keeper.keep(command_receiver, terminations, &path).await;
+    let code = keeper.keep(command_receiver, terminations).await;
     drop(stopping);
     while servers.join_next().await.is_some() {}
     code
@@ -240,10 +289,13 @@ impl Keeper<'_> {
         mut self,
         mut commands: mpsc::Receiver<Command>,
         mut terminations: Terminations,
-        socket: &Path,
     ) -> Result<u8, Failure> {
         loop {
             let now = BootInstant::now();
+            // Before anything is released: what was waited for is nobody's business any more.
+            if let (Some(lock), Some(token)) = (&self.lock, self.decider.waited_under(now)) {
+                lock.settle(token);
+            }
             for act in self.decider.decide(now) {
                 if let Act::End(ending) = act {
                     return self.end(ending).await;
@@ -251,6 +303,7 @@ impl Keeper<'_> {
                 self.act(act).await?;
             }
             self.publish_the_application();
+            self.keep_the_contender(now);
             let wake = self
                 .decider
                 .wake_at(now)
@@ -265,21 +318,68 @@ impl Keeper<'_> {
                     Ok(Heard::Frame(frame)) => {
                         tracing::debug!(?frame, "Guard said");
                         self.metrics.guard_said(&frame);
+                        self.contained(&frame);
                         self.decider.guard_said(frame, BootInstant::now());
                     }
-                    Ok(Heard::Lost) => {
+                    Ok(Heard::Lost { is_watched }) => {
                         if self.policy.kind != Kind::Wrap {
-                            return self.orphaned(socket).await;
+                            return self.orphaned(&mut commands).await;
                         }
-                        self.decider.guard_lost();
+                        self.decider.guard_lost(is_watched);
                     }
+                    Ok(Heard::Ended { is_proof }) => self.decider.guard_ended(is_proof),
+                    Ok(Heard::Succeeded) => self.decider.guard_succeeded(),
                     Err(error) => return Err(Failure::software(format!("cannot accept a guard: {error}"))),
                 },
                 answer = ask(&mut self.asking) => self.answered(answer),
                 sent = ask(&mut self.hook) => self.hook_sent(sent),
+                failure = ask(&mut self.looking_at_ticks) => {
+                    self.looking_at_ticks = None;
+                    self.decider.refused();
+                    self.failure = Some(failure);
+                }
                 () = terminations.next() => self.decider.end_wanted(0),
                 Some(command) = commands.recv() => self.obey(command),
                 () = async { match wake { Some(wake) => wake.await, None => std::future::pending().await } } => {}
+            }
+        }
+    }
+
+    /// Keeps the place in the queue while something may be left of the application, and says what has outlived its
+    /// deadline.
+    fn keep_the_contender(&mut self, now: BootInstant) {
+        if let Some(lock) = &self.lock {
+            lock.retain(self.decider.keeps_the_contender());
+        }
+        let survivors = self.decider.survivors(now);
+        self.guarded.send_if_modified(|guarded| {
+            let is_new = guarded.survivors.is_some() != survivors.is_some();
+            match survivors.filter(|_| is_new) {
+                Some(some) => {
+                    self.metrics.survived();
+                    tracing::error!(
+                        processes = some.processes,
+                        pid = some.pid,
+                        "Something has outlived its deadline; the lock is kept until it has gone"
+                    );
+                }
+                None if is_new => tracing::info!("What had outlived its deadline has gone"),
+                None => {}
+            }
+            std::mem::replace(&mut guarded.survivors, survivors) != survivors
+        });
+    }
+
+    /// The guard says what holds the application together.
+    fn contained(&self, frame: &FromGuard) {
+        if let FromGuard::Hello(hello) = frame
+            && let Some(containment) = hello.containment
+        {
+            let is_news = self
+                .guarded
+                .send_if_modified(|guarded| guarded.containment.replace(containment) != Some(containment));
+            if is_news {
+                tracing::info!(by = containment.name(), "The application is held together");
             }
         }
     }
@@ -292,6 +392,15 @@ impl Keeper<'_> {
                 } else {
                     let _ = reply.send(Err("the lock is not in the queue".to_owned()));
                 }
+            }
+            Command::AbandonSurvivors(reply) => {
+                let noted = self.decider.give_up_survivors(BootInstant::now());
+                if noted.is_ok() {
+                    tracing::warn!(
+                        "A user gives up what has outlived its deadline; the lock is left to expire"
+                    );
+                }
+                let _ = reply.send(noted);
             }
             Command::Terminating(reply) => {
                 let noted = self.decider.pod_ends(BootInstant::now());
@@ -306,10 +415,10 @@ impl Keeper<'_> {
     fn lock_changed(&mut self, status: lockkeeper_lock::LockStatus) {
         self.metrics.lock_changed(&status);
         self.published.send_replace(status.clone());
-        // While we are connecting it may pass.
-        if status.state != lockkeeper_lock::LockState::Connecting
-            && let Some(refusal) = &status.refusal
-        {
+        self.has_seen_others |= status.position.is_some_and(|position| position > 0);
+        // While we are connecting, or wait, it may pass.
+        let may_pass = matches!(status.state, LockState::Connecting | LockState::Waiting);
+        if !may_pass && let Some(refusal) = &status.refusal {
             self.refusal = Some(refusal.to_string());
         }
         self.decider.lock_changed(status, BootInstant::now());
@@ -320,7 +429,13 @@ impl Keeper<'_> {
         let status = self.lock_view.status();
         self.published.send_replace(status.clone());
         // A lock that was lost or left meanwhile is no refusal: the state says what to do.
-        let is_refused = matches!(answer, Err(LockError::Refused { .. } | LockError::Timing { .. }));
+        let is_refused = matches!(
+            answer,
+            Err(LockError::Refused { .. }
+                | LockError::Timing { .. }
+                | LockError::OutOfNumbers { .. }
+                | LockError::NotAgreed { .. })
+        );
         if let (true, Err(error)) = (is_refused, answer) {
             self.refusal = Some(error.to_string());
         }
@@ -403,12 +518,17 @@ impl Keeper<'_> {
         let lock = &self.settings.lock;
         match ending {
             Ending::Code(code) => Ok(code),
+            Ending::NotAcquired if !self.has_seen_others => Err(Failure::unavailable(format!(
+                "the lock {lock} was not acquired: the ensemble did not answer in time, so whether somebody holds it is \
+                 not known"
+            ))),
             Ending::NotAcquired => Err(Failure::unavailable(match self.policy.wait_timeout {
                 Some(limit) if !limit.is_zero() => {
                     format!("the lock {lock} was not acquired within {limit:?}")
                 }
                 _ => format!("the lock {lock} is not free, and --wait-timeout says not to wait"),
             })),
+            Ending::Refused if let Some(failure) = self.failure.take() => Err(failure),
             Ending::Refused => Err(Failure::unavailable(self.refusal.take().unwrap_or_else(|| {
                 format!("the ensemble refuses the lock {lock} for good; the log says what and why")
             }))),

@@ -33,7 +33,11 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
             client::wait(&args.keeper.socket, args.wait_for, args.timeout, exit::tell).map(|()| 0)
         }
         Command::Release(args) => {
-            let outcome = client::release(&args.keeper.socket)?;
+            let outcome = if args.abandon_survivors {
+                client::abandon_survivors(&args.keeper.socket)?
+            } else {
+                client::release(&args.keeper.socket)?
+            };
             print(&format!("{outcome}\n"))
         }
         Command::Terminating(args) => {

@@ -13,6 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::guard::Containment;
 use crate::view::LockView;
 
 type Label = [(&'static str, &'static str); 1];
@@ -67,7 +68,7 @@ pub fn registry() -> Registry {
 }
 
 /// Adds what `view` shows at the moment of a scrape: `held`, `max_holders`, `state`,
-/// `fencing_token`, `queue_position`, `lease_remaining_seconds`.
+/// `fencing_token`, `queue_position`, `lease_remaining_seconds`, `kept_for_survivors`, `containment`.
 pub fn register_view(view: LockView, registry: &mut Registry) {
     registry.register_collector(Box::new(LockNow(view)));
 }
@@ -113,7 +114,7 @@ impl LockMetrics {
         );
         registry.register(
             "survivors",
-            "Times that something of the application was seen to outlive SIGKILL",
+            "Times that something of the application was seen to outlive its deadline",
             metrics.survivors.clone(),
         );
         registry.register(
@@ -268,6 +269,14 @@ impl Collector for LockNow {
             Some(&Unit::Seconds),
             Some(now.remaining_millis.unwrap_or(0) as f64 / 1_000.0),
         )?;
+        gauge(
+            "kept_for_survivors",
+            "1 while nobody gets the lock since something has outlived its deadline",
+            None,
+            Some(f64::from(
+                now.survivors.is_some_and(|survivors| !survivors.given_up),
+            )),
+        )?;
         // A whole number of 64 bits, which a float would round.
         let token = encoder.encode_descriptor(
             "fencing_token",
@@ -285,6 +294,18 @@ impl Collector for LockNow {
         for state in LockState::ALL {
             let label: Label = [("state", state.name())];
             ConstGauge::new(i64::from(state == now.state)).encode(states.encode_family(&label)?)?;
+        }
+        let in_force = self.0.containment();
+        let mut containments = encoder.encode_descriptor(
+            "containment",
+            "1 for what holds the application together; none before its guard has said so",
+            None,
+            MetricType::Gauge,
+        )?;
+        for containment in Containment::ALL {
+            let label: Label = [("by", containment.name())];
+            let is_in_force = i64::from(in_force == Some(containment));
+            ConstGauge::new(is_in_force).encode(containments.encode_family(&label)?)?;
         }
         Ok(())
     }

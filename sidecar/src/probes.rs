@@ -6,15 +6,17 @@
 //! when is decided in [`health`].
 
 pub mod exec;
-mod grpc;
+pub(crate) mod grpc;
 pub mod handler;
 pub mod health;
-mod http;
+pub(crate) mod http;
 mod parse;
+mod token;
 
 use std::time::Duration;
 
 pub use self::handler::Handler;
+pub use self::token::{AppToken, InvalidToken};
 
 /// One probe or hook of the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +89,12 @@ impl Kind {
             Self::PostStart => "postStart",
             Self::PreStop => "preStop",
         }
+    }
+
+    /// Whether the application is made to do something, and not only asked.
+    pub fn acts(self) -> bool {
+        // The hook after the start is sent by the keeper itself: nobody makes it by asking.
+        self == Self::PreStop
     }
 
     /// The kind with this name.

@@ -17,25 +17,41 @@ use rustix::process::Pid;
 
 use crate::args::{RunArgs, RunSettings};
 use crate::exit::{Exit, Failure};
-use crate::guard::{self, GuardOptions, KeeperSocket, TargetKind};
+use crate::guard::will::{RUNS, RunId, Will};
+use crate::guard::{self, GuardOptions, Hold, KeeperSocket, TargetKind};
+use crate::sidecar::hide;
+use crate::sys::CommandLine;
 use crate::{keeper, log, socket};
 
 /// Tells a process that it is the keeper, and on which path to serve.
 const KEEPER: &str = "LOCKKEEPER_KEEPER_SOCKET";
+
+/// What that one is called in a list of processes.
+const KEEPER_TITLE: &str = "lockkeeper-keeper";
 
 /// Does what `lockkeeper run` was asked for and returns the exit code.
 ///
 /// # Errors
 /// What is wrong with the arguments, before anything is started.
 pub fn run(args: RunArgs) -> Result<u8, Failure> {
+    hide()?;
     let log = args.log.clone();
     let settings = args.check()?;
     match std::env::var_os(KEEPER) {
         None => guard_and_keeper(&settings),
         Some(path) => {
+            // What kills all that has a word of the user's command line must not end the keeper with the guard.
+            if let Ok(line) = CommandLine::own() {
+                line.replace(KEEPER_TITLE);
+            }
             log::init(log.log_format, log.log)?;
             let guard = inherited_guard()?;
-            block_on(keeper::run(settings, guard, Path::new(&path)))
+            let will = Will::receive(&guard).map_err(|error| {
+                Failure::software(format!(
+                    "the keeper does not know what its guard leaves to it: {error}"
+                ))
+            })?;
+            block_on(keeper::run(settings, guard, will, Path::new(&path)))
         }
     }
 }
@@ -46,14 +62,19 @@ fn guard_and_keeper(settings: &RunSettings) -> Result<u8, Failure> {
     }
     guard::resolve_command(&settings.command[0])
         .map_err(|error| Failure::new(Exit::of_command(error.exit_code()), error))?;
+    let hold = Hold::new(settings.containment).map_err(Failure::usage)?;
     let path = settings.socket.clone().unwrap_or_else(socket::private_path);
-    let (socket, keeper_pid) = start_keeper(&path)?;
+    let run = RunId::draw();
+    let (will, words) = Will::make(run, &hold).map_err(cannot_start)?;
+    let (socket, keeper_pid) = start_keeper(&path, Some(&will))?;
+    drop(will);
     let code = guard::run(GuardOptions {
-        target: TargetKind::Subreaper,
+        target: TargetKind::Subreaper(hold),
         keeper: KeeperSocket::Inherited(socket),
         command: settings.command.clone(),
-        environment: environment(settings, &path),
+        environment: environment(settings, &path, run),
         keeper_pid: Some(keeper_pid),
+        words: Some(words),
     });
     if settings.socket.is_none() {
         // The keeper does it, unless it was killed.
@@ -64,20 +85,26 @@ fn guard_and_keeper(settings: &RunSettings) -> Result<u8, Failure> {
 }
 
 /// What the application finds in its environment, beside the token.
-fn environment(settings: &RunSettings, socket: &Path) -> Vec<(OsString, OsString)> {
+fn environment(settings: &RunSettings, socket: &Path, run: RunId) -> Vec<(OsString, OsString)> {
     let connect = settings.lock.connect.to_string();
     vec![
         ("LOCKKEEPER_CONNECT".into(), connect.clone().into()),
         (reentrant::HELD_CONNECT.into(), connect.into()),
         ("LOCKKEEPER_LOCK".into(), settings.lock.lock.clone().into()),
         ("LOCKKEEPER_SOCKET".into(), socket.into()),
+        (RUNS.into(), run.inside(std::env::var_os(RUNS))),
     ]
 }
 
-/// Starts this binary once more, as the keeper that serves at `socket`.
-pub(crate) fn start_keeper(socket: &Path) -> Result<(OwnedFd, Pid), Failure> {
-    let cannot = |error| Failure::software(format!("cannot start the keeper: {error}"));
-    let (ours, keepers) = UnixStream::pair().map_err(cannot)?;
+fn cannot_start(error: std::io::Error) -> Failure {
+    Failure::software(format!("cannot start the keeper: {error}"))
+}
+
+/// Starts this binary once more, as the keeper that serves at `socket`, and leaves it this `will`.
+pub(crate) fn start_keeper(socket: &Path, will: Option<&Will>) -> Result<(OwnedFd, Pid), Failure> {
+    let (ours, keepers) = UnixStream::pair().map_err(cannot_start)?;
+    will.map_or(Ok(()), |will| will.send(&ours))
+        .map_err(cannot_start)?;
     let child = Command::new("/proc/self/exe")
         .args(std::env::args_os().skip(1))
         .env(KEEPER, socket)
@@ -87,7 +114,7 @@ pub(crate) fn start_keeper(socket: &Path) -> Result<(OwnedFd, Pid), Failure> {
         // The terminal's signals are for the application; the guard says what they mean for us.
         .process_group(0)
         .spawn()
-        .map_err(cannot)?;
+        .map_err(cannot_start)?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     Ok((ours.into(), pid.expect("a process has a number")))
 }
@@ -112,6 +139,6 @@ pub(crate) fn block_on(keeper: impl Future<Output = Result<u8, Failure>>) -> Res
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::software(format!("cannot start the keeper: {error}")))?
+        .map_err(cannot_start)?
         .block_on(keeper)
 }

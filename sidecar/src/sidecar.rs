@@ -9,9 +9,13 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use rustix::process::DumpableBehavior;
+
 use crate::args::{GuardArgs, SidecarArgs, SidecarSettings};
 use crate::exit::{Exit, Failure};
-use crate::guard::{self, GuardOptions, KeeperSocket, TargetKind};
+use crate::guard::{
+    self, Container, ContainerTarget, ContainmentChoice, GuardOptions, Hold, KeeperSocket, TargetKind,
+};
 use crate::run::{block_on, inherited_guard, is_keeper, start_keeper};
 use crate::{keeper, log};
 
@@ -20,6 +24,7 @@ use crate::{keeper, log};
 /// # Errors
 /// What is wrong with the arguments, before anything is started.
 pub fn sidecar(args: SidecarArgs) -> Result<u8, Failure> {
+    hide()?;
     let log = args.log.clone();
     let settings = args.check()?;
     if let (Some(container), false) = (&settings.container, is_keeper()) {
@@ -44,6 +49,8 @@ pub fn guard(args: GuardArgs) -> Result<u8, Failure> {
         socket,
         command,
     } = args;
+    hide()?;
+    guard::is_alone().map_err(Failure::usage)?;
     guard::resolve_command(&command[0])
         .map_err(|error| Failure::new(Exit::of_command(error.exit_code()), error))?;
     let is_first = rustix::process::getpid() == rustix::process::Pid::INIT;
@@ -51,23 +58,37 @@ pub fn guard(args: GuardArgs) -> Result<u8, Failure> {
         target: if is_first {
             TargetKind::Pid1
         } else {
-            TargetKind::Subreaper
+            TargetKind::Subreaper(Hold::new(ContainmentChoice::Auto).map_err(Failure::usage)?)
         },
         keeper: KeeperSocket::Path(guard_socket),
         command,
         environment: vec![("LOCKKEEPER_SOCKET".into(), OsString::from(socket))],
         keeper_pid: None,
+        words: None,
     }))
 }
 
-fn guard_beside(target: TargetKind, settings: &SidecarSettings) -> Result<u8, Failure> {
-    let (socket, keeper_pid) = start_keeper(Path::new(&settings.socket))?;
+/// Keeps other processes of our user out of this one (PR_SET_DUMPABLE(2const)): in a pod that shares its process
+/// namespace `/proc` would show an application of the same user the identity of the namespace, which is in our files and
+/// environment; and an application could stop its guard, the first process of its container, as a debugger does.
+pub(crate) fn hide() -> Result<(), Failure> {
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| {
+        Failure::software(format!(
+            "cannot hide from other processes of the same user: {error}"
+        ))
+    })
+}
+
+fn guard_beside(target: ContainerTarget, settings: &SidecarSettings) -> Result<u8, Failure> {
+    let container = Container::new(&target).map_err(Failure::usage)?;
+    let (socket, keeper_pid) = start_keeper(Path::new(&settings.socket), None)?;
     let code = guard::run(GuardOptions {
-        target,
+        target: TargetKind::Container(Box::new(container)),
         keeper: KeeperSocket::Inherited(socket),
         command: Vec::new(),
         environment: Vec::new(),
         keeper_pid: Some(keeper_pid),
+        words: None,
     });
     // The keeper does it, unless it was killed.
     let _ = std::fs::remove_file(&settings.lease_file);

@@ -2,9 +2,7 @@
 
 use std::fs::DirBuilder;
 use std::future::Future;
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,12 +10,22 @@ use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::exit::Failure;
-use crate::http::{self, Listener};
+use crate::http::{self, Listener, Routes};
+use crate::peer::Users;
 use crate::probes::health::Health;
 use crate::view::LockView;
 
 mod api;
 mod events;
+mod file;
+mod inside;
+
+pub(crate) use self::file::SocketFile;
+pub(crate) use self::inside::Inside;
+pub use self::inside::Tree;
+
+/// Everybody who reaches the file may ask; who may change something is decided by the peer's user.
+const MODE: u32 = 0o666;
 
 /// Size of `sun_path` in `struct sockaddr_un` (unix(7)), with the zero byte at its end.
 const SUN_PATH_BYTES: usize = 108;
@@ -28,8 +36,27 @@ pub enum Command {
     /// Stop the application, release the lock, queue again at the end. The answer comes when the
     /// release is confirmed, or says in a sentence why it could not be.
     StepDown(oneshot::Sender<Result<(), String>>),
+    /// Leave the lock to expire though something has outlived its deadline.
+    AbandonSurvivors(oneshot::Sender<Result<(), String>>),
     /// The pod is ending: start nothing any more, and have everything stopped before its grace is over.
     Terminating(oneshot::Sender<Result<(), String>>),
+}
+
+/// What is served at the socket, and to whom.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// The lock.
+    pub view: LockView,
+    /// The application.
+    pub health: Health,
+    /// Where wishes go.
+    pub commands: mpsc::Sender<Command>,
+    /// How long a client waits for the confirmation of a release.
+    pub release_timeout: Duration,
+    /// Who may change something; everybody may ask.
+    pub users: Users,
+    /// The application's processes, where this keeper can see them (`run`).
+    pub tree: Option<Tree>,
 }
 
 /// A bound socket. Its file is removed when it is dropped.
@@ -37,16 +64,6 @@ pub enum Command {
 pub struct SocketServer {
     listener: UnixListener,
     file: SocketFile,
-}
-
-/// The file of a socket that is ours.
-#[derive(Debug)]
-struct SocketFile {
-    path: PathBuf,
-    /// Device and inode: somebody may have put another file there.
-    identity: (u64, u64),
-    /// A directory made for the socket alone.
-    private_directory: Option<PathBuf>,
 }
 
 /// Checks that a path can be one of a Unix socket.
@@ -77,6 +94,11 @@ pub fn private_path() -> PathBuf {
         .filter(|base| rustix::fs::access(base, rustix::fs::Access::WRITE_OK).is_ok())
         .unwrap_or_else(|| PathBuf::from("/tmp"))
         .join(name)
+}
+
+/// What is answered.
+pub(crate) fn routes(served: Served) -> impl Routes {
+    api::LockApi::new(served)
 }
 
 // === impl SocketServer ===
@@ -111,114 +133,18 @@ impl SocketServer {
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.file.path
+        self.file.path()
     }
 
-    /// Answers until `stop` completes. `release_timeout` is how long a client waits for the
-    /// confirmation of a release.
-    pub async fn serve(
-        self,
-        view: LockView,
-        health: Health,
-        commands: mpsc::Sender<Command>,
-        release_timeout: Duration,
-        stop: impl Future<Output = ()>,
-    ) {
+    /// Answers until `stop` completes.
+    pub async fn serve(self, served: Served, stop: impl Future<Output = ()>) {
         let Self { listener, file } = self;
-        http::serve(
-            Listener::Unix(listener),
-            api::LockApi::new(view, health, commands, release_timeout),
-            stop,
-        )
-        .await;
+        http::serve(Listener::Unix(listener), routes(served), stop).await;
         drop(file);
     }
 
     fn bind_in(path: &Path, private_directory: Option<PathBuf>) -> Result<Self, Failure> {
-        check_path(path).map_err(Failure::usage)?;
-        let cannot = |error: io::Error| {
-            Failure::unavailable(format!("cannot make the socket {}: {error}", path.display()))
-        };
-        // Two processes must not both find a dead socket, and then one remove the other's live one.
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let _alone = lock_directory(parent.unwrap_or(Path::new("."))).map_err(cannot)?;
-        remove_dead(path)?;
-        let listener = UnixListener::bind(path).map_err(cannot)?;
-        let metadata = std::fs::symlink_metadata(path).map_err(cannot)?;
-        let file = SocketFile {
-            path: path.to_owned(),
-            identity: (metadata.dev(), metadata.ino()),
-            private_directory,
-        };
-        // Not left to the umask: the application may be another user. Who may ask is decided by
-        // who can reach the directory.
-        std::fs::set_permissions(path, PermissionsExt::from_mode(0o666)).map_err(cannot)?;
+        let (listener, file) = SocketFile::bind(path, "--socket", MODE, private_directory)?;
         Ok(Self { listener, file })
-    }
-}
-
-// === impl SocketFile ===
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        let ours = std::fs::symlink_metadata(&self.path)
-            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
-        // Nothing is left to do about an error: the next process replaces a dead socket.
-        if ours {
-            let _ = std::fs::remove_file(&self.path);
-        }
-        if let Some(directory) = &self.private_directory {
-            let _ = std::fs::remove_dir(directory);
-        }
-    }
-}
-
-/// Holds the directory against others who make a socket in it; until the result is dropped.
-fn lock_directory(directory: &Path) -> io::Result<std::fs::File> {
-    /// Whoever has it needs less than a millisecond; an application that keeps it must not stop us for ever.
-    const ATTEMPTS: u32 = 200;
-    const PAUSE: Duration = Duration::from_millis(10);
-
-    let file = std::fs::File::open(directory)?;
-    for _ in 0..ATTEMPTS {
-        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(file),
-            Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => std::thread::sleep(PAUSE),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(io::Error::other(
-        "another process holds a lock (flock) on its directory",
-    ))
-}
-
-fn remove_dead(path: &Path) -> Result<(), Failure> {
-    let shown = path.display();
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => {
-            return Err(Failure::unavailable(format!(
-                "cannot make the socket {shown}: {error}"
-            )));
-        }
-        Ok(metadata) if !metadata.file_type().is_socket() => {
-            return Err(Failure::usage(format!(
-                "{shown} exists and is not a socket: choose another --socket"
-            )));
-        }
-        Ok(_) => {}
-    }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(|error| {
-                Failure::unavailable(format!("cannot replace the dead socket {shown}: {error}"))
-            })
-        }
-        Err(error) => Err(Failure::unavailable(format!(
-            "{shown} exists, and whether anybody serves it cannot be found out: {error}"
-        ))),
-        Ok(_) => Err(Failure::usage(format!(
-            "another process serves {shown}: choose another --socket or end that process"
-        ))),
     }
 }

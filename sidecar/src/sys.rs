@@ -4,12 +4,21 @@
 //! consistent copy of everything.
 #![allow(unsafe_code)]
 
+mod memory;
+mod title;
+
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 
+use rustix::io::Errno;
 use rustix::process::Pid;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+pub(crate) use self::memory::{forget_deeper_stack, forget_touched_code, lock_memory, unlock_memory};
+pub(crate) use self::title::CommandLine;
 
 /// A set of signals, by number from 1 to 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +58,11 @@ impl SignalSet {
 
     pub fn contains(self, signo: i32) -> bool {
         self.0 & (1 << (signo - 1)) != 0
+    }
+
+    /// Its signals, in the order of their numbers.
+    pub fn iter(self) -> impl Iterator<Item = u8> {
+        (1..=64u8).filter(move |signo| self.contains((*signo).into()))
     }
 
     fn to_raw(self) -> libc::sigset_t {
@@ -130,56 +144,23 @@ pub(crate) fn fork() -> io::Result<Option<Pid>> {
     }
 }
 
+/// The same into a PID namespace and a mount namespace of the child's own, in the first of which it is
+/// the first process.
+pub(crate) fn fork_into_namespace() -> io::Result<Option<Pid>> {
+    let flags = libc::c_long::from(libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::SIGCHLD);
+    // SAFETY: as for `fork`; without a stack and CLONE_VM the call is a fork (clone(2)). The C library
+    // knows nothing of it: its own record of thread ids stays that of the parent, which nothing here
+    // asks for before the next `fork` or `exec` puts it right.
+    match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        pid => Ok(Pid::from_raw(pid as i32)),
+    }
+}
+
 /// Ends the process at once: no destructors, no `atexit` handlers, no flushing.
 pub(crate) fn exit_now(code: u8) -> ! {
     // SAFETY: _exit has no preconditions.
     unsafe { libc::_exit(code.into()) }
-}
-
-/// Gives back the pages of code and constants that this process has touched so far. The kernel maps
-/// those that are needed again, from the page cache that all processes of this binary share.
-pub(crate) fn forget_touched_code() {
-    unsafe extern "C" {
-        // From the linker (see `ld --verbose`): the bounds of what is mapped from the binary and
-        // never written to. What the loader has relocated lies behind it.
-        static __executable_start: u8;
-        static etext: u8;
-    }
-    let page = rustix::param::page_size();
-    let start = (&raw const __executable_start).addr();
-    let len = ((&raw const etext).addr() & !(page - 1)).saturating_sub(start);
-    // SAFETY: the range begins with the binary's first page, and all of it is a private mapping of
-    // a file without changes: reading it again gives the same bytes. Failing changes nothing.
-    unsafe {
-        libc::madvise(
-            (&raw const __executable_start).cast_mut().cast(),
-            len,
-            libc::MADV_DONTNEED,
-        )
-    };
-}
-
-/// Gives back what of the stack deeper calls have used before, which is nearly all of it: reading the
-/// command line goes 190 kB deep, waiting and killing not one page.
-pub(crate) fn forget_deeper_stack() {
-    /// What stays, for the calls to come, so that a kill needs no memory.
-    const KEPT: usize = 16 << 10;
-    /// How deep it was at most. Below the stack of a process there is a gap of 1 MiB (`stack_guard_gap`), and
-    /// stacks of threads have more than this.
-    const DEEPEST: usize = 256 << 10;
-    let here = 0_u8;
-    let page = rustix::param::page_size();
-    let from = ((&raw const here).addr() - DEEPEST) & !(page - 1);
-    // SAFETY: everything in the range is below the frames that are in use, by more than the red zone and this
-    // call need: nobody reads it before it is written again. Parts that are not mapped are left out, with an error
-    // that changes nothing.
-    unsafe {
-        libc::madvise(
-            std::ptr::with_exposed_provenance_mut(from),
-            DEEPEST - KEPT,
-            libc::MADV_DONTNEED,
-        )
-    };
 }
 
 /// Blocks `set` too and gives a file descriptor from which its signals are read.
@@ -244,40 +225,99 @@ pub(crate) fn release_signals() {
     }
 }
 
-/// Sends `signo` to every process that this one may signal, itself and PID 1 excepted.
+/// Sends `signo` to every process that this one may signal, itself and PID 1 excepted, and says whether there is any
+/// process beside those two.
 ///
 /// Outside a PID namespace of its own that is half the machine, so anybody but PID 1 is refused.
-pub(crate) fn signal_everybody(signo: i32) {
+pub(crate) fn signal_everybody(signo: i32) -> bool {
     // SAFETY: neither call has preconditions.
-    unsafe {
-        if libc::getpid() == 1 {
-            libc::kill(-1, signo);
-        }
-    }
+    unsafe { libc::getpid() == 1 && (libc::kill(-1, signo) == 0 || last_errno() != Errno::SRCH) }
 }
 
-/// Sends `signo` to the process behind a pidfd. Any number goes, real-time signals too.
-pub(crate) fn signal_pidfd(pidfd: BorrowedFd<'_>, signo: i32) -> io::Result<()> {
+/// Sends `signo` to the process behind a pidfd. Any signal goes, real-time ones too.
+pub(crate) fn signal_through(pidfd: &OwnedFd, signo: i32) -> Result<(), Errno> {
     let none = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: the descriptor is open, and a null siginfo is what the call documents.
     match unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signo, none, 0) } {
         0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+        _ => Err(last_errno()),
     }
 }
 
-/// Closes every file descriptor from 3 on but for those in `keep`.
+/// A pidfd of the process that connected this Unix socket, in whatever PID namespace it is.
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 6.5; another when the process has been reaped.
+pub(crate) fn peer_pidfd(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut pidfd: RawFd = -1;
+    let mut len = size_of::<RawFd>() as libc::socklen_t;
+    // SAFETY: the socket is open, `pidfd` has room for the `len` bytes that are written, and a new descriptor belongs
+    // to nobody else.
+    unsafe {
+        let value = (&raw mut pidfd).cast();
+        match libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERPIDFD,
+            value,
+            &mut len,
+        ) {
+            0 => Ok(OwnedFd::from_raw_fd(pidfd)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Waits, with the tokio runtime of this thread, for a descriptor to become readable.
+pub(crate) fn watch_for_reading(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` is open while it exists, and always the same descriptor.
+    unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(Into::into)
+}
+
+/// Sends `signo` to the process with this number, whichever has it.
+pub(crate) fn signal_process(pid: Pid, signo: i32) -> Result<(), Errno> {
+    // SAFETY: the call has no preconditions.
+    match unsafe { libc::kill(pid.as_raw_nonzero().get(), signo) } {
+        0 => Ok(()),
+        _ => Err(last_errno()),
+    }
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// Closes every file descriptor from 3 on but for those in `keep`, which it sorts.
 ///
 /// For the anchor only: it is a fork of the guard, never runs a destructor, and must not hold the
 /// guard's socket open beyond the guard's end.
-pub(crate) fn close_all_but<const N: usize>(mut keep: [RawFd; N]) {
+pub(crate) fn close_all_but(keep: &mut [RawFd]) {
     keep.sort_unstable();
     let mut from = 3;
-    for fd in keep.into_iter().chain([RawFd::MAX]) {
+    for fd in keep.iter().copied().chain([RawFd::MAX]) {
         if fd > from {
-            // SAFETY: whoever owns these descriptors does not run any more in this process.
-            unsafe { libc::syscall(libc::SYS_close_range, from, fd - 1, 0) };
+            close_range(from, fd - 1);
         }
-        from = fd.saturating_add(1);
+        from = from.max(fd.saturating_add(1));
     }
 }
+
+/// Closes the descriptors from `first` to `last`, each of which may be open or not.
+fn close_range(first: RawFd, last: RawFd) {
+    // SAFETY: whoever owns these descriptors does not run any more in this process.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
+        return;
+    }
+    // A sandbox that forbids it, a kernel before 5.9. Nobody here lowers the limit, so that no number
+    // is beyond it.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let end = limit.and_then(|limit| RawFd::try_from(limit).ok());
+    let end = end.unwrap_or(MOST_DESCRIPTORS).min(MOST_DESCRIPTORS);
+    for fd in first..=last.min(end) {
+        // SAFETY: as above.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// As many descriptors as a process may have where nobody has raised that (`fs.nr_open`).
+const MOST_DESCRIPTORS: RawFd = 1 << 20;

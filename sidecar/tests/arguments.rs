@@ -168,6 +168,10 @@ fn what_a_pod_says_of_itself_arrives() {
         "--control",
         "/c/l",
         "--provisioned",
+        "--ensemble-id",
+        "6f1d57a4-2c3b-4d5e-8f90-a1b2c3d4e5f6",
+        "--ensemble-id-node",
+        "/ensemble-id",
         "--reader",
         &readers,
         "--pod-namespace",
@@ -189,6 +193,9 @@ fn what_a_pod_says_of_itself_arrives() {
     ]);
     let lock = settings.lock;
     assert_eq!((&*lock.control, lock.provisioned), ("/c/l", true));
+    let ensemble = lock.ensemble.unwrap();
+    assert_eq!(ensemble.node, "/ensemble-id");
+    assert_eq!(ensemble.id.to_string(), "6f1d57a4-2c3b-4d5e-8f90-a1b2c3d4e5f6");
     assert_eq!(lock.readers.len(), 2);
     assert_eq!(lock.readers[0], reader.parse().unwrap());
     let pod = lock.identity.pod.unwrap();

@@ -57,6 +57,67 @@ fn a_run_within_a_run_of_the_same_lock_starts_at_once_under_the_token_that_is_he
 }
 
 #[test]
+fn a_job_that_kept_the_environment_and_runs_elsewhere_waits_for_the_lock_like_everybody_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    served.publish(held());
+    // Its parent ends at once, as that of a job of `at` or of a daemon does, and init becomes its parent.
+    let said = directory.path().join("said");
+    let job = directory.path().join("job");
+    let words = "$LOCKKEEPER run -- echo started >$SAID 2>&1; echo code $? >>$SAID";
+    std::fs::write(&job, words).unwrap();
+    let status = Command::new("sh")
+        .args(["-c", "(sh $JOB &) &"])
+        .env("JOB", job)
+        .env("SAID", &said)
+        .env("LOCKKEEPER", env!("CARGO_BIN_EXE_lockkeeper"))
+        .env("LOCKKEEPER_CONNECT", CONNECT)
+        .env("LOCKKEEPER_HELD_CONNECT", CONNECT)
+        .env("LOCKKEEPER_LOCK", "/locks/report")
+        .env("LOCKKEEPER_SOCKET", &served.socket)
+        .env("LOCKKEEPER_FENCING_TOKEN", TOKEN.to_string())
+        .stdin(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let end = lockkeeper_lock::BootInstant::now() + PATIENCE;
+    let text = loop {
+        let text = std::fs::read_to_string(&said).unwrap_or_default();
+        if text.contains("code ") {
+            break text;
+        }
+        assert!(
+            lockkeeper_lock::BootInstant::now() < end,
+            "it does not end: {text}"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    // It asks for the lock, of an ensemble that is not there.
+    assert!(
+        text.contains(".invalid:2181 of --connect has no address"),
+        "{text}"
+    );
+    assert!(text.contains("code 69") && !text.contains("started"), "{text}");
+}
+
+#[test]
+fn a_run_within_a_run_that_may_pause_it_is_refused() {
+    for pause in [["--on-suspect", "pause"], ["--on-loss", "pause"]] {
+        let directory = tempfile::tempdir().unwrap();
+        let served = Served::start_as(directory.path(), &pause);
+        served.publish(held());
+        let (code, out, err) = nested(&served.socket, &TELL, &[("LOCKKEEPER_LOCK", "/locks/another")]);
+        assert_eq!((code, out.as_str()), (64, ""), "{err}");
+        assert!(
+            err.contains("/locks/report is held around this run and may pause it"),
+            "{err}"
+        );
+        // Of the same lock it has no guard of its own.
+        assert_eq!(nested(&served.socket, &TELL, &[]).0, 7);
+    }
+}
+
+#[test]
 fn a_run_within_a_run_that_has_lost_the_lock_starts_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path());
@@ -73,6 +134,23 @@ fn a_run_within_a_run_that_has_lost_the_lock_starts_nothing() {
         let (code, out, err) = nested(&served.socket, &TELL, &[]);
         assert_eq!((code, out.as_str()), (75, ""), "{err}");
         assert!(err.contains("/locks/report was held by the outer"), "{err}");
+    }
+}
+
+#[test]
+fn a_run_within_a_run_that_takes_the_lock_for_another_kind_is_refused_with_both_settings() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    served.publish(held());
+    let outside = "/locks/report of kind exclusive with maxHolders 1";
+    for (options, inside) in [
+        (["--max-holders", "3"], "kind exclusive with maxHolders 3"),
+        (["--access", "write"], "kind readWrite"),
+    ] {
+        let words = [&options[..], &TELL[..]].concat();
+        let (code, out, err) = nested(&served.socket, &words, &[]);
+        assert_eq!((code, out.as_str()), (64, ""), "{err}");
+        assert!(err.contains(outside) && err.contains(inside), "{err}");
     }
 }
 

@@ -1,11 +1,15 @@
 //! The calls on a real socket.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use lockkeeper_lock::{BootInstant, LockState, LockStatus};
+use lockkeeper_sidecar::peer::{UserName, Users};
 use serde_json::{Value, json};
 use served::{PATIENCE, Served, body, held, request, waiting};
 
@@ -262,4 +266,65 @@ fn wrong_paths_and_methods_are_refused_with_the_right_ones() {
         );
     }
     assert!(served.ask("nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+}
+
+#[test]
+fn another_user_may_look_and_not_change_anything_unless_it_is_named() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("SKIPPED: needs root to become another user");
+    }
+    // What the program does at the socket as another user.
+    let ask = |served: &Served, words: &[&str]| {
+        let directory = served.socket.parent().unwrap();
+        let open = |path: &Path| std::fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        open(directory);
+        let program = directory.join("lockkeeper");
+        if !program.exists() {
+            std::fs::copy(env!("CARGO_BIN_EXE_lockkeeper"), &program).unwrap();
+            open(&program);
+        }
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        command
+            .arg(program)
+            .args(words)
+            .arg("--socket")
+            .arg(&served.socket);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let scratch = tempfile::tempdir().unwrap();
+    let mut served = Served::start(scratch.path());
+    served.publish(held(PATIENCE));
+    assert_eq!(ask(&served, &["status"]).0, Some(0));
+    for words in [
+        &["release"][..],
+        &["terminating"],
+        &["release", "--abandon-survivors"],
+    ] {
+        let (code, said) = ask(&served, words);
+        assert_eq!(code, Some(69), "{words:?}: {said}");
+        assert!(
+            said.contains("user 65534 may look at this lock and not change it"),
+            "{said}"
+        );
+    }
+    assert!(
+        served.commands.as_mut().unwrap().try_recv().is_err(),
+        "the keeper was asked"
+    );
+
+    let scratch = tempfile::tempdir().unwrap();
+    let mut served = Served::start_for(scratch.path(), Users::with(&[UserName::Id(65534)]));
+    served.publish(held(PATIENCE));
+    let mut commands = served.commands.take().unwrap();
+    let keeper = std::thread::spawn(move || served::step_down(&mut commands).send(Ok(())));
+    assert_eq!(ask(&served, &["release"]).0, Some(0));
+    keeper.join().unwrap().unwrap();
+    let (code, said) = ask(&served, &["release", "--abandon-survivors"]);
+    assert_eq!(code, Some(69), "{said}");
+    assert!(
+        said.contains("may look at this lock"),
+        "that is for root and the keeper's own user: {said}"
+    );
 }

@@ -52,6 +52,31 @@ fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
 }
 
 #[test]
+fn who_may_only_read_the_directory_cannot_hold_up_those_who_make_a_socket_in_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("lock.sock");
+    let stranger = std::fs::File::open(scratch.path()).unwrap();
+    rustix::fs::flock(&stranger, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    bind(&path).unwrap();
+
+    // What holds one up is a file of its own that others cannot open, nor put there in its place.
+    let lock = scratch.path().join("lock.sock.lock");
+    assert_eq!(mode(&lock), 0o600);
+    if !rustix::process::geteuid().is_root() {
+        return println!("SKIPPED: to give a file away takes root");
+    }
+    std::os::unix::fs::chown(&lock, Some(65534), None).unwrap();
+    let failure = bind(&path).unwrap_err();
+    assert!(
+        failure.sentence.ends_with("belongs to the user 65534"),
+        "{failure}"
+    );
+    std::fs::remove_file(&lock).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", &lock).unwrap();
+    bind(&path).unwrap_err();
+}
+
+#[test]
 fn of_several_that_find_a_dead_socket_exactly_one_gets_it() {
     let scratch = tempfile::tempdir().unwrap();
     let path = &scratch.path().join("lock.sock");

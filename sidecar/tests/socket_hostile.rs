@@ -1,6 +1,6 @@
 //! Clients that are slow, greedy or hostile do not stop the others.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
@@ -13,8 +13,8 @@ mod served;
 fn clients_that_never_finish_their_request_do_not_stop_others() {
     let scratch = tempfile::tempdir().unwrap();
     let served = Served::start(scratch.path());
-    // More than are served at once: the others are in the kernel's queue, and we behind them.
-    let slow: Vec<_> = (0..100)
+    // More than there are places for.
+    let slow: Vec<_> = (0..300)
         .map(|_| {
             let mut stream = served.connect();
             stream.write_all(b"GET /v1/lock HTTP/1.1\r\nhost:").unwrap();
@@ -24,14 +24,17 @@ fn clients_that_never_finish_their_request_do_not_stop_others() {
     let start = BootInstant::now();
     assert_eq!(served.lock()["state"], "Waiting");
     println!(
-        "answered after {:?} behind 100 half requests",
+        "answered after {:?} behind 300 half requests",
         BootInstant::now() - start
     );
     for mut stream in slow {
         // Closed by the server, without an answer or with one that says so.
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+        match stream.read_to_string(&mut answer) {
+            Ok(_) => assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}"),
+            // It gave way before the server had read what it sent.
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+        }
     }
 }
 

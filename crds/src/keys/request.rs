@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use super::{ACCESS, CONTAINER, GROUP, GUARD, LOCK, OF_USERS, OURS, READINESS};
+use super::{
+    ACCESS, CONTAINER, GROUP, GUARD, LOCK, OF_USERS, OURS, READINESS, SIDECAR_RESOURCES, SidecarResources,
+};
 use crate::lock::{DistributedLockSpec, LockMode};
 
 /// Longest name of a lock or a container, in characters (RFC 1123).
@@ -15,7 +17,7 @@ const MAX_NAME: usize = 63;
 pub struct LockRequest {
     /// Name of the `DistributedLock`.
     pub lock: String,
-    /// The guarded container; `None` for the first one.
+    /// The guarded container; `None` for kubectl's default, or the first one.
     pub container: Option<String>,
     /// How the application is started and stopped.
     pub guard: Guard,
@@ -23,6 +25,8 @@ pub struct LockRequest {
     pub readiness: Readiness,
     /// Whether it wants to write, in a read/write lock.
     pub access: Access,
+    /// What the sidecar asks for; `None` for what the administrator has chosen.
+    pub resources: Option<SidecarResources>,
 }
 
 /// Labels and annotations that cannot be followed, in one sentence.
@@ -77,6 +81,9 @@ pub enum KeyError {
         /// What it could be.
         known: String,
     },
+    /// Resources that no container could have.
+    #[error("{SIDECAR_RESOURCES} is no resources of a container: {0}; write it as in {example}", example = SidecarResources::EXAMPLE)]
+    Resources(String),
     /// A key of ours that does not exist.
     #[error("{0} is not known; the keys are {known}", known = OF_USERS.join(", "))]
     UnknownKey(String),
@@ -215,6 +222,10 @@ impl LockRequest {
             guard: choice(GUARD, value(GUARD)?)?,
             readiness: choice(READINESS, value(READINESS)?)?,
             access: choice(ACCESS, value(ACCESS)?)?,
+            resources: match value(SIDECAR_RESOURCES)? {
+                Some(json) => Some(json.parse().map_err(KeyError::Resources)?),
+                None => None,
+            },
         }))
     }
 

@@ -32,10 +32,20 @@ pub struct DistributedLockStatus {
     #[schemars(length(max = QUEUE_SHOWN))]
     pub queue: Vec<QueuedContender>,
 
+    /// The ensemble that the lock is in. It is written here before anything of the lock is made there, and changes
+    /// only while no pod of the lock is left that was made for another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ensemble: Option<EnsembleStatus>,
+
     /// How long the application of the (first) holder has between SIGTERM and SIGKILL, as its pod says: a
     /// duration. The `stopGrace` that this pod was made with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_budget: Option<ApiDuration>,
+
+    /// The last handoff of a rollout, until a pod of that revision has held the lock for ten minutes. Missing where
+    /// there is none to remember.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Trial>,
 
     /// `metadata.generation` of the settings that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,6 +56,40 @@ pub struct DistributedLockStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]), length(max = 8))]
     pub conditions: Vec<Condition>,
+}
+
+/// An ensemble.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct EnsembleStatus {
+    /// Its ID, a UUID: what the node `ensemble-id` below the operator's root holds there.
+    #[schemars(length(max = 64))]
+    pub id: String,
+}
+
+/// A handoff of a rollout whose outcome is not certain yet.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Trial {
+    /// The revision that the lock was to go to: `pod-template-hash` or `controller-revision-hash`.
+    #[schemars(length(max = 64))]
+    pub revision: String,
+
+    /// Name of the pod that was to hold next.
+    #[schemars(length(max = 253))]
+    pub pod: String,
+
+    /// UID of that pod: a later one of the same name has another.
+    #[schemars(length(max = 64))]
+    pub uid: String,
+
+    /// How often the application's container had ended in that pod before: a count.
+    #[schemars(range(min = 0))]
+    pub ends: i32,
+
+    /// Whether that container ended under the lock, and the lock went back to another revision. Then the operator
+    /// hands nothing over to this revision by itself.
+    pub has_failed: bool,
 }
 
 /// Who holds a lock.
@@ -77,6 +121,11 @@ pub struct Holder {
     /// Revision of its workload: `pod-template-hash` or `controller-revision-hash`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+
+    /// How its application is guarded: `wrap` or `signal`. Missing for a client outside the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub guard: Option<String>,
 }
 
 /// Who waits for a lock.
@@ -100,4 +149,9 @@ pub struct QueuedContender {
     /// Revision of its workload: `pod-template-hash` or `controller-revision-hash`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+
+    /// How its application will be guarded: `wrap` or `signal`. Missing for a client outside the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub guard: Option<String>,
 }

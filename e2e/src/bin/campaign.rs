@@ -9,6 +9,7 @@ use fastrand::Rng;
 use lockkeeper_e2e::faults::{SEED_VARIABLE, seed_from_environment};
 use lockkeeper_e2e::trials::{Context, Figures, TRIALS, Times, Trial};
 use lockkeeper_e2e::{binaries, histogram};
+use lockkeeper_simulation::Hazard;
 
 /// Tries to break lockkeeper run on real ZooKeeper servers, and prints what was asked and measured.
 ///
@@ -25,6 +26,12 @@ struct Args {
     /// Minutes of random faults, of each trial that has them.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     minutes: u32,
+    /// Histories of the trial `simulation`; one is played to be read.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    histories: u64,
+    /// What goes wrong in them beside the ordinary, in place of all hazards; may be given several times.
+    #[arg(long = "hazard", value_name = "NAME")]
+    hazards: Vec<Hazard>,
     /// Makes the same choices again (also LOCKKEEPER_SEED); what the machine does is not in it.
     #[arg(long)]
     seed: Option<u64>,
@@ -112,6 +119,9 @@ fn run(trial: &Trial, args: &Args, seed: u64) -> anyhow::Result<Figures> {
         random: Rng::with_seed(trial.name.bytes().fold(seed, |mixed, byte| {
             mixed.wrapping_mul(31).wrapping_add(u64::from(byte))
         })),
+        seed,
+        histories: args.histories,
+        hazards: args.hazards.clone(),
         out: &mut out,
     };
     (trial.run)(&mut context)

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Parser;
+use lockkeeper_e2e::chain;
 use lockkeeper_e2e::record::{Access, Moment, Record};
 use lockkeeper_lock::BootInstant;
 
@@ -43,6 +44,12 @@ struct Args {
     /// Leave so many orphans in sessions of their own, which record, too, and end only when killed.
     #[arg(long, default_value_t = 0)]
     fork: u32,
+    /// Beside that, so many chains of processes, each of which records, forks the next one and ends.
+    #[arg(long, default_value_t = 0)]
+    chains: u32,
+    /// What each of these waits before it makes the next one.
+    #[arg(long, default_value = "0ms", value_parser = duration)]
+    chain_rest: Duration,
     /// This process is one that `--fork` makes: start an orphan and end.
     #[arg(long, hide = true)]
     go_between: bool,
@@ -69,6 +76,13 @@ fn main() -> io::Result<ExitCode> {
     })?;
     for _ in 0..args.fork {
         orphan(&args, true)?.status()?;
+    }
+    for _ in 0..args.chains {
+        chain::begin(|| {
+            log.write(Moment::Beat)?;
+            std::thread::sleep(args.chain_rest);
+            Ok(())
+        })?;
     }
     loop {
         let now = BootInstant::now();

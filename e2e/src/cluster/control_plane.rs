@@ -13,7 +13,7 @@ use super::build::Programs;
 use super::kubectl::Kubectl;
 use super::layout::{ADDRESS, API_PORT, DIRECTORY, REGISTRY_INSIDE, REGISTRY_PORT, SERVICES};
 use super::part::{Part, Ready};
-use super::pki::Pki;
+use super::pki::{ADMISSION, Pki};
 use crate::Host;
 
 /// Who the tokens of service accounts are from.
@@ -129,6 +129,7 @@ fn api_server(programs: &Programs, pki: &Pki, host: &Host) -> Part {
             .arg(file("client-ca-file", "ca.crt"))
             .arg(file("tls-cert-file", "apiserver.crt"))
             .arg(file("tls-private-key-file", "apiserver.key"))
+            .arg(file("admission-control-config-file", ADMISSION))
             .arg(file("kubelet-client-certificate", "apiserver-client.crt"))
             .arg(file("kubelet-client-key", "apiserver-client.key"));
         command

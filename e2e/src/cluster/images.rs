@@ -118,17 +118,22 @@ impl Registry {
         Ok(format!("{}/{name}", self.pull))
     }
 
-    /// An image with nothing in it but one static program, which it runs.
+    /// An image with nothing in it but one static program, which it runs, and a link from `/var/run` to
+    /// `/run`, as most images have it.
     ///
     /// # Errors
     /// As [`Self::push`].
     pub fn push_program(&self, name: &str, program: &Path) -> anyhow::Result<String> {
         let folder = tempfile::tempdir()?;
-        fs::copy(program, folder.path().join("program"))
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("var"))?;
+        fs::create_dir(root.join("run"))?;
+        std::os::unix::fs::symlink("/run", root.join("var/run"))?;
+        fs::copy(program, root.join("program"))
             .with_context(|| format!("cannot read {}", program.display()))?;
         fs::write(
             folder.path().join("Dockerfile"),
-            "FROM scratch\nCOPY program /program\nENTRYPOINT [\"/program\"]\n",
+            "FROM scratch\nCOPY root /\nENTRYPOINT [\"/program\"]\n",
         )?;
         self.push(name, folder.path(), None)
     }

@@ -14,6 +14,9 @@ use serde_json::json;
 
 use super::layout::{ADDRESS, API_PORT, API_SERVICE, NodeLayout};
 
+/// Says what the API server shows to webhooks.
+pub const ADMISSION: &str = "admission.json";
+
 /// Files that the control plane and the nodes share.
 #[derive(Clone, Debug)]
 pub struct Pki {
@@ -47,7 +50,7 @@ impl Pki {
             .push(DnType::CommonName, "kube-apiserver");
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         pki.sign(&authority, "apiserver", server)?;
-        // What the API server shows to kubelets, which ask it in turn whether that is allowed.
+        // What the API server shows to webhooks, and to kubelets, which ask it in turn whether that is allowed.
         let mut client = CertificateParams::default();
         client
             .distinguished_name
@@ -57,6 +60,7 @@ impl Pki {
             .push(DnType::CommonName, "kube-apiserver");
         client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         pki.sign(&authority, "apiserver-client", client)?;
+        pki.write_admission()?;
         let accounts = KeyPair::generate()?;
         pki.write("accounts.key", &accounts.serialize_pem())?;
         pki.write("accounts.pub", &accounts.public_key_pem())?;
@@ -140,6 +144,33 @@ impl Pki {
             write_private(&self.kubeconfig(&file), &text)?;
         }
         self.write("tokens.csv", &tokens)
+    }
+
+    /// How the API server asks webhooks (Kubernetes documentation, "Dynamic Admission Control", "Authenticate
+    /// API servers").
+    fn write_admission(&self) -> anyhow::Result<()> {
+        let clients = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "users": [{"name": "*", "user": {
+                "client-certificate": self.path("apiserver-client.crt"),
+                "client-key": self.path("apiserver-client.key"),
+            }}],
+        });
+        self.write("webhooks.kubeconfig", &clients.to_string())?;
+        let plugin = |name: &str| {
+            json!({"name": name, "configuration": {
+                "apiVersion": "apiserver.config.k8s.io/v1",
+                "kind": "WebhookAdmissionConfiguration",
+                "kubeConfigFile": self.path("webhooks.kubeconfig"),
+            }})
+        };
+        let configuration = json!({
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "AdmissionConfiguration",
+            "plugins": [plugin("MutatingAdmissionWebhook"), plugin("ValidatingAdmissionWebhook")],
+        });
+        self.write(ADMISSION, &configuration.to_string())
     }
 
     fn kubeconfig_text(&self, address: &str, user: &str, token: &str) -> anyhow::Result<String> {

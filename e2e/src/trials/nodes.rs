@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{Context, Figures, Times, Violations};
 use crate::checker::{Report, Rule, check_with_pauses};
 use crate::ensemble::{DeletionWatch, NodeLife};
+use crate::installation::SYSTEM;
 use crate::network::Unsupported;
 use crate::process::wait_for;
 use crate::{Cluster, Ensemble, Space};
@@ -36,6 +37,8 @@ struct Kind {
     guard: &'static str,
     spec: fn() -> Value,
     recorder: &'static [&'static str],
+    /// What is special about its container.
+    container: fn(&mut Value),
     /// Whether what stands still may go on later, under the token of its first hold.
     pauses: bool,
 }
@@ -46,13 +49,23 @@ const KINDS: &[Kind] = &[
         guard: "wrap",
         spec: || json!({}),
         recorder: &["--ignore-sigterm"],
+        container: |_| {},
         pauses: false,
     },
     Kind {
-        about: "signal",
+        about: "wrap, chains of forks",
+        guard: "wrap",
+        spec: || json!({}),
+        recorder: &["--ignore-sigterm", "--chains", "4", "--chain-rest", "2ms"],
+        container: |_| {},
+        pauses: false,
+    },
+    Kind {
+        about: "signal, last words by a link in the image",
         guard: "signal",
         spec: || json!({}),
-        recorder: &[],
+        recorder: &["--ignore-sigterm"],
+        container: |container| container["terminationMessagePath"] = json!("/var/run/term"),
         pauses: false,
     },
     Kind {
@@ -60,6 +73,7 @@ const KINDS: &[Kind] = &[
         guard: "wrap",
         spec: || json!({ "onLoss": "Pause" }),
         recorder: &[],
+        container: |_| {},
         pauses: true,
     },
     Kind {
@@ -67,6 +81,7 @@ const KINDS: &[Kind] = &[
         guard: "wrap",
         spec: || json!({ "onSuspect": "Pause", "sessionTimeout": "15s" }),
         recorder: &[],
+        container: |_| {},
         pauses: true,
     },
 ];
@@ -122,6 +137,7 @@ fn round(
     let space = Space::alone(&format!("campaign-{number}")).context("there is no cluster")?;
     let mut container = space.recording(kind.recorder);
     container["securityContext"] = json!({ "runAsUser": 1000 });
+    (kind.container)(&mut container);
     let mut workload = space.workload("Deployment", "report", Some(3), space.pod(&[container]));
     workload["metadata"]["annotations"]["lockkeeper.io/guard"] = json!(kind.guard);
     space.apply(&[space.lock("report", &(kind.spec)()), workload]);
@@ -146,6 +162,16 @@ fn round(
         last.mend(context)?;
     }
     space.wait_for_nodes()?;
+    // It may have been led to another root and back.
+    let rollout = [
+        "rollout",
+        "status",
+        "deployment/lockkeeper",
+        "--namespace",
+        SYSTEM,
+        "--timeout=180s",
+    ];
+    space.cluster.kubectl(&rollout)?;
 
     let over = BootInstant::now();
     let runs_again = wait_for(BOUND, || {

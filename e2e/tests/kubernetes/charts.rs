@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use lockkeeper_e2e::installation::SYSTEM;
-use lockkeeper_e2e::space::{Mend, Space};
+use lockkeeper_e2e::space::{BOUND, Mend, Space};
 use serde_json::json;
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -34,22 +34,86 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
         .unwrap();
     space.assert_undisturbed(&pair);
 
+    // It does not go while something is behind a lock, and says what.
+    let refused = installation
+        .helm(&["uninstall", "lockkeeper", &system, "--wait", "--timeout=3m"])
+        .expect_err("there is a workload behind a lock");
+    let job = ["logs", "job/lockkeeper-uninstall-before", &system];
+    let why = space.cluster.kubectl(&job).unwrap();
+    assert!(why.contains("deployment charts/report"), "{why}\n{refused:#}");
+    space.assert_undisturbed(&pair);
+    // Helm upgrades it no more then, until it is kept as the hook says.
+    let stuck = installation
+        .install(&json!({}))
+        .expect_err("helm has begun to delete it");
+    assert!(
+        format!("{stuck:#}").contains("has no deployed releases"),
+        "{stuck:#}"
+    );
+    assert!(
+        why.contains(&format!(
+            "`helm rollback lockkeeper --namespace {SYSTEM} REVISION`"
+        )),
+        "{why}"
+    );
+    let history = ["history", "lockkeeper", &system, "--max=1", "--output=json"];
+    let history: serde_json::Value = serde_json::from_str(&installation.helm(&history).unwrap()).unwrap();
+    let revision = history[0]["revision"].to_string();
     installation
-        .helm(&["uninstall", "lockkeeper", &system, "--wait"])
+        .helm(&[
+            "rollback",
+            "lockkeeper",
+            &revision,
+            &system,
+            "--wait",
+            "--timeout=3m",
+        ])
+        .unwrap();
+    // Switched off, the policies that outlive the chart refuse nothing.
+    let off = json!({ "admissionPolicy": { "enabled": false } });
+    installation.install(&off).unwrap();
+    let actions = "--output=jsonpath={.items[*].spec.validationActions[*]}";
+    let bindings = [
+        "get",
+        "validatingadmissionpolicybindings",
+        actions,
+        "lockkeeper-guarded",
+        "lockkeeper-workloads",
+    ];
+    assert_eq!(space.cluster.kubectl(&bindings).unwrap(), "Audit Audit");
+    installation.install(&json!({})).unwrap();
+    space.assert_undisturbed(&pair);
+    // Nor is anything unguarded where that is passed over.
+    installation
+        .helm(&["uninstall", "lockkeeper", &system, "--wait", "--no-hooks"])
         .unwrap();
     installation
         .helm(&["uninstall", "lockkeeper-crds", &system])
         .unwrap();
     space.assert_undisturbed(&pair);
-    let left = "mutatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,clusterrolebindings";
-    let selector = "--selector=app.kubernetes.io/name=lockkeeper";
     assert_eq!(
-        space
-            .cluster
-            .kubectl(&["get", left, selector, "--output=name"])
-            .unwrap(),
-        ""
+        left_of_the_chart(&space),
+        [
+            "validatingadmissionpolicy.admissionregistration.k8s.io/lockkeeper-guarded",
+            "validatingadmissionpolicy.admissionregistration.k8s.io/lockkeeper-workloads",
+            "validatingadmissionpolicybinding.admissionregistration.k8s.io/lockkeeper-guarded",
+            "validatingadmissionpolicybinding.admissionregistration.k8s.io/lockkeeper-workloads",
+        ]
     );
+    space
+        .kubectl(&["rollout", "restart", "deployment/report"])
+        .unwrap();
+    let events = [
+        "get",
+        "events",
+        "--field-selector=reason=FailedCreate",
+        "--output=jsonpath={.items[*].message}",
+    ];
+    space.eventually(&events, |said| {
+        said.contains("nothing would stop it from running twice")
+    });
+    space.assert_undisturbed(&pair);
+    space.kubectl(&["rollout", "undo", "deployment/report"]).unwrap();
     // Locks are what users have made: they stay, and so does what describes them.
     assert_eq!(
         space
@@ -71,6 +135,62 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
         ],
         |holder| holder == next,
     );
+}
+
+/// What is left of the chart in the cluster.
+fn left_of_the_chart(space: &Space) -> Vec<String> {
+    let kinds = "mutatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,clusterrolebindings";
+    let selector = "--selector=app.kubernetes.io/name=lockkeeper";
+    let names = space
+        .cluster
+        .kubectl(&["get", kinds, selector, "--output=name"])
+        .unwrap();
+    // Of a hook that was refused.
+    let is_of_hook = |name: &&str| name.contains("lockkeeper-uninstall");
+    let names = names.lines().filter(|name| !is_of_hook(name));
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn when_nothing_is_behind_a_lock_the_chart_goes_and_no_namespace_waits_for_it() {
+    let Some(space) = Space::alone("removed") else {
+        return;
+    };
+    let installation = space.installation;
+    let mended = Mend(|| installation.install(&json!({})));
+    let pair = space.pair(&json!({}), &["--token", "1"]);
+    space.scale_to_zero("report");
+    space
+        .kubectl(&["annotate", "deployment/report", "lockkeeper.io/lock-"])
+        .unwrap();
+    space
+        .kubectl(&["scale", "deployment/report", "--replicas=2"])
+        .unwrap();
+    space
+        .kubectl(&["rollout", "status", "deployment/report", "--timeout=120s"])
+        .unwrap();
+    // Nor of the tests before, whose namespaces may be on their way out.
+    let behind = [
+        "get",
+        "pods,deployments,statefulsets,daemonsets,cronjobs,jobs",
+        "--all-namespaces",
+        "--output=jsonpath={.items[*].metadata.labels.lockkeeper\\.io/lock}{.items[*].metadata.annotations.lockkeeper\\.io/lock}",
+    ];
+    space.cluster.wait_for(BOUND, &behind, str::is_empty).unwrap();
+    let system = format!("--namespace={SYSTEM}");
+    installation
+        .helm(&["uninstall", "lockkeeper", &system, "--wait", "--timeout=3m"])
+        .unwrap_or_else(|error| panic!("{error:#}\n{}", installation.story()));
+    assert_eq!(left_of_the_chart(&space), [""; 0]);
+    let lock = "--output=jsonpath={.metadata.name}:{.metadata.finalizers}";
+    let lock = space.kubectl(&["get", "dlock", "report", lock]).unwrap();
+    assert_eq!(lock, "report:", "a lock waits for an operator that is gone");
+    drop(pair);
+    space
+        .cluster
+        .kubectl(&["delete", "namespace", &space.name, "--timeout=120s"])
+        .unwrap();
+    drop(mended);
 }
 
 #[test]
@@ -110,6 +230,31 @@ fn the_small_ensemble_of_the_chart_carries_locks_and_survives_the_loss_of_a_serv
             "server": { "enabled": true, "replicas": 3, "image": image },
         } }))
         .unwrap();
+    // Nothing in it changes with the chart's version, so that an upgrade restarts none of its servers.
+    let labels = "--output=jsonpath={.spec.template.metadata.labels}";
+    let system = format!("--namespace={SYSTEM}");
+    let set = ["get", "statefulset", "lockkeeper-zookeeper", &system, labels];
+    let labels = space.cluster.kubectl(&set).unwrap();
+    assert!(
+        !labels.contains("version") && !labels.contains("chart"),
+        "{labels}"
+    );
+    // What a server has written is on its claim, where it has one.
+    let rendered = installation
+        .helm(&[
+            "template",
+            "lockkeeper",
+            &format!("{WORKSPACE}/charts/lockkeeper"),
+            "--show-only=templates/zookeeper.yaml",
+            "--set=zookeeper.server.enabled=true,zookeeper.server.storage=1Gi",
+        ])
+        .unwrap();
+    assert!(
+        rendered.contains("{ name: ZOO_DATA_LOG_DIR, value: /data/log }")
+            && rendered.contains("{ name: data, mountPath: /data }")
+            && !rendered.contains("emptyDir"),
+        "{rendered}"
+    );
     let pod = space.pod(&[space.recording(&[])]);
     space.apply(&[
         space.lock("report", &json!({ "sessionTimeout": "15s" })),
@@ -125,6 +270,52 @@ fn the_small_ensemble_of_the_chart_carries_locks_and_survives_the_loss_of_a_serv
         .kubectl(&["delete", "deployment/report", "dlock/report", "--timeout=120s"])
         .unwrap();
     drop(mended);
+}
+
+#[test]
+fn an_operator_that_is_led_to_another_root_admits_no_second_holder_and_shows_the_first_one() {
+    let Some(space) = Space::alone("root") else {
+        return;
+    };
+    let installation = space.installation;
+    let mended = Mend(|| installation.install(&json!({})));
+    let pair = space.pair(&json!({}), &[]);
+    installation
+        .install(&json!({ "zookeeper": { "root": "/other" } }))
+        .unwrap();
+    let standbys = [
+        "get",
+        "pods",
+        "--selector=app=worker,lockkeeper.io/role=standby",
+        "--output=jsonpath={.items[*].metadata.name}",
+    ];
+    let standby = space.kubectl(&standbys).unwrap();
+    space
+        .kubectl(&["delete", "pod", &standby, "--timeout=120s"])
+        .unwrap();
+    // Its successor is not admitted, or waits; what must not be is that it runs.
+    let events = [
+        "get",
+        "events",
+        "--field-selector=reason=FailedCreate",
+        "--output=jsonpath={.items[*].message}",
+    ];
+    space.eventually(&events, |said| said.contains("admits no pod now"));
+    let reason = "--output=jsonpath={.status.conditions[?(@.type=='Ready')].reason}";
+    space.eventually(&["get", "dlock", "report", reason], |reason| {
+        reason == "EnsembleChanged"
+    });
+    assert_eq!(space.holders("report"), std::slice::from_ref(&pair.holder));
+    space.assert_undisturbed(&pair);
+    space.assert_exclusive();
+    // Led back, all is as before.
+    drop(mended);
+    // The status knew of the former standby all the time; only whom the operator has seen in the queue has a role.
+    space.eventually(&standbys, |standby| !standby.trim().is_empty());
+    space.wait_until_waiting("report", 1);
+    assert_eq!(space.holders("report"), std::slice::from_ref(&pair.holder));
+    space.release(&pair.holder);
+    space.assert_other_runs(&pair);
 }
 
 /// Unpacks the charts of the parent commit; false where there is none.

@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 /// Whatever is asked, nobody answers there.
 const NOBODY: u16 = 9;
+/// How often the application's container was started again.
+const RESTARTS: &str =
+    "--output=jsonpath={.items[*].status.containerStatuses[?(@.name=='app')].restartCount}";
 
 #[test]
 fn a_standby_is_not_restarted_by_its_own_probes_and_is_once_it_runs_and_does_not_answer() {
@@ -49,7 +52,9 @@ fn a_standby_is_not_restarted_by_its_own_probes_and_is_once_it_runs_and_does_not
     let kinds = ["network", "command", "started", "unstarted"];
     for kind in kinds {
         wait_for_probes(&space, kind, 10);
-        assert_eq!(restarts(&space, kind), "0", "{kind}");
+        let selector = format!("--selector=app={kind}");
+        let restarts = space.kubectl(&["get", "pods", &selector, RESTARTS]).unwrap();
+        assert_eq!(restarts, "0", "{kind}");
     }
     assert_eq!(space.begins(), [(first, holder)]);
 
@@ -63,14 +68,6 @@ fn a_standby_is_not_restarted_by_its_own_probes_and_is_once_it_runs_and_does_not
             .unwrap();
     }
     space.assert_exclusive();
-}
-
-const RESTARTS: &str =
-    "--output=jsonpath={.items[*].status.containerStatuses[?(@.name=='app')].restartCount}";
-
-fn restarts(space: &Space, app: &str) -> String {
-    let selector = format!("--selector=app={app}");
-    space.kubectl(&["get", "pods", &selector, RESTARTS]).unwrap()
 }
 
 /// Until the pod's kubelet has seen its liveness probe pass so often.

@@ -39,6 +39,25 @@ fn a_killed_guard_takes_its_application_along_and_the_lock_goes_on() {
 }
 
 #[test]
+fn a_second_guard_in_the_container_of_the_holder_changes_nothing() {
+    let Some(space) = Space::new("second-guard") else {
+        return;
+    };
+    let pair = space.pair(&json!({}), &[]);
+    let binary = "/lockkeeper/lockkeeper";
+    let exec = ["exec", &pair.holder, "--", binary, "guard", "--", "true"];
+    let refused = space
+        .kubectl(&exec)
+        .expect_err("it is not the first process of the container");
+    let sentence = "is for the first process of a container";
+    assert!(format!("{refused:#}").contains(sentence), "{refused:#}");
+    // Two sessions later the other one would have the lock.
+    std::thread::sleep(std::time::Duration::from_secs(20));
+    space.assert_undisturbed(&pair);
+    space.assert_exclusive();
+}
+
+#[test]
 fn a_keeper_that_runs_out_of_memory_costs_its_application_the_lock_in_time() {
     let Some(space) = Space::new("keeper-memory") else {
         return;

@@ -83,9 +83,14 @@ fn a_deployment_that_is_annotated_while_it_runs_is_put_behind_a_lock_made_for_it
     // The recorder takes its token from its environment unless it is given one.
     let args = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/command",
         "value": ["/program", "/records/guarded", "--name", "$(POD)"]}]);
-    space
-        .kubectl(&["annotate", "deployment", "report", "lockkeeper.io/lock=made"])
-        .unwrap();
+    let annotate = ["annotate", "deployment", "report", "lockkeeper.io/lock=made"];
+    let refused = space.kubectl(&annotate).unwrap_err().to_string();
+    assert!(
+        refused.contains("the lock of this Deployment would change from none to made while its pods run"),
+        "{refused}"
+    );
+    space.scale_to_zero("report");
+    space.kubectl(&annotate).unwrap();
     space
         .kubectl(&[
             "patch",
@@ -97,15 +102,23 @@ fn a_deployment_that_is_annotated_while_it_runs_is_put_behind_a_lock_made_for_it
         ])
         .unwrap();
     space
+        .kubectl(&["scale", "deployment", "report", "--replicas=2"])
+        .unwrap();
+    space
         .kubectl(&["rollout", "status", "deployment/report", "--timeout=120s"])
         .unwrap();
     space.wait_until_waiting("made", 1);
     let guarded = space.records_of("guarded");
     assert!(check(&guarded, Rule::Exclusive).is_clean());
 
-    space
-        .kubectl(&["annotate", "deployment", "report", "lockkeeper.io/lock-"])
-        .unwrap();
+    let leave = ["annotate", "deployment", "report", "lockkeeper.io/lock-"];
+    let refused = space.kubectl(&leave).unwrap_err().to_string();
+    assert!(
+        refused.contains("from made to none while its pods run"),
+        "{refused}"
+    );
+    space.scale_to_zero("report");
+    space.kubectl(&leave).unwrap();
     let sidecars = "--output=jsonpath={.spec.template.metadata.annotations}{.spec.template.metadata.labels}";
     space.eventually(&["get", "deployment", "report", sidecars], |keys| {
         !keys.contains("lockkeeper.io")

@@ -2,7 +2,9 @@
 //! of a PID namespace, which share a directory as the containers of a pod share a volume.
 
 mod ending;
+mod guards;
 mod hooks;
+mod names;
 mod pod;
 mod provisioned;
 mod rotated;

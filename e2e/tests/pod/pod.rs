@@ -61,16 +61,29 @@ impl Pod {
     /// the file that a kubelet mounts for its last words.
     pub fn start_with_foreign_container(ensemble: &Ensemble, name: &str, lock: &str, more: &[&str]) -> Self {
         let mut pod = Self::empty(ensemble, name);
-        let last_words = pod.volume.join("pods/uid/containers/app");
-        fs::create_dir_all(&last_words).unwrap();
-        for file in [last_words.join("0123"), pod.volume.join("termination-log")] {
-            File::create(file).unwrap();
+        for container in ["app", "lockkeeper"] {
+            let last_words = pod.volume.join(pod.last_words(container));
+            fs::create_dir_all(&last_words).unwrap();
+            for file in [last_words.join("0"), pod.volume.join(format!("{container}-log"))] {
+                File::create(file).unwrap();
+            }
         }
-        let termination_log = pod.volume.join("termination-log");
-        let termination_log = termination_log.to_str().unwrap();
-        let options = ["--container", "app", "--termination-log", termination_log];
-        pod.start_sidecar(ensemble, lock, &[&options, more].concat());
+        let options = [&["--container", "app"], more].concat();
+        // The sidecar's container has such a mount as well.
+        let own = pod.last_words("lockkeeper");
+        let script = format!("mount --bind {own}/0 lockkeeper-log && exec \"$@\"");
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &script, "sh"]);
+        command.arg(binaries::lockkeeper().unwrap());
+        pod.start_sidecar_by(command, &ensemble.connect_string(), lock, &options);
         pod
+    }
+
+    /// Where a kubelet has the file for a container's last words, below the volume. All pods here share one machine, so
+    /// each has a uid of its own.
+    fn last_words(&self, container: &str) -> String {
+        let uid = self.volume.to_str().unwrap().replace('/', "-");
+        format!("pods/{uid}/containers/{container}")
     }
 
     /// What a kubelet does for a container that takes its environment from the lease file: it starts
@@ -79,7 +92,8 @@ impl Pod {
         let lease = wait_for(BOUND, || self.lease_file()).expect("the lock is held");
         let token = lease.split('\'').nth(1).unwrap().to_owned();
         let script = format!(
-            "mount --bind pods/uid/containers/app/0123 termination-log && exec {} {} --name {name}",
+            "mount --bind {}/0 app-log && exec {} {} --name {name}",
+            self.last_words("app"),
             binaries::recorder().unwrap().display(),
             self.record.display()
         );
@@ -105,8 +119,12 @@ impl Pod {
     }
 
     pub fn start_sidecar_at(&mut self, connect: &str, lock: &str, more: &[&str]) {
-        let mut command = Command::new(binaries::lockkeeper().unwrap());
+        self.start_sidecar_by(Command::new(binaries::lockkeeper().unwrap()), connect, lock, more);
+    }
+
+    pub fn start_sidecar_by(&mut self, mut command: Command, connect: &str, lock: &str, more: &[&str]) {
         command
+            .current_dir(&self.volume)
             .args(["sidecar", "--connect", connect, "--lock", lock])
             .args([
                 "--session-timeout",
@@ -130,13 +148,18 @@ impl Pod {
 
     /// A container has a PID namespace of its own, whose first process is the guard.
     pub fn start_container(&mut self, name: &str, recorder: &[&str]) {
+        self.container = Some(self.another_container(name, recorder));
+    }
+
+    /// A container that the pod does not know of, with a guard of its own.
+    pub fn another_container(&self, name: &str, recorder: &[&str]) -> Process {
         let mut command = Command::new("unshare");
         command
             .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
             .arg(binaries::lockkeeper().unwrap())
             .arg("guard")
             .arg("--guard-socket")
-            .arg(self.volume.join("guard.sock"))
+            .arg(self.guard_socket())
             .arg("--socket")
             .arg(self.volume.join("lock.sock"))
             .arg("--")
@@ -145,7 +168,11 @@ impl Pod {
             .args(["--name", name])
             .args(recorder)
             .stderr(self.log());
-        self.container = Some(self.host.spawn("container", command).unwrap());
+        self.host.spawn("container", command).unwrap()
+    }
+
+    pub fn guard_socket(&self) -> PathBuf {
+        self.volume.join("guard.sock")
     }
 
     /// The keeper of a sidecar that guards by signals: the child of the guard.
@@ -188,8 +215,10 @@ impl Pod {
 
     /// The same as a kubelet executes it: in the container.
     pub fn executed(&self, words: &[&str]) -> Option<i32> {
-        let mut command = Command::new("nsenter");
+        // Who is not let go goes on for ever, and then has 124 (timeout(1)).
+        let mut command = Command::new("timeout");
         command
+            .args(["10", "nsenter"])
             .args(["--target", &self.guard().to_string(), "--pid", "--mount"])
             .arg(binaries::lockkeeper().unwrap())
             .args(words)

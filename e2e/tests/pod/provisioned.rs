@@ -15,6 +15,9 @@ const NAMESPACE: &str = "ns-shop:ns-secret";
 const OPERATOR_ID: &str = "operator:APUnKgBDVkNBiXQOuCIEls980H0=";
 const NAMESPACE_ID: &str = "ns-shop:hdGUygrEz9+1+tpzFlZ7aitP/ow=";
 
+/// What the contenders of an exclusive lock agree on, as it is written in the lock root.
+const EXCLUSIVE: &[u8] = br#"{"v":1,"kind":"exclusive","maxHolders":1}"#;
+
 /// In the ensemble, below the chroot of the pods.
 const ROOT: &str = "/tenant/lockkeeper/locks/shop/report";
 const CONTROL: &str = "/tenant/lockkeeper/control/shop/report";
@@ -46,7 +49,8 @@ fn provide(ensemble: &Ensemble, path: &str, acls: &[Acl]) {
             .await
             .unwrap();
         let node = CreateMode::Persistent.with_acls(Acls::new(acls));
-        client.create(path, b"", &node).await.unwrap();
+        let data = if path == ROOT { EXCLUSIVE } else { b"" };
+        client.create(path, data, &node).await.unwrap();
     });
 }
 
@@ -67,6 +71,10 @@ fn delete_the_lock(ensemble: &Ensemble) {
 }
 
 fn pod(ensemble: &Ensemble, name: &str) -> Pod {
+    pod_with(ensemble, name, &[])
+}
+
+fn pod_with(ensemble: &Ensemble, name: &str, more: &[&str]) -> Pod {
     let auth = ensemble.directory().join("auth");
     std::fs::write(&auth, format!("digest:{NAMESPACE}\n")).unwrap();
     let connect = format!("{}/tenant", ensemble.connect_string());
@@ -76,24 +84,28 @@ fn pod(ensemble: &Ensemble, name: &str) -> Pod {
         &connect,
         "/lockkeeper/locks/shop/report",
         &[
-            "--control",
-            "/lockkeeper/control/shop/report",
-            "--provisioned",
-            "--auth-file",
-            auth.to_str().unwrap(),
-            "--reader",
-            &reader,
-            "--pod-namespace",
-            "shop",
-            "--pod-name",
-            name,
-            "--pod-uid",
-            "u",
-            "--pod-node",
-            "n1",
-            "--revision",
-            "6c9d",
-        ],
+            &[
+                "--control",
+                "/lockkeeper/control/shop/report",
+                "--provisioned",
+                "--auth-file",
+                auth.to_str().unwrap(),
+                "--reader",
+                &reader,
+                "--pod-namespace",
+                "shop",
+                "--pod-name",
+                name,
+                "--pod-uid",
+                "u",
+                "--pod-node",
+                "n1",
+                "--revision",
+                "6c9d",
+            ],
+            more,
+        ]
+        .concat(),
     );
     pod.start_container(name, &[]);
     pod
@@ -189,4 +201,39 @@ fn a_pod_waits_for_its_nodes_and_rights_and_needs_no_more_than_it_is_given() {
             .find_map(|pod| newest(pod).filter(|token| *token > next))
     };
     wait_for(BOUND, again).unwrap_or_else(|| panic!("{}\n{}", first.said(), second.said()));
+}
+
+#[test]
+fn a_pod_takes_no_lock_in_another_ensemble_than_it_was_made_for() {
+    if !is_root() {
+        return;
+    }
+    const ID: &str = "/tenant/lockkeeper/ensemble-id";
+    const OURS: &str = "6f1d57a4-2c3b-4d5e-8f90-a1b2c3d4e5f6";
+    let ensemble = Ensemble::start(Config::default()).unwrap();
+    provide(&ensemble, ROOT, &only(NAMESPACE_ID, Permission::ALL));
+    provide(&ensemble, CONTROL, &only(NAMESPACE_ID, Permission::ALL));
+    let ours = [
+        "--ensemble-id",
+        OURS,
+        "--ensemble-id-node",
+        "/lockkeeper/ensemble-id",
+    ];
+    let pod = pod_with(&ensemble, "bound", &ours);
+    says(
+        &pod,
+        "/lockkeeper/ensemble-id is not provided: the node does not exist",
+    );
+    let mut acls = only(NAMESPACE_ID, Permission::READ);
+    acls.push(Acl::new(Permission::READ, AuthId::anyone()));
+    provide(&ensemble, ID, &acls);
+    says(
+        &pod,
+        "this is another ensemble than the lock's: /lockkeeper/ensemble-id holds no ID",
+    );
+    assert_eq!(children(&ensemble), [""; 0], "it queued");
+    operator(&ensemble, async |client| {
+        client.set_data(ID, OURS.as_bytes(), None).await.unwrap();
+    });
+    pod.wait_until_it_runs(0);
 }

@@ -24,6 +24,9 @@ const GENERATIONS: [(&str, &str); 3] = [
 
 const STRANGER: &str = "ns-bank.a:other";
 
+/// What the contenders of an exclusive lock agree on, as it is written in the lock root.
+const EXCLUSIVE: &[u8] = br#"{"v":1,"kind":"exclusive","maxHolders":1}"#;
+
 const ROOT: &str = "/lockkeeper/locks/shop/report";
 const CONTROL: &str = "/lockkeeper/control/shop/report";
 
@@ -58,7 +61,8 @@ fn provide(ensemble: &Ensemble) {
             let parent = path.rsplit_once('/').unwrap().0;
             client.mkdir(parent, &parents).await.unwrap();
             let node = CreateMode::Persistent.with_acls(Acls::new(acls));
-            client.create(path, b"", &node).await.unwrap();
+            let data = if path == ROOT { EXCLUSIVE } else { b"" };
+            client.create(path, data, &node).await.unwrap();
         }
     });
 }
@@ -194,7 +198,7 @@ fn pods_before_and_after_a_rotation_stand_in_one_queue_and_none_is_restarted() {
         ensemble.wait_for_quorum().unwrap();
     }
     assert_eq!(first.records().last().unwrap().token, token, "{}", first.said());
-    assert_eq!(first.lockkeeper(&["release"]), Some(0));
+    assert_eq!(first.lockkeeper(&["release"]), Some(0), "{}", first.said());
     let token = second.wait_until_it_runs(token);
     assert_eq!(second.lockkeeper(&["release"]), Some(0));
     third.wait_until_it_runs(token);

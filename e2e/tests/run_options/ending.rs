@@ -3,10 +3,14 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use lockkeeper_e2e::binaries;
+use lockkeeper_e2e::faults;
 use lockkeeper_e2e::process::wait_for;
-use rustix::process::Signal;
+use lockkeeper_e2e::worker::{anchor_of, keeper_of};
+use lockkeeper_lock::BootInstant;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{BOUND, Run, contenders, ensemble, wait_for_contenders, worker};
 
@@ -34,6 +38,18 @@ fn processes(socket: &Path) -> Vec<String> {
         .collect()
 }
 
+/// Processes with this word in their command lines.
+fn bearers(word: &[u8]) -> Vec<Pid> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter(|entry| {
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            line.windows(word.len()).any(|some| some == word)
+        })
+        .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+        .collect()
+}
+
 fn assert_nothing_is_left(socket: &Path) {
     wait_for(BOUND, || processes(socket).is_empty().then_some(()))
         .unwrap_or_else(|| panic!("still running: {:?}", processes(socket)));
@@ -58,6 +74,31 @@ fn a_sigterm_is_for_the_command_and_the_lock_is_free_when_it_has_ended() {
     assert_eq!(run.line(1), "stopped");
     assert_eq!(contenders(&ensemble, lock), Some(vec![]));
     assert_nothing_is_left(&socket);
+}
+
+/// As `pkill -9 -f` with a word of the command line does: guard, main process, and whatever else has it.
+#[test]
+fn who_kills_all_that_bears_the_name_of_the_job_kills_the_whole_application() {
+    let ensemble = ensemble();
+    let lock = "/ending/nightly-report";
+    // A child with another command line, in a session of its own.
+    let command = [
+        "sh",
+        "-c",
+        "setsid sleep 600 & echo $LOCKKEEPER_SOCKET; : nightly-report; sleep 601; :",
+    ];
+    for held in ["cgroup", "sweep"] {
+        let mut run = Run::start(&ensemble, held, lock, &["--containment", held], &command);
+        let socket = PathBuf::from(run.first_line());
+        wait_for(BOUND, || (processes(&socket).len() == 4).then_some(())).expect("keeper and application");
+        let bearers = bearers(b"nightly-report");
+        assert!(bearers.len() >= 2, "{bearers:?}");
+        for bearer in bearers {
+            let _ = kill_process(bearer, Signal::KILL);
+        }
+        run.wait();
+        assert_nothing_is_left(&socket);
+    }
 }
 
 #[test]
@@ -157,9 +198,55 @@ fn nothing_is_left_of_a_run_whose_guard_or_keeper_was_killed() {
         &TELL_SOCKET,
     );
     let socket = PathBuf::from(run.first_line());
-    let keeper = lockkeeper_e2e::worker::keeper_of(run.process.pid()).expect("it has a keeper");
-    lockkeeper_e2e::faults::kill(keeper).unwrap();
+    let keeper = keeper_of(run.process.pid()).expect("it has a keeper");
+    faults::kill(keeper).unwrap();
     let mut run = run;
     assert_eq!(run.code(), 75, "{}", run.stderr());
+    assert_nothing_is_left(&socket);
+}
+
+/// Nobody but the keeper is left to do it, and nothing shows where that process comes from but its control group.
+#[test]
+fn a_keeper_whose_guard_and_anchor_were_killed_kills_the_control_group() {
+    let ensemble = ensemble();
+    let lock = "/ending/killed-both";
+    let command = [
+        "sh",
+        "-c",
+        "env -i setsid sh -c 'echo $$; exec sleep 600' & echo $LOCKKEEPER_SOCKET; exec sleep 601",
+    ];
+    let options = ["--containment", "cgroup"];
+    let mut run = Run::start(&ensemble, "killed-both", lock, &options, &command);
+    let lines = [run.line(0), run.line(1)];
+    let bare = lines.iter().find_map(|line| Pid::from_raw(line.parse().ok()?));
+    let bare = bare.expect("its number");
+    let socket = PathBuf::from(lines.iter().find(|line| line.starts_with('/')).expect("a path"));
+    let guard = run.process.pid();
+    let anchor = anchor_of(guard).expect("it has an anchor");
+    // A guard that stands still does nothing for an anchor that is killed.
+    faults::stop(guard).unwrap();
+    faults::kill(anchor).unwrap();
+    faults::kill(guard).unwrap();
+    run.wait();
+    let is_gone = || (!Path::new(&format!("/proc/{bare}")).exists()).then_some(());
+    wait_for(BOUND, is_gone).expect("it is killed");
+    assert_nothing_is_left(&socket);
+    assert!(!run.stderr().contains("releasing the lock"), "{}", run.stderr());
+}
+
+#[test]
+fn the_lock_of_a_killed_guard_is_free_when_its_anchor_has_shown_that_nothing_is_left() {
+    let ensemble = ensemble();
+    let lock = "/ending/proven";
+    let timeout = Duration::from_secs(20);
+    let options = ["--session-timeout", "20s"];
+    let mut run = Run::start(&ensemble, "proven", lock, &options, &TELL_SOCKET);
+    let socket = PathBuf::from(run.first_line());
+    let killed = BootInstant::now();
+    run.process.kill();
+    wait_for_contenders(&ensemble, lock, 0);
+    let free = BootInstant::now() - killed;
+    println!("free {free:?} after the kill");
+    assert!(free < timeout / 2, "it expired: {free:?}");
     assert_nothing_is_left(&socket);
 }

@@ -83,6 +83,9 @@ fn servers_that_do_not_answer_are_given_up_with_69_after_the_wait_timeout() {
         &["echo", "ran"],
     );
     assert_eq!((run.code(), run.stdout().as_str()), (69, ""), "{}", run.stderr());
+    // It has asked nobody.
+    let sentence = "so whether somebody holds it is not known";
+    assert!(run.sentences()[0].ends_with(sentence), "{}", run.stderr());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use lockkeeper_e2e::ensemble::block_on;
 pub use lockkeeper_e2e::ensemble::shared as ensemble;
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::worker::{Options, Worker};
-use lockkeeper_e2e::{Ensemble, Process, binaries};
+use lockkeeper_e2e::{Ensemble, Host, Process, binaries};
 use rustix::process::Signal;
 use zookeeper_client::Client;
 
@@ -25,6 +25,7 @@ pub fn worker(ensemble: &Ensemble, name: &str, lock: &str, run: &[&str], recorde
 /// `lockkeeper run` with a command of its own, and what it says.
 pub struct Run {
     pub process: Process,
+    pub host: Host,
     stdout: PathBuf,
     stderr: PathBuf,
 }
@@ -64,6 +65,7 @@ impl Run {
             .stderr(File::create(&stderr).unwrap());
         Self {
             process: host.spawn(name, command).unwrap(),
+            host,
             stdout,
             stderr,
         }

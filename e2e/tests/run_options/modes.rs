@@ -9,7 +9,9 @@ use lockkeeper_e2e::record::Moment;
 use lockkeeper_e2e::worker::{Worker, all_records};
 use rustix::process::Signal;
 
-use crate::harness::{BOUND, Run, contenders, ensemble, wait_for_contenders, worker};
+use zookeeper_client::{Acls, CreateMode};
+
+use crate::harness::{BOUND, Run, contenders, ensemble, wait_for_contenders, with_client, worker};
 
 /// Longer than any handoff takes on a machine with other work to do.
 const LOCK_DELAY: Duration = Duration::from_secs(6);
@@ -55,6 +57,65 @@ fn of_four_workers_of_a_semaphore_two_run_and_never_three() {
         .collect();
     let report = finish(&mut workers, Rule::AtMost(2));
     assert_eq!((report.holds.len(), most_at_once(&report)), (4, 2));
+}
+
+#[test]
+fn who_is_set_to_another_number_of_holders_is_refused_with_both_settings_and_runs_beside_nobody() {
+    let ensemble = ensemble();
+    let lock = "/modes/agreement";
+    let first = worker(&ensemble, "agreement-first", lock, &[], &["--hold", "4s"]);
+    first.wait_until_it_runs(0, BOUND).unwrap();
+    let two = ["--max-holders", "2"];
+    let mut other = worker(&ensemble, "agreement-other", lock, &two, &["--hold", "100ms"]);
+    let status = other.wait_until_it_ends(BOUND).unwrap();
+    let said = other.log();
+    println!("{said}");
+    let mut workers = [first];
+    let status_of_first = workers[0].wait_until_it_ends(BOUND).unwrap();
+    assert!(status_of_first.success(), "{status_of_first}");
+    let report = check(&all_records([&workers[0], &other]).unwrap(), Rule::Exclusive);
+    assert!(report.is_clean(), "{report}");
+    assert_eq!(status.code(), Some(69));
+    for part in [
+        lock,
+        "agreed on kind exclusive with maxHolders 1",
+        "set to kind exclusive with maxHolders 2",
+    ] {
+        assert!(said.contains(part), "{part} is not in\n{said}");
+    }
+    // The queue is empty.
+    let mut later = worker(&ensemble, "agreement-later", lock, &two, &["--hold", "100ms"]);
+    assert!(
+        later.wait_until_it_ends(BOUND).unwrap().success(),
+        "{}",
+        later.log()
+    );
+}
+
+#[test]
+fn the_lock_is_not_taken_beside_an_unknown_client_whom_the_log_names() {
+    let ensemble = ensemble();
+    let lock = "/modes/stranger";
+    let open = Acls::anyone_all();
+    let started = with_client(&ensemble, async |client| {
+        client
+            .mkdir(lock, &CreateMode::Persistent.with_acls(open))
+            .await?;
+        let theirs = CreateMode::EphemeralSequential.with_acls(open);
+        client.create(&format!("{lock}/n_"), b"", &theirs).await?;
+        let run = Run::start(&ensemble, "stranger", lock, &[], &["echo", "ran"]);
+        let sentence =
+            format!("{lock}/n_0000000000 belongs to a client whose place in the queue cannot be told");
+        // Their session lives as long as this goes on.
+        while !run.stderr().contains(&sentence) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(run.stdout(), "");
+        Ok(run)
+    });
+    let mut run = started.unwrap();
+    assert_eq!(run.code(), 0, "{}", run.stderr());
+    assert_eq!(run.stdout(), "ran\n");
 }
 
 #[test]
@@ -207,4 +268,24 @@ fn a_run_inside_a_run_of_the_same_lock_starts_at_once_under_its_token_and_releas
     std::fs::write(&goes_on, "").unwrap();
     assert_eq!(outer.code(), 0, "{}", outer.stderr());
     assert_eq!(contenders(&ensemble, lock), Some(vec![]));
+}
+
+#[test]
+fn a_run_inside_a_run_that_may_pause_it_is_refused_and_asks_for_no_lock() {
+    let ensemble = ensemble();
+    let lockkeeper = lockkeeper_e2e::binaries::lockkeeper().unwrap();
+    let script = format!(
+        "{} run --connect {} --lock /modes/paused -- echo ran; echo inner $?",
+        lockkeeper.display(),
+        ensemble.connect_string(),
+    );
+    for pause in [["--on-suspect", "pause"], ["--on-loss", "pause"]] {
+        let command = ["sh", "-c", &script];
+        let mut outer = Run::start(&ensemble, "pausing", "/modes/pausing", &pause, &command);
+        assert_eq!(outer.line(0), "inner 64", "{}", outer.stderr());
+        assert_eq!(outer.code(), 0, "{}", outer.stderr());
+        let sentence = "the lock /modes/pausing is held around this run and may pause it";
+        assert!(outer.stderr().contains(sentence), "{}", outer.stderr());
+    }
+    assert_eq!(contenders(&ensemble, "/modes/paused"), None);
 }

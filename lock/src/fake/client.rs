@@ -13,8 +13,8 @@ use super::link::LinkId;
 use super::state::{Answer, Connection as Record, Millis, Outcome, Request, State};
 use super::tree::Write;
 use crate::ensemble::{
-    Closed, Connection, Created, Ensemble, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent, Op,
-    Session,
+    Children, Closed, Connection, Created, Ensemble, EnsembleError, EnsembleResult, MultiError, Node,
+    NodeEvent, Op, Session,
 };
 
 /// What clients and [`super::World`] share.
@@ -276,13 +276,18 @@ impl Connection for FakeConnection {
         &self,
         prefix: &str,
         data: Vec<u8>,
+        version: i32,
     ) -> impl Future<Output = EnsembleResult<Created>> + Send + 'static {
         let prefix = prefix.to_owned();
-        self.ask(Request::Write(Write::CreateContender { prefix, data }))
-            .map(|answer| match answer? {
-                Outcome::Created(created) => Ok(created),
-                other => unexpected(other),
-            })
+        self.ask(Request::Write(Write::CreateContender {
+            prefix,
+            data,
+            version,
+        }))
+        .map(|answer| match answer? {
+            Outcome::Created(created) => Ok(created),
+            other => unexpected(other),
+        })
     }
 
     fn make_path(
@@ -295,10 +300,10 @@ impl Connection for FakeConnection {
             .map(|answer| answer.map(drop))
     }
 
-    fn children(&self, path: &str) -> impl Future<Output = EnsembleResult<Vec<String>>> + Send + 'static {
+    fn children(&self, path: &str) -> impl Future<Output = EnsembleResult<Children>> + Send + 'static {
         self.ask(Request::Children(path.to_owned()))
             .map(|answer| match answer? {
-                Outcome::Names(names) => Ok(names),
+                Outcome::Children(children) => Ok(children),
                 other => unexpected(other),
             })
     }

@@ -1,5 +1,7 @@
 //! What the leader does: puts writes in order, and counts sessions.
 
+use std::time::Duration;
+
 use super::link::LinkId;
 use super::state::{Entry, Millis, Outcome, Pending, SessionRecord, State};
 use super::tree::{Change, Done};
@@ -7,6 +9,10 @@ use super::{Happened, Record};
 use crate::ensemble::{Closed, Created, EnsembleError, MultiError, Session};
 use crate::timing::SESSION_TIMEOUT_TICKS;
 use crate::token::FencingToken;
+
+/// How long the leader takes at most to end the sessions of one tick: less than the slack of the
+/// lease ([`crate::timing::SLACK`]), by what the clients' clocks may be fast.
+const LONGEST_MARKING: Millis = 190;
 
 impl State {
     /// Counts a session anew; whether it is alive. `ExpiryQueue.update`: the next tick after
@@ -25,15 +31,31 @@ impl State {
 
     /// Looks whether a session is over. A stalled leader looks later, one without a quorum too.
     fn expire_if_due(&mut self, session: i64) {
-        let Some(record) = self.sessions.get(&session) else {
+        let (now, can_commit) = (self.now, self.can_commit());
+        let Some(record) = self.sessions.get_mut(&session) else {
             return;
         };
-        if record.expires > self.now {
-            return; // touched since
+        if record.expires > now || record.is_taken {
+            return; // touched since, or seen to
+        }
+        if !can_commit {
+            let later = self.up_to(5) + 1;
+            return self.after(later, move |state| state.expire_if_due(session));
+        }
+        record.is_taken = true;
+        let (epoch, others) = (self.epoch, self.up_to(LONGEST_MARKING));
+        self.after(others, move |state| state.end_taken(epoch, session));
+    }
+
+    /// `SessionTrackerImpl.run` takes all sessions of a tick at once, and ends them one by one. Until
+    /// its turn comes, such a session may be touched and may write, and is ended all the same.
+    fn end_taken(&mut self, epoch: u64, session: i64) {
+        if self.epoch != epoch {
+            return; // the next leader counts it anew
         }
         if !self.can_commit() {
             let later = self.up_to(5) + 1;
-            return self.after(later, move |state| state.expire_if_due(session));
+            return self.after(later, move |state| state.end_taken(epoch, session));
         }
         self.end_session(session, Happened::Expired { session });
     }
@@ -53,7 +75,7 @@ impl State {
     }
 
     fn record(&mut self, happened: Happened) {
-        let at = std::time::Duration::from_millis(self.now);
+        let at = Duration::from_millis(self.now);
         self.records.push(Record { at, happened });
     }
 
@@ -110,7 +132,7 @@ impl State {
                     .map_err(|error| MultiError { index: 0, error })
                     .and_then(|()| self.servers[self.leader].tree.plan(&write, session));
                 let planned = planned.and_then(|(changes, done)| {
-                    match changes.iter().position(|change| self.is_forbidden(change.path())) {
+                    match changes.iter().position(|change| self.is_protected(change.path())) {
                         Some(index) => Err(MultiError {
                             index,
                             error: EnsembleError::NoAuth,
@@ -137,19 +159,25 @@ impl State {
         }
     }
 
-    fn new_session(&mut self, connection: u64, server: usize) {
+    /// What a server grants to a client, which always asks for the same.
+    pub(super) fn negotiated(&self, server: usize) -> Duration {
         let tick = self.options.tick;
         let allowed = tick * *SESSION_TIMEOUT_TICKS.start()..=tick * *SESSION_TIMEOUT_TICKS.end();
-        let timeout = self
-            .options
+        self.options
             .session_timeout
-            .clamp(*allowed.start(), *allowed.end());
+            .min(self.servers[server].longest_session)
+            .clamp(*allowed.start(), *allowed.end())
+    }
+
+    fn new_session(&mut self, connection: u64, server: usize) {
+        let timeout = self.negotiated(server);
         self.next_session += 1;
         let id = self.next_session;
         let record = SessionRecord {
             timeout: timeout.as_millis() as Millis,
             expires: 0,
             touched: 0,
+            is_taken: false,
             owner: server,
         };
         self.sessions.insert(id, record);
@@ -315,6 +343,9 @@ impl State {
             state.zxid = ((state.zxid >> 32) + 1) << 32;
             let sessions: Vec<i64> = state.sessions.keys().copied().collect();
             for session in sessions {
+                if let Some(record) = state.sessions.get_mut(&session) {
+                    record.is_taken = false;
+                }
                 state.touch(session);
             }
         });

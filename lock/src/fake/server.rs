@@ -1,7 +1,7 @@
 //! What a server does with the requests of its clients, and with what the leader commits.
 
 use super::link::LinkId;
-use super::state::{Answer, Origin, Outcome, Pending, Request, State};
+use super::state::{Answer, Millis, Origin, Outcome, Pending, Request, State};
 use super::tree::Change;
 use crate::ensemble::{Closed, EnsembleError, EnsembleResult, MultiError, NodeEvent, Session};
 
@@ -39,10 +39,16 @@ impl State {
         let at_leader = move |state: &mut Self| match resume {
             None => state.submit(Pending::NewSession { connection, server }),
             Some(session) => {
-                let is_alive = state.touch(session.id);
+                // The leader counts by what the session's server told it last.
+                let session = Session {
+                    timeout: state.negotiated(server),
+                    ..session
+                };
                 if let Some(record) = state.sessions.get_mut(&session.id) {
                     record.owner = server;
+                    record.timeout = session.timeout.as_millis() as Millis;
                 }
+                let is_alive = state.touch(session.id);
                 let confirm = move |state: &mut Self| match is_alive {
                     true => state.confirm(connection, session),
                     false => state.hang_up(connection, Closed::Expired),
@@ -132,6 +138,7 @@ impl State {
             number,
         };
         let session = session.id;
+        let request = self.throttle(connection, request);
         let (queued, pending) = match request {
             Request::Write(write) => (
                 None,
@@ -158,6 +165,20 @@ impl State {
                     }
                 });
             }
+        }
+    }
+
+    /// What becomes of a request at a server that may be overloaded.
+    fn throttle(&mut self, connection: u64, request: Request) -> Request {
+        let client = self.connections.get(&connection).map(|record| &record.client);
+        let left = client.and_then(|client| self.throttled.get_mut(client));
+        match (left, request) {
+            (_, Request::CloseSession) => Request::CloseSession,
+            (Some(left), _) if *left > 0 => {
+                *left -= 1;
+                Request::Throttled
+            }
+            (_, request) => request,
         }
     }
 
@@ -192,19 +213,22 @@ impl State {
         number: u64,
         read: Request,
     ) -> EnsembleResult<Outcome> {
+        if matches!(read, Request::Throttled) {
+            return Err(EnsembleError::Throttled);
+        }
         let path = match &read {
             Request::Children(path)
             | Request::Node(path)
             | Request::Watch(path)
             | Request::WatchCreation(path) => path,
-            Request::Write(_) | Request::CloseSession => unreachable!("not a read"),
+            Request::Write(_) | Request::CloseSession | Request::Throttled => unreachable!("not a read"),
         };
         if self.is_forbidden(path) && !matches!(read, Request::WatchCreation(_)) {
             return Err(EnsembleError::NoAuth);
         }
         let tree = &self.servers[server].tree;
         match read {
-            Request::Children(path) => tree.children(&path).map(Outcome::Names),
+            Request::Children(path) => tree.listing(&path).map(Outcome::Children),
             Request::Watch(path) => {
                 let node = tree.node(&path)?;
                 self.servers[server].watches.push((path, connection, number));
@@ -223,6 +247,11 @@ impl State {
 
     pub(super) fn is_forbidden(&self, path: &str) -> bool {
         self.forbidden.iter().any(|prefix| path.starts_with(prefix))
+    }
+
+    pub(super) fn is_protected(&self, path: &str) -> bool {
+        let is_it = |prefix: &String| path.starts_with(prefix);
+        self.is_forbidden(path) || self.protected.iter().any(is_it)
     }
 
     fn answer(&mut self, connection: u64, number: u64, answer: Answer) {

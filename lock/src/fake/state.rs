@@ -2,13 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
 use super::link::{Delivery, Link, LinkId};
 use super::tree::{Change, Tree, Write};
 use super::{Options, Record};
-use crate::ensemble::{Closed, Created, MultiError, Node, NodeEvent, Session};
+use crate::ensemble::{Children, Closed, Created, MultiError, Node, NodeEvent, Session};
 
 /// True time in whole milliseconds since the world began: tokio's timers know nothing finer.
 pub(super) type Millis = u64;
@@ -26,6 +27,8 @@ pub(super) enum Request {
     /// Whether a node is there, and an event later if not.
     WatchCreation(String),
     CloseSession,
+    /// One of the others, which the server has too much to do for.
+    Throttled,
 }
 
 /// A good answer.
@@ -33,7 +36,7 @@ pub(super) enum Request {
 pub(super) enum Outcome {
     Done,
     Created(Created),
-    Names(Vec<String>),
+    Children(Children),
     Node(Node),
     Missing,
 }
@@ -101,6 +104,8 @@ pub(super) struct Server {
     pub(super) heard_leader: Millis,
     /// How long what the leader commits takes to it, at most.
     pub(super) lag: Millis,
+    /// The longest session timeout that it grants.
+    pub(super) longest_session: Duration,
     pub(super) tree: Tree,
     pub(super) applied: usize,
     /// Sessions heard of since the last reply to a ping.
@@ -121,6 +126,8 @@ pub(super) struct SessionRecord {
     pub(super) timeout: Millis,
     pub(super) expires: Millis,
     pub(super) touched: Millis,
+    /// It is being ended, whatever touches it meanwhile.
+    pub(super) is_taken: bool,
     /// The server that it was last confirmed to.
     pub(super) owner: usize,
 }
@@ -144,8 +151,12 @@ pub(super) struct State {
     /// By client, server, and whether requests (else answers).
     pub(super) cuts: BTreeMap<(String, usize, bool), Millis>,
     pub(super) forbidden: BTreeSet<String>,
+    /// Prefixes of paths that nobody may write to.
+    pub(super) protected: BTreeSet<String>,
     /// Clients whose connection breaks when their next write is committed.
     pub(super) breaks: BTreeSet<String>,
+    /// How many requests of a client will not be carried out.
+    pub(super) throttled: BTreeMap<String, u32>,
     pub(super) records: Vec<Record>,
     links: BTreeMap<LinkId, Link>,
     events: BinaryHeap<Reverse<(Millis, u64)>>,
@@ -161,6 +172,7 @@ impl State {
             cut_until: 0,
             heard_leader: 0,
             lag: options.lag.as_millis() as Millis,
+            longest_session: Duration::MAX,
             tree: Tree::default(),
             applied: 0,
             touched: BTreeSet::new(),
@@ -184,7 +196,9 @@ impl State {
             frozen: BTreeMap::new(),
             cuts: BTreeMap::new(),
             forbidden: BTreeSet::new(),
+            protected: BTreeSet::new(),
             breaks: BTreeSet::new(),
+            throttled: BTreeMap::new(),
             records: Vec::new(),
             links: BTreeMap::new(),
             events: BinaryHeap::new(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ensemble::{EnsembleError, EnsembleResult, MultiError, Node, Op};
+use crate::ensemble::{Children, EnsembleError, EnsembleResult, MultiError, Node, Op};
 use crate::token::FencingToken;
 
 #[derive(Clone)]
@@ -37,6 +37,7 @@ pub(super) enum Write {
     CreateContender {
         prefix: String,
         data: Vec<u8>,
+        version: i32,
     },
     MakePath {
         path: String,
@@ -118,6 +119,14 @@ impl Tree {
         Ok(names.collect())
     }
 
+    /// The children with their parent, as a server tells them.
+    pub(super) fn listing(&self, path: &str) -> EnsembleResult<Children> {
+        Ok(Children {
+            names: self.children(path)?,
+            parent: self.node(path)?.incarnation(),
+        })
+    }
+
     /// The ephemeral nodes of a session.
     pub(super) fn owned(&self, session: i64) -> Vec<String> {
         let owned = self.nodes.iter().filter(|(_, node)| node.owner == session);
@@ -128,7 +137,12 @@ impl Tree {
     pub(super) fn plan(&self, write: &Write, session: i64) -> Result<(Vec<Change>, Done), MultiError> {
         let whole = |error| MultiError { index: 0, error };
         match write {
-            Write::CreateContender { prefix, data } => {
+            Write::CreateContender {
+                prefix,
+                data,
+                version,
+            } => {
+                self.version(parent(prefix), Some(*version)).map_err(whole)?;
                 let parent = self
                     .nodes
                     .get(parent(prefix))
@@ -196,6 +210,13 @@ impl Tree {
                         data: data.clone(),
                     })
                 }),
+                Op::Create { path, data } => tree.creatable(path).map(|()| {
+                    Some(Change::Create {
+                        path: path.clone(),
+                        data: data.clone(),
+                        owner: 0,
+                    })
+                }),
                 Op::Delete { path } => tree
                     .deletable(path)
                     .map(|()| Some(Change::Delete { path: path.clone() })),
@@ -208,6 +229,16 @@ impl Tree {
             }
         }
         Ok(changes)
+    }
+
+    fn creatable(&self, path: &str) -> EnsembleResult<()> {
+        if !self.nodes.contains_key(parent(path)) {
+            return Err(EnsembleError::NoNode);
+        }
+        match self.nodes.contains_key(path) {
+            true => Err(EnsembleError::NodeExists),
+            false => Ok(()),
+        }
     }
 
     fn deletable(&self, path: &str) -> EnsembleResult<()> {

@@ -3,18 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::provision::watch_missing_control;
+use futures_util::FutureExt;
+
+use super::provision::{NOT_THERE, watch_missing_control};
 use super::turn::{Watched, watch};
 use super::{Answer, Link, Place, Task, Write};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Connection, Ensemble, EnsembleError, EnsembleResult, MultiError, NodeEvent, Op};
 use crate::error::LockError;
-use crate::queue::{Mode, excludes};
 use crate::record::{Control, contender_data};
 use crate::state::LossReason;
-
-/// The version that every node has, for ZooKeeper's checks.
-const ANY_VERSION: i32 = -1;
 
 /// Reads and watches the control node, which is made if it is missing and ours to make.
 async fn watch_control<C: Connection>(connection: Arc<C>, path: String, is_provisioned: bool) -> Watched {
@@ -30,24 +28,40 @@ async fn watch_control<C: Connection>(connection: Arc<C>, path: String, is_provi
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
     /// The holder renews, and so does the heir, so that its lease is valid when the lock falls to
-    /// it. Everybody does once over a new connection: that is a proof by itself.
+    /// it. Everybody does once over a new connection: that is a proof by itself. Where the lease had
+    /// lapsed it takes one more, which those further back leave for the time when they need a lease.
     pub(super) fn renewal_due(&self) -> Option<BootInstant> {
         let (Link::Up(_), Place::In(entry)) = (&self.link, &self.place) else {
             return None;
         };
-        if self.lost.is_some() || self.releasing.is_some() || self.writes[Write::Renewal as usize].is_some() {
+        let is_given_up = self.lost.is_some() && !self.is_retained();
+        if is_given_up || self.releasing.is_some() || self.writes[Write::Renewal as usize].is_some() {
             return None;
         }
         if self.lease.is_attach_unproven() {
             return Some(BootInstant::from_nanos(0));
         }
-        (entry.is_our_turn || self.is_heir()).then(|| self.last_renewal + self.options.timing.renew_interval)
+        let renews = entry.is_our_turn || self.lost.is_some() || self.is_heir();
+        let regular = renews.then(|| self.last_renewal + self.options.timing.renew_interval)?;
+        Some(self.lease.proof_due().map_or(regular, |due| due.min(regular)))
     }
 
-    fn is_heir(&self) -> bool {
+    pub(super) fn is_heir(&self) -> bool {
         match &self.place {
             Place::In(entry) => entry.ahead.as_ref().is_some_and(|ahead| ahead.place().is_heir),
             _ => false,
+        }
+    }
+
+    /// Whether a contender that has lost the lock stays where it is.
+    pub(super) fn is_retained(&self) -> bool {
+        *self.retained.borrow()
+    }
+
+    /// Lost, and perhaps kept from those behind us.
+    pub(super) fn drive_lost(&mut self, connection: &Arc<E::Connection>) {
+        if self.renewal_due().is_some_and(|due| due <= self.clock.now()) {
+            self.renew(connection);
         }
     }
 
@@ -63,8 +77,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         let was_renewing = std::mem::replace(&mut entry.is_renewing, true);
         let is_held = entry.is_held;
+        if is_heir {
+            self.watch_own(connection);
+        }
         let is_too_short = !self.lease.is_valid(now + self.least_lease(was_renewing));
-        if !is_held && is_too_short && !self.lease.is_attach_unproven() {
+        if !is_held && is_too_short && self.lease.proof_due().is_none() {
             return self.prove_by_attaching();
         }
         if !std::mem::replace(&mut self.is_control_watched, true) {
@@ -82,6 +99,9 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 }
             });
         }
+        if self.options.ask_for_predecessor {
+            self.keep_the_record(connection, now);
+        }
         self.hold_if_it_is_our_turn(now);
         let Place::In(entry) = &mut self.place else { return };
         if !entry.is_held {
@@ -98,9 +118,18 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 }
             });
         }
+        // Behind the mark, in order: the mark itself is no event for this watch. (It is one for that of an heir,
+        // which is set again then.)
+        self.watch_own(connection);
+        self.keep_the_record(connection, now);
+    }
+
+    /// Watches our own node. The heir does so while it waits: a server tells of deletions in their order, so that of
+    /// our own node comes before that of a holder that went later, and who hears of the second alone still stands
+    /// in the queue.
+    fn watch_own(&mut self, connection: &Arc<E::Connection>) {
         let Place::In(entry) = &mut self.place else { return };
         if !std::mem::replace(&mut entry.is_own_watched, true) {
-            // Behind the mark, in order: the mark itself is no event for this watch.
             let watched = watch(Arc::clone(connection), entry.path.clone());
             self.ask(async move { Answer::Own(watched.await) });
         }
@@ -108,7 +137,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     /// How much of a lease has to be left to hold on to it: who would have to stop at once has not got
     /// the lock, and who begins to renew only now needs it until the first renewal is proven.
-    fn least_lease(&self, was_renewing: bool) -> Duration {
+    pub(super) fn least_lease(&self, was_renewing: bool) -> Duration {
         let timing = &self.options.timing;
         let to_stop = timing.stop_grace + timing.margin();
         if was_renewing {
@@ -126,22 +155,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             return;
         }
         if self.options.ask_for_predecessor {
-            let Some((control, _)) = &self.control else { return };
-            // Others may hold a semaphore, or read, beside us: nobody has gone there.
-            let is_there = |suspect: &String| {
-                let mut ahead = entry.ahead.iter().flat_map(crate::queue::Ahead::names);
-                ahead.any(|name| name == suspect)
-            };
-            // A later holder that released cleanly had waited for all before it, in every sense.
-            let is_exclusive = !matches!(self.options.mode, Mode::Semaphore(_));
-            let is_settled = |suspect: &String| {
-                let mut later = control.last_release.iter().map(|release| &release.contender);
-                control.released(suspect) || (is_exclusive && later.any(|later| excludes(later, suspect)))
-            };
-            entry.predecessor_unclean = entry
-                .suspects
-                .iter()
-                .any(|suspect| !is_there(suspect) && !is_settled(suspect));
+            if !entry.past.record.is_done() {
+                return;
+            }
+            entry.predecessor_unclean = !entry.past.debts.is_empty();
         }
         entry.is_held = true;
     }
@@ -191,14 +208,19 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     }
 
     pub(super) fn own(&mut self, result: Watched) {
-        let (Place::In(entry), Link::Up(connection)) = (&self.place, &self.link) else {
+        let (Place::In(entry), Link::Up(connection)) = (&mut self.place, &self.link) else {
             return;
         };
         match result {
-            Ok((node, event)) => {
+            Ok((node, mut event)) => {
                 if node.owner != connection.session().id || node.czxid != entry.token {
                     return self.entry_is_gone(LossReason::ContenderDeleted);
                 }
+                // It may wait already, in front of what is next in the line.
+                if let Some(event) = tokio::task::unconstrained(&mut event).now_or_never() {
+                    return self.own_event(event);
+                }
+                entry.is_own_seen = true;
                 self.ask(async move { Answer::OwnEvent(event.await) });
             }
             Err(EnsembleError::NoNode) => self.entry_is_gone(LossReason::ContenderDeleted),
@@ -209,7 +231,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     pub(super) fn own_event(&mut self, event: NodeEvent) {
         let Place::In(entry) = &mut self.place else { return };
         match event {
-            NodeEvent::Changed => entry.is_own_watched = false,
+            NodeEvent::Changed => {
+                entry.is_own_watched = false;
+                entry.is_own_seen = false;
+            }
             NodeEvent::Deleted => self.entry_is_gone(LossReason::ContenderDeleted),
             NodeEvent::Disconnected => self.connection_lost(),
         }
@@ -229,9 +254,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         if reading != self.control_reading {
             return;
         }
+        self.control_read = reading;
         match result {
             Ok((node, event)) => {
-                self.control = Some((Control::parse(&node.data), node.version));
+                let version = (node.czxid != NOT_THERE).then_some(node.version);
+                self.control = Some((Control::parse(&node.data), version));
                 self.ask(async move { Answer::ControlEvent(event.await) });
                 self.yield_as_a_waiter();
             }
@@ -241,7 +268,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                     path = self.options.control,
                     "No right to read the control node; going on without"
                 );
-                self.control = Some((Control::default(), ANY_VERSION));
+                self.control = Some((Control::default(), None));
             }
             Err(error) => {
                 if !self.is_about_link(&error) {

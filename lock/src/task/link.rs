@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
+use super::haste::Haste;
 use super::{Answer, Link, Place, Task};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Closed, Connection, Ensemble, EnsembleError};
@@ -13,15 +14,11 @@ use crate::lease::Lease;
 use crate::state::LossReason;
 use crate::timing::Timing;
 
-/// Longest pause between two rounds over all servers.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest time that one server is waited for.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Below this a slow disk of the ensemble would look like a cut.
 const LEAST_PATIENCE: Duration = Duration::from_millis(500);
-
-/// A server's clients all lose it at once; they come back spread over this time, except the
-/// holder, which has something to lose.
-const RECONNECTION_SPREAD: Duration = Duration::from_millis(100);
 
 /// A new connection, and since when the leader counts the session anew.
 pub(super) struct Attached<C> {
@@ -37,9 +34,11 @@ async fn attach<E: Ensemble, C: Clock>(
     clock: C,
     session: Option<Arc<E::Connection>>,
     first: usize,
-    wait: Duration,
+    haste: Haste,
     patience: Duration,
 ) -> Result<Attached<E::Connection>, EnsembleError> {
+    // A session that is yet to begin has nothing to come back to.
+    let wait = session.as_ref().map_or(Duration::ZERO, |_| haste.wait());
     if !wait.is_zero() {
         clock.sleep(wait).await;
     }
@@ -73,8 +72,9 @@ async fn attach<E: Ensemble, C: Clock>(
             tracing::warn!(%error, "No server reached; trying again");
             is_told = true;
         }
-        clock.sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        let (now, longest) = haste.pause(pause);
+        clock.sleep(now).await;
+        pause = (pause * 2).min(longest);
     }
 }
 
@@ -89,25 +89,25 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     }
 
     fn patience_for_servers(&self) -> Duration {
-        (self.options.timing.renew_interval / 2).clamp(Duration::from_millis(250), LONGEST_PAUSE)
+        (self.options.timing.renew_interval / 2).clamp(Duration::from_millis(250), LONGEST_PATIENCE)
     }
 
     fn needs_link(&self) -> bool {
         self.is_contending
             || self.releasing.is_some()
             || !self.queries.is_empty()
-            || (matches!(self.place, Place::In(_)) && self.lost.is_none())
+            || (matches!(self.place, Place::In(_)) && (self.lost.is_none() || self.is_retained()))
     }
 
     pub(super) fn keep_the_link(&mut self) {
         match self.link {
             Link::Down if self.needs_link() => {
-                let spread = if self.session.is_some() && !self.is_held() {
-                    RECONNECTION_SPREAD.mul_f64(fastrand::f64())
+                let haste = if self.is_urgent || (self.session.is_some() && self.is_asked()) {
+                    Haste::AtOnce
                 } else {
-                    Duration::ZERO
+                    Haste::of_waiter(self.options.timing.session_timeout, self.patience_for_servers())
                 };
-                self.start_attach(self.server + 1, spread);
+                self.start_attach(self.server + 1, haste);
             }
             Link::Up(_) => {
                 let stuck = self
@@ -119,28 +119,38 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                         "Writes stay unanswered; taking the session to another server"
                     );
                     self.drop_link();
-                    self.start_attach(self.server + 1, Duration::ZERO);
+                    self.start_attach(self.server + 1, Haste::AtOnce);
                 }
+            }
+            // Whoever asks for something does not wait for the turn of a waiter.
+            Link::Attaching(Haste::Spread(_)) if self.session.is_some() && self.is_asked() => {
+                self.drop_link();
+                self.start_attach(self.server + 1, Haste::AtOnce);
             }
             _ => {}
         }
+    }
+
+    /// Whether somebody waits for an answer that only the ensemble can give.
+    fn is_asked(&self) -> bool {
+        self.releasing.is_some() || !self.queries.is_empty() || !self.contend_replies.is_empty()
     }
 
     /// Proves a lease at once, where there is none and waiting for four renewals would take too
     /// long: a server asked to take the session over makes the leader count it anew.
     pub(super) fn prove_by_attaching(&mut self) {
         self.drop_link();
-        self.start_attach(self.server, Duration::ZERO);
+        self.start_attach(self.server, Haste::AtOnce);
     }
 
-    fn start_attach(&mut self, first: usize, wait: Duration) {
-        self.link = Link::Attaching;
+    fn start_attach(&mut self, first: usize, haste: Haste) {
+        self.link = Link::Attaching(haste);
         let attached = attach(
             Arc::clone(&self.ensemble),
             self.clock.clone(),
             self.session.clone(),
             first % self.ensemble.servers(),
-            wait,
+            haste,
             self.patience_for_servers(),
         );
         self.ask_link(async move { Answer::Attached(attached.await) });
@@ -162,23 +172,26 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Err(error) => return self.refused("connect", error),
         };
         let granted = connection.session().timeout;
-        let timing = renegotiated(self.options.timing, granted);
+        if self.session.is_none() {
+            self.lease.create(asked, granted);
+        } else {
+            self.lease.attach(asked, granted);
+        }
+        let timing = renegotiated(self.options.timing, self.lease.session_timeout());
         if let Err(unsafe_timing) = timing.check() {
             // Nothing was asked of the session yet, or it is held under the old terms: end it.
             return self.fail(LockError::Timing {
-                granted,
+                granted: timing.session_timeout,
                 unsafe_timing,
             });
         }
         self.options.timing = timing;
-        if self.session.is_none() {
-            self.lease = Lease::new(granted, timing.tick_time);
-        } else if let Some(observer) = &self.options.observer
+        if self.session.is_some()
             && server != self.server
+            && let Some(observer) = &self.options.observer
         {
             observer.session_moved();
         }
-        self.lease.attach(asked, granted);
         self.server = server;
         let connection = Arc::new(connection);
         let closed = connection.closed();
@@ -206,11 +219,32 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.closed(why.unwrap_or(Closed::Disconnected));
     }
 
+    /// The server did not do what it was asked. The lease says how long we hold; meanwhile everything is
+    /// asked again, of the next server and not at once.
+    pub(super) fn overloaded(&mut self) {
+        tracing::info!(
+            server = self.ensemble.server(self.server),
+            "Server overloaded; taking the session to another server"
+        );
+        self.drop_link();
+        self.start_attach(self.server + 1, Haste::AfterOverload);
+    }
+
+    /// Whether more than a place in the queue hangs on the connection: the lock, its release, or the next turn.
+    fn has_something_to_lose(&self) -> bool {
+        self.releasing.is_some()
+            || self.is_heir()
+            || matches!(&self.place, Place::In(entry) if entry.is_our_turn)
+    }
+
     /// Forgets the connection and everything that was asked over it.
     pub(super) fn drop_link(&mut self) {
+        if matches!(self.link, Link::Up(_)) {
+            self.is_urgent = self.has_something_to_lose();
+        }
         self.link_answers.clear();
         self.answers.clear();
-        self.writes = [None; 4];
+        self.writes = [None; 5];
         self.link = Link::Down;
         self.is_control_watched = false;
         self.is_barred = false;
@@ -230,6 +264,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Place::In(entry) => {
                 entry.is_listing = false;
                 entry.is_own_watched = false;
+                entry.is_own_seen = false;
                 entry.watched.clear();
                 // Events may have been missed: whoever was ahead is asked for again.
                 if !entry.is_our_turn {
@@ -245,6 +280,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     pub(super) fn is_about_link(&mut self, error: &EnsembleError) -> bool {
         match error {
             EnsembleError::SessionExpired => self.session_expired(),
+            EnsembleError::Throttled => self.overloaded(),
             error if error.is_connection() => self.connection_lost(),
             _ => return false,
         }
@@ -253,10 +289,19 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     /// The ensemble says so itself: all our nodes are gone.
     pub(super) fn session_expired(&mut self) {
+        let reason = if self.lease.is_valid(self.clock.now()) {
+            tracing::error!(
+                "The session was over before its lease: somebody who reaches the ensemble has ended it, and the next \
+                 contender may hold already"
+            );
+            LossReason::SessionEnded
+        } else {
+            LossReason::SessionExpired
+        };
         self.drop_link();
         self.session = None;
         self.lease = Lease::new(self.options.timing.session_timeout, self.options.timing.tick_time);
-        self.entry_is_gone(LossReason::SessionExpired);
+        self.entry_is_gone(reason);
     }
 
     /// Our contender does not exist any more.
@@ -270,6 +315,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             self.lose(reason);
         } else if self.lost.is_none() && self.is_contending {
             // We only waited: a new contender, at the end of the queue.
+            self.refusal = None;
             tracing::warn!(reason = reason.name(), "Place in the queue lost; queueing again");
         }
     }

@@ -3,19 +3,23 @@
 //! What is missing is watched for. A right that is missing cannot be: it is asked for again, ever
 //! more seldom. And a server tells of a new node only those who may read it (3.8.4 and 3.9.2, for
 //! CVE-2024-23944): where the rights come later than the node, the watch is used up without a word. So
-//! behind every watch there is a look, as seldom as that.
+//! behind every watch there is a look, as seldom as that. What is agreed on about the lock is read, and
+//! never written.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+use super::agree::{Entered, NotEntered, Wanted};
 use super::turn::Watched;
-use super::{Answer, Place, Task, Write};
-use crate::clock::{BootInstant, Clock};
-use crate::ensemble::{Connection, Created, Ensemble, EnsembleError, EnsembleResult, Node, NodeEvent};
+use super::{Answer, Place, Task};
+use crate::agreement::{Agreement, Objection};
+use crate::clock::Clock;
+use crate::ensemble::{Connection, Ensemble, EnsembleError, EnsembleResult, Incarnation, Node, NodeEvent};
 use crate::error::LockError;
-use crate::record::contender_data;
+use crate::queue::Mode;
 use crate::token::FencingToken;
 
 /// Pause before a right is asked for again, doubled each time: somebody who makes a node gives the
@@ -27,52 +31,119 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// What keeps us out of the queue.
 pub(super) struct Bar {
-    path: String,
-    /// `NoNode` or `NoAuth`.
-    error: EnsembleError,
-    /// When a missing node is there; `None` where nobody tells.
-    made: Option<BoxFuture<'static, NodeEvent>>,
+    pub(super) refusal: LockError,
+    /// When a missing node is there, or the data of one that is there change; `None` where nobody tells.
+    pub(super) changed: Option<BoxFuture<'static, NodeEvent>>,
+    /// What to do after a pause: look again, or do so over another connection.
+    pub(super) then: NodeEvent,
 }
 
-/// The first node that is missing, or that may not be read.
-async fn bar<C: Connection>(connection: &C, paths: [String; 2]) -> EnsembleResult<Option<Bar>> {
-    for path in paths {
-        let (error, made) = match connection.watch_creation(&path).await {
-            Ok(Some(made)) => (EnsembleError::NoNode, Some(made)),
-            Ok(None) => match connection.node(&path).await {
-                Ok(_) => continue,
-                Err(error) => (error, None),
-            },
-            Err(error) => (error, None),
-        };
-        return match error {
-            EnsembleError::NoNode | EnsembleError::NoAuth => Ok(Some(Bar { path, error, made })),
-            error => Err(error),
-        };
+impl Bar {
+    /// Something that nobody tells the end of.
+    pub(super) fn new(refusal: LockError) -> Self {
+        Self {
+            refusal,
+            changed: None,
+            then: NodeEvent::Changed,
+        }
     }
-    Ok(None)
+
+    /// A node is missing (`NoNode`), or gives us no right (`NoAuth`).
+    fn not_provided(path: &str, error: EnsembleError) -> Self {
+        Self::new(LockError::NotProvided {
+            path: path.to_owned(),
+            error,
+        })
+    }
 }
 
-/// Creates the contender if both nodes are there and ours to use.
-async fn enter<C: Connection>(
-    connection: Arc<C>,
-    root: String,
-    control: String,
-    prefix: String,
-    data: Vec<u8>,
-) -> EnsembleResult<Result<Created, Bar>> {
-    if let Some(bar) = bar(&*connection, [root.clone(), control]).await? {
+/// A node, if it is there and may be read.
+pub(super) async fn provided<C: Connection>(connection: &C, path: &str) -> EnsembleResult<Result<Node, Bar>> {
+    let (error, made) = match connection.watch_creation(path).await {
+        Ok(Some(made)) => (EnsembleError::NoNode, Some(made)),
+        Ok(None) => match connection.node(path).await {
+            Ok(node) => return Ok(Ok(node)),
+            Err(error) => (error, None),
+        },
+        Err(error) => (error, None),
+    };
+    match error {
+        EnsembleError::NoNode | EnsembleError::NoAuth => Ok(Err(Bar {
+            changed: made,
+            ..Bar::not_provided(path, error)
+        })),
+        error => Err(error),
+    }
+}
+
+/// What the data of the lock root say against a contender of this mode.
+fn objection(data: &[u8], mode: Mode) -> Option<Objection> {
+    match Agreement::parse(data) {
+        Ok(Some(agreement)) => agreement.admits(mode).err(),
+        Ok(None) => Some(Objection::Missing),
+        Err(objection) => Some(objection),
+    }
+}
+
+/// The lock root, if both nodes are there and what is agreed on admits us.
+async fn look<C: Connection>(
+    connection: &C,
+    root: &str,
+    control: &str,
+    mode: Mode,
+) -> EnsembleResult<Result<Incarnation, Bar>> {
+    let node = match provided(connection, root).await? {
+        Ok(node) => node,
+        Err(bar) => return Ok(Err(bar)),
+    };
+    if let Err(bar) = provided(connection, control).await? {
         return Ok(Err(bar));
     }
-    match connection.create_contender(&prefix, data).await {
-        Err(error @ (EnsembleError::NoNode | EnsembleError::NoAuth)) => Ok(Err(Bar {
-            path: root,
-            error,
-            made: None,
-        })),
-        created => created.map(Ok),
+    if objection(&node.data, mode).is_none() {
+        return Ok(Ok(node.incarnation()));
+    }
+    // Read once more, with a watch: it may have been changed since.
+    let (node, changed) = match connection.watch_node(root).await {
+        Ok((node, changed)) => (node, changed.boxed()),
+        Err(error @ (EnsembleError::NoNode | EnsembleError::NoAuth)) => {
+            return Ok(Err(Bar::not_provided(root, error)));
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(match objection(&node.data, mode) {
+        None => Ok(node.incarnation()),
+        Some(objection) => Err(Bar {
+            changed: Some(changed),
+            ..Bar::new(LockError::NotAgreed {
+                path: root.to_owned(),
+                objection,
+            })
+        }),
+    })
+}
+
+/// Creates the contender if both nodes are there and ours to use, and what is agreed on admits us.
+pub(super) async fn enter<C: Connection>(
+    connection: Arc<C>,
+    wanted: Wanted,
+    control: String,
+) -> Result<Entered, NotEntered> {
+    let looked = look(&*connection, &wanted.root, &control, wanted.mode).await?;
+    let agreed = looked.map_err(NotEntered::Barred)?;
+    match connection
+        .create_contender(&wanted.prefix, wanted.data, agreed.version)
+        .await
+    {
+        Ok(created) => Ok(Entered { created, agreed }),
+        Err(error @ (EnsembleError::NoNode | EnsembleError::NoAuth | EnsembleError::BadVersion)) => {
+            Err(NotEntered::Barred(Bar::not_provided(&wanted.root, error)))
+        }
+        Err(error) => Err(error.into()),
     }
 }
+
+/// The transaction that has created a node which is not there.
+pub(super) const NOT_THERE: FencingToken = FencingToken(0);
 
 /// A control node that is missing says nothing, until somebody makes it.
 pub(super) async fn watch_missing_control<C: Connection>(connection: Arc<C>, path: String) -> Watched {
@@ -80,7 +151,7 @@ pub(super) async fn watch_missing_control<C: Connection>(connection: Arc<C>, pat
         Some(made) => {
             let nothing = Node {
                 data: Vec::new(),
-                czxid: FencingToken(0),
+                czxid: NOT_THERE,
                 version: 0,
                 owner: 0,
             };
@@ -91,40 +162,13 @@ pub(super) async fn watch_missing_control<C: Connection>(connection: Arc<C>, pat
 }
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
-    pub(super) fn ask_for_a_place(
-        &mut self,
-        connection: Arc<E::Connection>,
-        prefix: String,
-        sent: BootInstant,
-    ) {
-        let data = contender_data(&self.options.identity, false, self.options.timing.stop_grace);
-        let entering = enter(
-            connection,
-            self.options.root.clone(),
-            self.options.control.clone(),
-            prefix,
-            data,
-        );
-        self.ask(async move {
-            match entering.await {
-                Ok(Ok(created)) => Answer::Entered {
-                    sent,
-                    result: Ok(created),
-                },
-                Ok(Err(bar)) => Answer::Barred(bar),
-                Err(error) => Answer::Entered {
-                    sent,
-                    result: Err(error),
-                },
-            }
-        });
-    }
-
     /// Nothing was created. Looks again when something changes, or may have.
     pub(super) fn barred(&mut self, bar: Bar) {
-        self.written(Write::Enter);
-        let Bar { path, error, made } = bar;
-        let refusal = LockError::NotProvided { path, error };
+        let Bar {
+            refusal,
+            changed,
+            then,
+        } = bar;
         if self.refusal.as_ref() != Some(&refusal) {
             tracing::warn!(lock.path = self.options.root, "{refusal}; waiting for that");
             self.refusal = Some(refusal);
@@ -134,7 +178,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         self.place = Place::Out;
         self.is_barred = true;
-        let pause = if made.is_some() {
+        let pause = if changed.is_some() {
             self.bar_pause = Duration::ZERO;
             LONGEST_PAUSE
         } else {
@@ -143,11 +187,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             pause
         };
         let (clock, pause) = (self.clock.clone(), pause.mul_f64(0.5 + fastrand::f64() / 2.0));
-        let made = made.unwrap_or_else(|| Box::pin(std::future::pending()));
+        let changed = changed.unwrap_or_else(|| Box::pin(std::future::pending()));
         self.ask(async move {
             tokio::select! {
-                event = made => Answer::Unbarred(event),
-                () = clock.sleep(pause) => Answer::Unbarred(NodeEvent::Changed),
+                event = changed => Answer::Unbarred(event),
+                () = clock.sleep(pause) => Answer::Unbarred(then),
             }
         });
     }

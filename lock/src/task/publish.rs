@@ -13,7 +13,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         if self.lost.is_some() {
             return LockState::Lost;
         }
-        let is_sure = matches!(self.link, Link::Up(_)) && !self.lease.is_attach_unproven();
+        let is_sure = matches!(self.link, Link::Up(_)) && self.lease.proof_due().is_none();
         match &self.place {
             Place::In(entry) if entry.is_held && is_sure => LockState::Held,
             Place::In(entry) if entry.is_held => LockState::Suspended,
@@ -43,8 +43,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             }),
             lease_end: self.lease.end(),
             session: session.map(|session| session.id),
-            session_timeout: session.map(|session| session.timeout),
-            predecessor_unclean: entry.is_some_and(|entry| entry.is_held && entry.predecessor_unclean),
+            session_timeout: session.map(|_| self.lease.session_timeout()),
+            predecessor_unclean: entry.is_some_and(|entry| {
+                entry.is_held && entry.predecessor_unclean && !self.is_settled(entry.token)
+            }),
             yield_requested: entry.is_some_and(|entry| {
                 self.control
                     .as_ref()

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::predecessor::Farewell;
 use super::{Answer, Place, Releasing, Reply, Task, Write};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Connection, Ensemble, EnsembleError, EnsembleResult, Op};
 use crate::error::LockError;
-use crate::record::{CleanRelease, Control};
+use crate::record::Control;
 
 /// Deletes the contender, and says in the same transaction that this was no accident.
 async fn delete<C: Connection>(
@@ -14,11 +15,11 @@ async fn delete<C: Connection>(
     contender: String,
     control_path: String,
     is_provisioned: bool,
-    mut clean: Option<(CleanRelease, Option<(Control, i32)>)>,
+    mut clean: Option<(Farewell, Option<(Control, i32)>)>,
 ) -> EnsembleResult<()> {
     let delete = Op::Delete { path: contender };
     loop {
-        let Some((release, known)) = &mut clean else {
+        let Some((farewell, known)) = &mut clean else {
             return connection
                 .multi(vec![delete])
                 .await
@@ -48,7 +49,7 @@ async fn delete<C: Connection>(
                 Err(error) => return Err(error),
             },
         };
-        let data = control.with_release(release.clone());
+        let data = farewell.write(control);
         let set = Op::SetData {
             path: control_path.clone(),
             data,
@@ -79,7 +80,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             }
             return;
         }
-        let was_held = self.is_held() || self.lost.is_some();
+        let is_written = matches!(&self.place, Place::In(entry) if entry.past.record.may_be_written());
+        let was_held = self.is_held() || self.lost.is_some() || is_written;
         self.is_contending = false;
         for waiting in self.contend_replies.drain(..) {
             let _ = waiting.send(Err(LockError::NotQueued));
@@ -115,11 +117,12 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 if std::mem::replace(&mut releasing.is_asked, true) {
                     return;
                 }
-                let release = CleanRelease {
-                    contender: entry.name.clone(),
-                    token: entry.token,
-                };
-                let clean = releasing.was_held.then(|| (release, self.control.clone()));
+                let known = self
+                    .control
+                    .clone()
+                    .and_then(|(control, version)| Some((control, version?)));
+                let was_held = releasing.was_held;
+                let clean = was_held.then(|| (self.farewell(entry), known));
                 let deleting = delete(
                     Arc::clone(connection),
                     entry.path.clone(),

@@ -7,12 +7,17 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::{Answer, Entry, Link, Place, Reply, Task, Write};
+use super::agree::{self, Entered, NotEntered, Wanted};
+use super::strangers::{self, Listed};
+use super::{Answer, Entry, Link, Place, Reply, Task, Write, membership, provision};
+use crate::agreement::Agreement;
 use crate::clock::{BootInstant, Clock};
-use crate::ensemble::{Connection, Created, Ensemble, EnsembleError, EnsembleResult, Node, NodeEvent, Op};
+use crate::ensemble::{
+    Connection, Created, Ensemble, EnsembleError, EnsembleResult, Incarnation, Node, NodeEvent, Op,
+};
 use crate::error::LockError;
 use crate::participant::{self, Participant};
-use crate::queue::Ahead;
+use crate::queue::{Ahead, Mode, out_of_numbers, sorted};
 use crate::record::{ContenderData, contender_data};
 use crate::state::LossReason;
 
@@ -26,20 +31,10 @@ pub(super) async fn watch<C: Connection>(connection: Arc<C>, path: String) -> Wa
     Ok((node, event.boxed()))
 }
 
-/// Creates the contender, and the lock root if that is missing.
-async fn enter<C: Connection>(
-    connection: Arc<C>,
-    root: String,
-    prefix: String,
-    data: Vec<u8>,
-) -> EnsembleResult<Created> {
-    match connection.create_contender(&prefix, data.clone()).await {
-        Err(EnsembleError::NoNode) => {
-            connection.make_path(&root, Vec::new()).await?;
-            connection.create_contender(&prefix, data).await
-        }
-        answer => answer,
-    }
+/// A contender that was found, and the lock root whose agreement admits it.
+pub(super) struct Found {
+    created: Created,
+    agreed: Option<Incarnation>,
 }
 
 /// Finds a contender whose creation was not answered. The quorum write before the listing goes the
@@ -48,13 +43,14 @@ async fn find<C: Connection>(
     connection: Arc<C>,
     root: String,
     prefix: String,
-) -> EnsembleResult<Option<Created>> {
+    mode: Mode,
+) -> EnsembleResult<Option<Found>> {
     match connection.multi(vec![Op::Check { path: root.clone() }]).await {
         Ok(()) => {}
         Err(failed) if failed.error == EnsembleError::NoNode => return Ok(None),
         Err(failed) => return Err(failed.error),
     }
-    let children = connection.children(&root).await?;
+    let children = connection.children(&root).await?.names;
     let Some(path) = children
         .iter()
         .map(|name| format!("{root}/{name}"))
@@ -62,15 +58,26 @@ async fn find<C: Connection>(
     else {
         return Ok(None);
     };
-    match connection.node(&path).await {
-        Ok(node) => Ok(Some(Created {
+    let created = match connection.node(&path).await {
+        Ok(node) => Created {
             path,
             czxid: node.czxid,
             owner: node.owner,
-        })),
-        Err(EnsembleError::NoNode) => Ok(None),
-        Err(error) => Err(error),
-    }
+        },
+        Err(EnsembleError::NoNode) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // While it is there the lock root is the one that it was created under.
+    let agreed = match connection.node(&root).await {
+        Ok(node) => {
+            let agreement = Agreement::parse(&node.data).ok().flatten();
+            let admits = agreement.is_some_and(|agreement| agreement.admits(mode).is_ok());
+            admits.then(|| node.incarnation())
+        }
+        Err(EnsembleError::NoNode) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(Some(Found { created, agreed }))
 }
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
@@ -121,29 +128,60 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         let connection = Arc::clone(connection);
         let sent = self.writing(Write::Enter);
         if is_uncertain {
-            self.ask(async move { Answer::Found(find(connection, root, prefix).await) });
-        } else if self.options.provisioned {
-            self.ask_for_a_place(connection, prefix, sent);
-        } else {
-            let data = contender_data(&self.options.identity, false, self.options.timing.stop_grace);
-            self.ask(async move {
-                Answer::Entered {
-                    sent,
-                    result: enter(connection, root, prefix, data).await,
-                }
-            });
+            let mode = self.options.mode;
+            self.ask(async move { Answer::Found(find(connection, root, prefix, mode).await) });
+            return;
+        }
+        let control = self.options.provisioned.then(|| self.options.control.clone());
+        let ensemble = self.options.ensemble.clone();
+        let (wanted, known) = (self.wanted(prefix), self.agreed);
+        let entering = async move {
+            if let Some(ensemble) = ensemble
+                && let Some(bar) = membership::verify(&*connection, &ensemble).await?
+            {
+                return Err(NotEntered::Barred(bar));
+            }
+            match control {
+                Some(control) => provision::enter(connection, wanted, control).await,
+                None => agree::enter(connection, wanted, known).await,
+            }
+        };
+        self.ask(async move {
+            Answer::Entered {
+                sent,
+                result: entering.await,
+            }
+        });
+    }
+
+    /// What our next contender is to be created with.
+    pub(super) fn wanted(&self, prefix: String) -> Wanted {
+        Wanted {
+            root: self.options.root.clone(),
+            prefix,
+            data: contender_data(&self.options.identity, false, self.options.timing.stop_grace),
+            mode: self.options.mode,
         }
     }
 
-    pub(super) fn entered(&mut self, sent: BootInstant, result: EnsembleResult<Created>) {
+    pub(super) fn entered(&mut self, sent: BootInstant, result: Result<Entered, NotEntered>) {
         self.written(Write::Enter);
         match result {
-            Ok(created) => {
+            Ok(Entered { created, agreed }) => {
                 self.acknowledge(sent);
                 self.last_renewal = self.clock.now();
-                self.adopt(created);
+                self.agreed = Some(agreed);
+                self.adopt(created, Some(agreed));
             }
-            Err(error) => {
+            Err(NotEntered::Refused(refusal)) => self.fail(refusal),
+            Err(NotEntered::Barred(bar)) => self.barred(bar),
+            Err(NotEntered::Failed(error)) => {
+                if let (EnsembleError::Throttled, Place::Entering { is_asked, .. }) =
+                    (&error, &mut self.place)
+                {
+                    // Nothing was created.
+                    *is_asked = false;
+                }
                 if !self.is_about_link(&error) {
                     let action = format!("cannot create a contender below {}", self.options.root);
                     self.fail(LockError::Refused { action, error });
@@ -152,10 +190,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    pub(super) fn found(&mut self, result: EnsembleResult<Option<Created>>) {
+    pub(super) fn found(&mut self, result: EnsembleResult<Option<Found>>) {
         self.written(Write::Enter);
         match result {
-            Ok(Some(created)) => self.adopt(created),
+            Ok(Some(Found { created, agreed })) => self.adopt(created, agreed),
             // Not yet created. The request may still be on its way, and would be carried out when the
             // session comes back to the server that it was sent to: a second contender that nobody
             // knows of, for as long as the session lasts. So that ends, and another one begins.
@@ -169,7 +207,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    fn adopt(&mut self, created: Created) {
+    fn adopt(&mut self, created: Created, agreed: Option<Incarnation>) {
         let Link::Up(connection) = &self.link else { return };
         if created.owner != connection.session().id {
             // The server handed out another session without a word: none of ours is left.
@@ -182,15 +220,17 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             name,
             path: created.path,
             token: created.czxid,
+            agreed,
             ahead: None,
             is_listing: false,
             watched: HashMap::new(),
-            suspects: Vec::new(),
+            past: Box::default(),
             is_our_turn: false,
             is_renewing: false,
             is_held: false,
             is_marked: false,
             is_own_watched: false,
+            is_own_seen: false,
             predecessor_unclean: false,
         });
         for reply in self.contend_replies.drain(..) {
@@ -212,7 +252,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         let Some(ahead) = &entry.ahead else {
             if !std::mem::replace(&mut entry.is_listing, true) {
-                let listing = connection.children(&self.options.root);
+                let listing = strangers::list(Arc::clone(connection), self.options.root.clone());
                 self.ask(async move { Answer::Listed(listing.await) });
             }
             return;
@@ -239,20 +279,40 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         });
     }
 
-    pub(super) fn listed(&mut self, result: EnsembleResult<Vec<String>>) {
+    pub(super) fn listed(&mut self, result: EnsembleResult<Listed>) {
         let Place::In(entry) = &mut self.place else { return };
         entry.is_listing = false;
+        let contenders = result
+            .as_ref()
+            .map(|listed| sorted(&listed.children.names))
+            .unwrap_or_default();
+        if let Some(contender) = out_of_numbers(&contenders) {
+            return self.fail(LockError::OutOfNumbers {
+                root: self.options.root.clone(),
+                contender: contender.name.clone(),
+            });
+        }
+        if let Ok(listed) = &result
+            && !self.is_agreed(listed.children.parent)
+        {
+            return;
+        }
+        let Place::In(entry) = &mut self.place else { return };
         match result {
-            Ok(children) => match Ahead::from_children(&children, &entry.name, self.options.mode) {
-                Some(ahead) => {
-                    if self.options.ask_for_predecessor {
-                        entry.suspects.extend(ahead.names().map(str::to_owned));
+            Ok(listed) => {
+                match Ahead::from_children(&listed.children.names, &entry.name, self.options.mode) {
+                    Some(ahead) => {
+                        let ahead = ahead.with_strangers(listed.strangers);
+                        if self.options.writes_holders() {
+                            entry.past.suspects.extend(ahead.names().map(str::to_owned));
+                        }
+                        entry.ahead = Some(ahead);
+                        self.tell_strangers(listed.bystanders);
+                        self.look_whether_it_is_our_turn();
                     }
-                    entry.ahead = Some(ahead);
-                    self.look_whether_it_is_our_turn();
+                    None => self.entry_is_gone(LossReason::ContenderDeleted),
                 }
-                None => self.entry_is_gone(LossReason::ContenderDeleted),
-            },
+            }
             Err(EnsembleError::NoNode) => self.entry_is_gone(LossReason::ContenderDeleted),
             Err(error) => {
                 if !self.is_about_link(&error) {
@@ -275,8 +335,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                     {
                         let is_outdated = ahead.seen_held(&name);
                         // Who held before it is its own business (it waited, if it had to).
-                        let Entry { suspects, .. } = entry;
-                        suspects.retain(|suspect| ahead.names().any(|name| name == suspect));
+                        entry
+                            .past
+                            .suspects
+                            .retain(|suspect| ahead.names().any(|name| name == suspect));
                         if is_outdated {
                             entry.ahead = None;
                         }
@@ -311,7 +373,12 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 let was_held = entry.watched.remove(&name).unwrap_or(false);
                 let Some(ahead) = &mut entry.ahead else { return };
                 ahead.remove(&name, was_held);
-                if ahead.place().position > 0 && !ahead.place().is_heir {
+                let place = ahead.place();
+                let is_to_be_listed = place.position > 0 && !place.is_heir;
+                // Somebody may have deleted our own contender by hand before. Then whoever is behind us has taken the
+                // place of the heir, and holds now.
+                let is_own_in_doubt = place.position == 0 && !entry.is_own_seen;
+                if is_to_be_listed || is_own_in_doubt || !ahead.strangers().is_empty() {
                     entry.ahead = None;
                 } else {
                     self.look_whether_it_is_our_turn();
@@ -329,11 +396,6 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             .is_some_and(|ahead| ahead.place().position == 0);
         if is_first && !entry.is_our_turn {
             entry.is_our_turn = true;
-            if self.options.ask_for_predecessor {
-                // What is known may be older than the release that made it our turn.
-                self.control = None;
-                self.is_control_watched = false;
-            }
             entry.watched.clear();
         }
     }
@@ -354,6 +416,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.is_listing_participants = false;
         let answer = match result {
             Ok(list) => Ok(list),
+            Err(EnsembleError::Throttled) => return self.overloaded(),
             // Asked again over the next connection.
             Err(error) if error.is_connection() => return,
             Err(EnsembleError::SessionExpired) => return self.session_expired(),

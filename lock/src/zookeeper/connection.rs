@@ -13,7 +13,8 @@ use zookeeper_client as zk;
 use super::executor::Executor;
 use super::rights::Rights;
 use crate::ensemble::{
-    Closed, Connection, Created, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent, Op, Session,
+    Children, Closed, Connection, Created, EnsembleError, EnsembleResult, Incarnation, MultiError, Node,
+    NodeEvent, Op, Session,
 };
 use crate::token::FencingToken;
 
@@ -172,20 +173,22 @@ impl Connection for ZooKeeperConnection {
         &self,
         prefix: &str,
         data: Vec<u8>,
+        version: i32,
     ) -> impl Future<Output = EnsembleResult<Created>> + Send + 'static {
         let prefix = prefix.to_owned();
         self.call(move |inner| async move {
             let options = zk::CreateMode::EphemeralSequential.with_acls(inner.acls.of_contenders());
             let whole = inner.whole(&prefix);
             let known = lock(&inner.identities).len();
-            let (stat, sequence) = inner.client.create(&whole, &data, &options).await?;
-            *lock(&inner.contender) = Some(format!("{whole}{sequence}"));
+            let (whole, stat) = create_checked(&inner.client, &whole, &data, &options, version).await?;
+            let path = whole[inner.chroot.len()..].to_owned();
+            *lock(&inner.contender) = Some(whole);
             if lock(&inner.identities).len() > known {
                 // They came while it was being created, and may have come too late for it.
                 inner.open_contender().await;
             }
             Ok(Created {
-                path: format!("{prefix}{sequence}"),
+                path,
                 czxid: token(&stat),
                 owner: stat.ephemeral_owner,
             })
@@ -214,9 +217,16 @@ impl Connection for ZooKeeperConnection {
         })
     }
 
-    fn children(&self, path: &str) -> impl Future<Output = EnsembleResult<Vec<String>>> + Send + 'static {
+    fn children(&self, path: &str) -> impl Future<Output = EnsembleResult<Children>> + Send + 'static {
         let path = path.to_owned();
-        self.call(move |inner| async move { inner.client.list_children(&inner.whole(&path)).await })
+        self.call(move |inner| async move {
+            let (names, stat) = inner.client.get_children(&inner.whole(&path)).await?;
+            let parent = Incarnation {
+                czxid: token(&stat),
+                version: stat.version,
+            };
+            Ok(Children { names, parent })
+        })
     }
 
     fn node(&self, path: &str) -> impl Future<Output = EnsembleResult<Node>> + Send + 'static {
@@ -302,6 +312,10 @@ impl Connection for ZooKeeperConnection {
                     Op::SetData { path, data, version } => {
                         writer.add_set_data(&inner.whole(path), data, Some(*version))
                     }
+                    Op::Create { path, data } => {
+                        let options = zk::CreateMode::Persistent.with_acls(inner.acls.of_others());
+                        writer.add_create(&inner.whole(path), data, &options)
+                    }
                     Op::Delete { path } => writer.add_delete(&inner.whole(path), None),
                 }
                 .map_err(|error| MultiError {
@@ -360,6 +374,41 @@ impl Connection for ZooKeeperConnection {
             while !state.changed().await.is_terminated() {}
         };
         let _ = tokio::time::timeout(PATIENCE_FOR_CLOSING, ended).await;
+    }
+}
+
+/// Creates a sequential node below a parent whose data have this version, in one transaction. Answers its whole
+/// path.
+async fn create_checked(
+    client: &zk::Client,
+    prefix: &str,
+    data: &[u8],
+    options: &zk::CreateOptions<'_>,
+    version: i32,
+) -> Result<(String, zk::Stat), zk::Error> {
+    let parent = prefix.rsplit_once('/').map_or("", |(parent, _)| parent);
+    let mut writer = client.new_multi_writer();
+    writer.add_check_version(parent, version)?;
+    writer.add_create(prefix, data, options)?;
+    let mut results = match writer.commit().await {
+        Ok(results) => results,
+        Err(
+            zk::MultiWriteError::OperationFailed { source, .. }
+            | zk::MultiWriteError::RequestFailed { source },
+        ) => {
+            return Err(source);
+        }
+    };
+    match results.pop() {
+        // Older servers leave the statistics out of a transaction's answer (ZOOKEEPER-4026, ZOOKEEPER-4667).
+        Some(zk::MultiWriteResult::Create { path, stat }) if stat.is_invalid() => {
+            let stat = client.check_stat(&path).await?.ok_or(zk::Error::NoNode)?;
+            Ok((path, stat))
+        }
+        Some(zk::MultiWriteResult::Create { path, stat }) => Ok((path, stat)),
+        _ => Err(zk::Error::UnexpectedError(
+            "the answer to another request".to_owned(),
+        )),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use zookeeper_client as zk;
 
 use super::executor::Executor;
-use super::{ConnectString, ZooKeeper};
+use super::{ConnectString, ServerAddress, ZooKeeper};
 use crate::ensemble::{Closed, EnsembleError, EnsembleResult};
 
 /// One client on one connection. It is of no use after the first disconnection: the client behind it
@@ -19,6 +19,8 @@ pub struct Onlooker {
     client: zk::Client,
     /// As of the moment when the session was confirmed: has changed once anything happened.
     state: zk::StateWatcher,
+    /// The way here, and which of its servers this is: for questions over another connection.
+    way: (ZooKeeper, usize),
     /// Ends the client's task when it is dropped.
     _executor: Executor,
 }
@@ -34,19 +36,23 @@ impl ZooKeeper {
     /// # Errors
     /// When the server cannot be reached within `patience` or does not accept us.
     pub async fn onlooker(&self, index: usize, patience: Duration) -> EnsembleResult<Onlooker> {
-        let server = self.connect.servers()[index].to_string();
-        let executor = Executor::default();
-        let connector = self.connector(&self.credentials.identities());
-        let connecting = executor.enter(connector.with_detached().connect(&server));
+        let server = &self.connect.servers()[index];
+        let target = tokio::time::timeout(patience, self.guarded(server)).await;
+        let server = server.to_string();
         let unreachable = |reason: String| EnsembleError::Unreachable {
             server: server.clone(),
             reason,
         };
+        let silent = |_| unreachable(format!("no answer within {patience:?}"));
+        let target = target.map_err(silent)??.to_string();
+        let executor = Executor::default();
+        let connector = self.connector(&self.credentials.identities());
+        let connecting = executor.enter(connector.with_detached().connect(&target));
         let client = match tokio::time::timeout(patience, connecting).await {
             Ok(Ok(client)) => client,
             Ok(Err(zk::Error::AuthFailed)) => return Err(EnsembleError::AuthFailed),
             Ok(Err(error)) => return Err(unreachable(error.to_string())),
-            Err(_) => return Err(unreachable(format!("no answer within {patience:?}"))),
+            Err(elapsed) => return Err(silent(elapsed)),
         };
         // Taken before the client's task runs for the first time: no change of state is missed.
         let state = client.state_watcher();
@@ -54,12 +60,23 @@ impl ZooKeeper {
         Ok(Onlooker {
             client,
             state,
+            way: (self.clone(), index),
             _executor: executor,
         })
     }
 }
 
 impl Onlooker {
+    /// The way to the ensemble.
+    pub(super) fn zookeeper(&self) -> &ZooKeeper {
+        &self.way.0
+    }
+
+    /// The server that is at the other end.
+    pub(super) fn server(&self) -> &ServerAddress {
+        &self.way.0.connect.servers()[self.way.1]
+    }
+
     /// Completes when the connection is gone, and says why.
     pub fn closed(&self) -> impl Future<Output = Closed> + Send + 'static {
         let mut state = self.state.clone();

@@ -17,8 +17,13 @@ pub(super) async fn ask(server: &ServerAddress, word: &[u8]) -> std::io::Result<
     Ok(answer)
 }
 
+/// Whether the answer to a four-letter word says that this server never answers it (`NopCommand` of the server).
+pub fn is_switched_off(answer: &[u8]) -> bool {
+    String::from_utf8_lossy(answer).contains("not in the whitelist")
+}
+
 /// Reads the tick from the answer to `conf`.
-pub(super) fn parse(answer: &[u8]) -> Option<Duration> {
+pub fn parse(answer: &[u8]) -> Option<Duration> {
     let answer = String::from_utf8_lossy(answer);
     let millis = answer.lines().find_map(|line| line.strip_prefix("tickTime="))?;
     millis
@@ -39,6 +44,16 @@ mod tests {
             parse(b"clientPort=2181\ntickTime=2000\nmaxClientCnxns=60\n"),
             Some(Duration::from_secs(2))
         );
+    }
+
+    #[test]
+    fn a_word_that_is_switched_off_is_told_from_a_server_that_does_not_serve_yet() {
+        assert!(is_switched_off(
+            b"conf is not executed because it is not in the whitelist.\n"
+        ));
+        assert!(!is_switched_off(
+            b"This ZooKeeper instance is not currently serving requests\n"
+        ));
     }
 
     #[test]

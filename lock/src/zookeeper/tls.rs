@@ -76,6 +76,17 @@ impl Tls {
         self.options.clone()
     }
 
+    /// Speaks TLS over a connection to `server`.
+    pub(super) async fn over(
+        &self,
+        server: &ServerAddress,
+        stream: TcpStream,
+    ) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+        let name = server_name(server).map_err(io::Error::other)?;
+        let connector = tokio_rustls::TlsConnector::from(Arc::clone(&self.config));
+        connector.connect(name, stream).await
+    }
+
     /// Sends a four-letter word over a connection of its own; the answer ends when the server
     /// closes the connection. An empty one is trouble: a server that does not accept us may say so
     /// only behind the handshake (TLS 1.3), or not at all.

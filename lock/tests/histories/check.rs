@@ -79,6 +79,41 @@ pub fn all(mode: Mode, works: &[Work], records: &[Record], by_hand: &BTreeSet<St
     Ok(())
 }
 
+/// Whether a contender was deleted by a release, which notes that in the same transaction.
+fn is_released(records: &[Record], path: &str, control: &str) -> bool {
+    records.array_windows().any(|[noted, gone]| {
+        let is_it = matches!(&gone.happened, Happened::Deleted { path: deleted } if deleted == path);
+        let is_noted = matches!(&noted.happened, Happened::Changed { path } if path == control);
+        is_it && is_noted && noted.at == gone.at
+    })
+}
+
+/// Where all wait for `delay` after a holder that did not release cleanly: nobody begins before that has passed,
+/// however many have held and left meanwhile.
+pub fn delays(works: &[Work], records: &[Record], control: &str, delay: Duration) -> Result<usize, String> {
+    let mut checked = 0;
+    for dead in works {
+        let path = path_of(records, dead.token).ok_or_else(|| format!("nobody created {dead:?}"))?;
+        let Some(gone) = deleted(records, path).filter(|_| !is_released(records, path, control)) else {
+            continue;
+        };
+        // Clocks run at rates that differ by as much.
+        let until = gone + delay.mul_f64(0.98);
+        let later = works
+            .iter()
+            .filter(|work| work.token > dead.token && !(work.is_reader && dead.is_reader));
+        for work in later {
+            checked += 1;
+            if work.start < until {
+                return Err(format!(
+                    "{work:?} began before the delay was over after {dead:?}, which went at {gone:?}"
+                ));
+            }
+        }
+    }
+    Ok(checked)
+}
+
 /// Who begins later has the higher token, unless both only read.
 fn order(works: &[&Work]) -> Result<(), String> {
     for work in works {

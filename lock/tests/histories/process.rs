@@ -9,6 +9,7 @@ use lockkeeper_lock::{BootInstant, Clock, FencingToken, Lock, LockError, LockOpt
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::DELAY;
 use super::check::Work;
 
 /// What a keeper tells its guard.
@@ -119,7 +120,11 @@ async fn keep(
 ) {
     loop {
         match lock.acquire().await {
-            Ok(token) => hold(&lock, &clock, token, &grants, within(longest_work)).await,
+            Ok(token) => {
+                if is_after_the_delay(&lock, &clock, token).await {
+                    hold(&lock, &clock, token, &grants, within(longest_work)).await;
+                }
+            }
             Err(LockError::Lost(_)) => {}
             Err(error) => return diary.lock().unwrap().refused.push(error),
         }
@@ -137,6 +142,33 @@ async fn keep(
         }
         clock.sleep(within(longest_work / 10)).await;
     }
+}
+
+/// Waits where somebody before may still be writing, unless somebody else wants the lock meanwhile.
+async fn is_after_the_delay(lock: &Lock<SkewedClock>, clock: &SkewedClock, token: FencingToken) -> bool {
+    let mut view = lock.view();
+    if !view.status().predecessor_unclean {
+        return true;
+    }
+    let wait = if fastrand::bool() { DELAY } else { within(DELAY) };
+    let over = clock.sleep(wait);
+    tokio::pin!(over);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut over => break,
+            changed = view.changed() => {
+                let is_gone = !changed.is_ok_and(|status| status.token == Some(token) && view.is_held());
+                if is_gone {
+                    return false;
+                }
+            }
+        }
+    }
+    if wait == DELAY {
+        lock.settle(token);
+    }
+    wait == DELAY
 }
 
 async fn hold(

@@ -24,7 +24,11 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(rules: [Rule; rules::COUNT]) -> Self {
+    /// With a session that was created at the beginning of the history.
+    pub fn new(mut rules: [Rule; rules::COUNT]) -> Self {
+        for rule in &mut rules {
+            rule.create(BootInstant::from_nanos(CLOCK_START));
+        }
         Self {
             server: 0,
             connection: 0,
@@ -67,6 +71,12 @@ impl World {
         let connection = client.connection;
         self.send_to_server(server, Message::Connect { connection });
         self.expect(connection, 0);
+    }
+
+    /// Closes the connection; nothing that comes over it counts.
+    pub fn leave(&mut self) {
+        self.client.connection += 1;
+        self.client.connected = false;
     }
 
     fn expect(&mut self, connection: u32, write: usize) {

@@ -85,6 +85,11 @@ impl<W> Thread<W> {
         self.queue.push_back(work);
     }
 
+    /// Gives the thread something to do before all else.
+    pub fn push_first(&mut self, work: W) {
+        self.queue.push_front(work);
+    }
+
     /// The next work, or when to look again.
     pub fn next(&mut self, now: Time) -> Result<W, Option<Time>> {
         match self.paused(now) {

@@ -16,17 +16,21 @@ pub enum Profile {
     LateAnswer,
     /// A new leader, while an old one goes on for a while without its quorum.
     NewLeader,
+    /// The client was away for about as long as its session lasts, comes back while the leader ends
+    /// sessions, and is cut off for good soon after.
+    Lapsed,
     /// Everything at random.
     Storm,
 }
 
 impl Profile {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Cut,
         Self::PauseThenCut,
         Self::EarlyWitness,
         Self::LateAnswer,
         Self::NewLeader,
+        Self::Lapsed,
         Self::Storm,
     ];
 }
@@ -65,6 +69,8 @@ pub enum Fault {
     CutClient { length: Time, up: bool, down: bool },
     /// The client takes its session to another server by itself.
     Move,
+    /// The client closes its connection, and takes its session to a server again after `length`.
+    Away { length: Time },
     /// The others elect a new leader. The old one, and with `mine` the client's server, do not
     /// notice for `unnoticed`.
     NewLeader {
@@ -107,6 +113,11 @@ pub struct Plan {
     pub ping_late: f64,
     /// How long after the leader's process wakes its ping loop may still sleep.
     pub ping_lag: Time,
+    /// How long the expirer takes at most to mark a session whose bucket it has taken.
+    pub mark_delay: Time,
+    /// Share of touches during which a follower's thread stands still between getting its table and
+    /// writing to it, and for how long at most.
+    pub torn_touches: (f64, Time),
     /// Share of messages that are late, and by how much at most.
     pub spikes: (f64, Time),
     /// The same for messages between client and server.
@@ -158,6 +169,9 @@ impl Plan {
             ping_jitter: slack - (age as f64 * RATE_ERROR) as Time - MS,
             ping_late: if storm { rng.f64() } else { 0.05 },
             ping_lag: 0,
+            // Again the client's clock may be one per cent fast.
+            mark_delay: slack - (slack as f64 * RATE_ERROR) as Time - MS,
+            torn_touches: (0.0, 0),
             spikes: (
                 if storm { 0.05 * rng.f64() } else { 0.01 },
                 share(rng, tick, 0.0, 0.5),
@@ -182,6 +196,7 @@ impl Plan {
                 let at = share(rng, last_at, 0.3, 1.0);
                 plan.faults.push((at, new_leader(rng, tick)));
             }
+            Profile::Lapsed => plan.come_back(rng, last_at, slack),
             Profile::Storm => {
                 for _ in 0..rng.usize(1..8) {
                     let fault = any_fault(rng, tick);
@@ -210,6 +225,18 @@ impl Plan {
         self.client_spikes.0 = 0.0;
         self.last.1 = Trigger::AfterAnswer(between(rng, 0, 2 * MS));
         self.last.2 = cut_server(rng);
+    }
+
+    /// Away until a moment about which the leader ends the session; then a write over the new
+    /// connection, and another one some time later.
+    fn come_back(&mut self, rng: &mut fastrand::Rng, leaves: Time, slack: Time) {
+        self.pipelined = false;
+        self.recovers = false;
+        let length = self.session_timeout + between(rng, 0, 3 * self.tick / 2);
+        self.faults.push((leaves, Fault::Away { length }));
+        self.rhythm = vec![between(rng, 0, 2 * slack)];
+        self.last.0 = leaves + length;
+        self.last.1 = Trigger::AfterAnswer(between(rng, 0, 3 * slack));
     }
 
     fn pause_then_cut(&mut self, rng: &mut fastrand::Rng, wakes: Time) {
@@ -286,7 +313,7 @@ fn new_leader(rng: &mut fastrand::Rng, tick: Time) -> Fault {
 
 fn any_fault(rng: &mut fastrand::Rng, tick: Time) -> Fault {
     let (up, down) = [(true, true), (true, false), (false, true)][rng.usize(..3)];
-    match rng.u8(..10) {
+    match rng.u8(..11) {
         0..5 => Fault::Pause {
             which: [Which::Mine, Which::Leader, Which::Any][rng.usize(..3)],
             paused: paused(rng),
@@ -303,6 +330,9 @@ fn any_fault(rng: &mut fastrand::Rng, tick: Time) -> Fault {
             down,
         },
         8 => Fault::Move,
+        9 => Fault::Away {
+            length: share(rng, tick, 0.0, 10.0),
+        },
         _ => new_leader(rng, tick),
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use lockkeeper_lock::{BootInstant, Lease, Renewal};
 
+use super::plan::RATE_ERROR;
+
 /// From which moment of a proven renewal the lease is counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CountedFrom {
@@ -32,8 +34,13 @@ pub struct Steps {
     /// sent. A leader that was paused when the one between was sent has been running since. The
     /// three-step rule lacks it.
     pub rest: Option<Duration>,
+    /// A lease that has lapsed needs a later write, sent this long after the one that would have extended
+    /// it was acknowledged.
+    pub confirmed_after: Option<Duration>,
     asked: Option<BootInstant>,
     seen: Vec<Renewal>,
+    /// From when on the lease would be counted, and when that was acknowledged.
+    unconfirmed: Option<(BootInstant, BootInstant)>,
 }
 
 impl Steps {
@@ -44,12 +51,27 @@ impl Steps {
             from: CountedFrom::Sent,
             attached: Attached::WithWrite,
             rest: Some(slack),
+            confirmed_after: Some(slack),
             asked: None,
             seen: Vec::new(),
+            unconfirmed: None,
         }
     }
 
-    fn acknowledge(&mut self, last: Renewal) -> Option<BootInstant> {
+    /// From when on the lease may be counted; `is_good` is whether it had not lapsed by then.
+    fn acknowledge(&mut self, last: Renewal, is_good: bool) -> Option<BootInstant> {
+        let counted = self.counted(last);
+        let Some(after) = self.confirmed_after.filter(|_| !is_good) else {
+            return counted;
+        };
+        let confirmed = self.unconfirmed.take_if(|(_, at)| *at + after <= last.sent);
+        if let Some(counted) = counted {
+            self.unconfirmed.get_or_insert((counted, last.acknowledged));
+        }
+        confirmed.map(|(counted, _)| counted)
+    }
+
+    fn counted(&mut self, last: Renewal) -> Option<BootInstant> {
         // Writes are sent and answered in order, so the newest witness is the best one.
         let witness = self
             .seen
@@ -96,6 +118,7 @@ pub struct Rule {
     session_timeout: Duration,
     kind: Kind,
     end: Option<BootInstant>,
+    created_until: Option<BootInstant>,
 }
 
 /// The rules of the table, by name.
@@ -111,9 +134,11 @@ pub const NAMES: [&str; COUNT] = [
     "three-step without tick/2 + slack",
     "three-step from acknowledgement",
     "connection counts without write",
+    "lapsed lease without second write",
+    "second write without slack",
 ];
 
-pub const COUNT: usize = 11;
+pub const COUNT: usize = 13;
 pub const ONE_STEP: usize = 0;
 pub const TWO_STEP: usize = 2;
 pub const THREE_STEP: usize = 3;
@@ -124,6 +149,8 @@ pub const NO_ORDER: usize = 7;
 pub const NO_AGE: usize = 8;
 pub const FROM_ACKNOWLEDGEMENT: usize = 9;
 pub const ATTACHED_ALONE: usize = 10;
+pub const UNCONFIRMED: usize = 11;
+pub const CONFIRMED_AT_ONCE: usize = 12;
 
 /// All rules for one history.
 pub fn all(session_timeout: Duration, tick: Duration, slack: Duration) -> [Rule; COUNT] {
@@ -164,15 +191,32 @@ pub fn all(session_timeout: Duration, tick: Duration, slack: Duration) -> [Rule;
             attached: Attached::Alone,
             ..four()
         }),
+        Kind::Steps(Steps {
+            confirmed_after: None,
+            ..four()
+        }),
+        Kind::Steps(Steps {
+            confirmed_after: Some(Duration::ZERO),
+            ..four()
+        }),
     ]
     .map(|kind| Rule {
         session_timeout,
         kind,
         end: None,
+        created_until: None,
     })
 }
 
 impl Rule {
+    /// The session was created by a request that was sent at `asked`.
+    pub fn create(&mut self, asked: BootInstant) {
+        self.created_until = Some(asked + self.session_timeout);
+        if let Kind::Lease(lease) = &mut self.kind {
+            lease.create(asked, self.session_timeout);
+        }
+    }
+
     /// The same session is confirmed over a connection that was asked for at `asked`.
     pub fn attach(&mut self, at: BootInstant) {
         match &mut self.kind {
@@ -183,6 +227,7 @@ impl Rule {
             }
             Kind::Steps(rule) => {
                 rule.seen.clear();
+                rule.unconfirmed = None;
                 match rule.attached {
                     Attached::WithWrite => rule.asked = Some(at),
                     Attached::Alone => self.end = self.end.max(Some(at + self.session_timeout)),
@@ -194,6 +239,10 @@ impl Rule {
 
     /// Takes an acknowledged renewal into account and returns the end of the lease.
     pub fn acknowledge(&mut self, renewal: Renewal) -> Option<BootInstant> {
+        // The client's clock may be the slower one.
+        let rate_error = self.session_timeout.mul_f64(RATE_ERROR);
+        let until = self.end.max(self.created_until);
+        let is_good = until.is_some_and(|until| renewal.acknowledged + rate_error < until);
         let proven = match &mut self.kind {
             Kind::OneStep => Some(renewal.sent),
             Kind::TwoStep { age, seen, asked } => {
@@ -205,7 +254,7 @@ impl Rule {
                 seen.push(renewal);
                 proven.max(asked.take())
             }
-            Kind::Steps(rule) => rule.acknowledge(renewal),
+            Kind::Steps(rule) => rule.acknowledge(renewal, is_good),
             Kind::Lease(lease) => return lease.acknowledge(renewal),
         };
         self.end = self.end.max(proven.map(|from| from + self.session_timeout));

@@ -34,14 +34,17 @@ pub struct Server {
     pub down: bool,
     /// The client's connection, while it is served here.
     pub connection: Option<u32>,
-    /// The table that goes with the next reply to a ping: whether our session is in it.
+    /// The table that goes with the next reply to a ping: its number, and whether our session is in it.
+    pub table: u64,
     pub touched: bool,
     pub leads: Option<Leader>,
 }
 
 pub struct Leader {
-    /// The client's session: the bucket in which it expires, until it has.
+    /// The client's session: the bucket in which it expires, until it is marked as closing.
     bucket: Option<Time>,
+    /// The expirer has taken the session's bucket, and will mark it, whatever touches it meanwhile.
+    taken: bool,
     /// The server that the session was last confirmed to.
     owner: Option<usize>,
     proposals: VecDeque<Proposal>,
@@ -61,6 +64,7 @@ impl Server {
             epoch: 0,
             down: false,
             connection: None,
+            table: 0,
             touched: false,
             leads: None,
         }
@@ -101,18 +105,20 @@ impl World {
                     connection,
                     write,
                 };
-                let forwarded = Message::Forwarded {
-                    epoch: current,
-                    origin,
-                };
                 if server == leader {
                     self.touch(server);
-                    self.give(server, thread::PREPARE, forwarded);
+                    let epoch = current;
+                    self.give(server, thread::PREPARE, Message::Forwarded { epoch, origin });
                 } else {
-                    // Known here only, until a ping's reply carries it.
-                    self.servers[server].touched = true;
-                    self.give(server, thread::FORWARD, forwarded);
+                    self.get_table(server, origin);
                 }
+            }
+            Message::Touch { table, origin } => {
+                // Known here only, until a ping's reply carries it.
+                let follower = &mut self.servers[server];
+                follower.touched |= follower.table == table;
+                let epoch = current;
+                self.give(server, thread::FORWARD, Message::Forwarded { epoch, origin });
             }
             Message::Forwarded { epoch, origin } if epoch == current => match thread {
                 thread::FORWARD => self.send(server, leader, message),
@@ -134,6 +140,7 @@ impl World {
             }
             Message::Ping { epoch } if epoch == current => {
                 let touched = std::mem::take(&mut self.servers[server].touched);
+                self.servers[server].table += 1;
                 self.send(server, leader, Message::PingReply { epoch, touched });
             }
             Message::Proposal { epoch, zxid } if epoch == current => {
@@ -149,6 +156,21 @@ impl World {
             // A reply without touches; or from a connection of the past.
             _ => {}
         }
+    }
+
+    /// `LearnerSessionTracker.touchSession`: gets the table, and puts the session into it. Between the
+    /// two the table may have gone with the reply to a ping (`snapshot`).
+    fn get_table(&mut self, server: usize, origin: Origin) {
+        let table = self.servers[server].table;
+        let touch = Message::Touch { table, origin };
+        let (share, longest) = self.plan.torn_touches;
+        if self.rng.f64() >= share {
+            return self.work(server, thread::RECEIVE, touch);
+        }
+        let until = self.now + between(&mut self.rng, 0, longest);
+        let receiver = &mut self.servers[server].threads[thread::RECEIVE];
+        receiver.pause(until);
+        receiver.push_first(touch);
     }
 
     fn answer(&mut self, server: usize, origin: Origin) {
@@ -206,6 +228,7 @@ impl World {
         }
         self.servers[server].leads = Some(Leader {
             bucket: self.expired.is_none().then_some(0),
+            taken: false,
             owner: None,
             proposals: VecDeque::new(),
             next_zxid: 1,
@@ -267,8 +290,8 @@ impl World {
         self.at(next, Event::PingLoop { server, epoch });
     }
 
-    /// `SessionTrackerImpl.run`. Only the leader with the quorum can end a session, and the moment
-    /// at which it decides is earlier than any at which another client can see it.
+    /// `SessionTrackerImpl.run` takes a whole bucket, and then marks the sessions in it one by one. Until
+    /// its turn comes, a session can be touched and can write, and is ended all the same.
     pub fn expiry_loop(&mut self, server: usize, epoch: u32) {
         if self.servers[server].down || self.servers[server].epoch != epoch {
             return;
@@ -277,11 +300,26 @@ impl World {
             return self.at(until, Event::ExpiryLoop { server, epoch });
         }
         let now = self.now + self.plan.phase;
-        if self.leader(server).bucket.is_some_and(|bucket| bucket <= now) {
-            self.leader(server).bucket = None;
-            if self.epoch == epoch && self.expired.is_none() {
-                self.expired = Some(self.now);
-            }
+        let leader = self.leader(server);
+        if leader.bucket.is_some_and(|bucket| bucket <= now) && !leader.taken {
+            leader.taken = true;
+            let others = between(&mut self.rng, 0, self.plan.mark_delay);
+            self.at(self.now + others, Event::Mark { server, epoch });
+        }
+    }
+
+    /// `setSessionClosing`. Only the leader with the quorum can end a session, and the moment at which
+    /// it marks it is earlier than any at which another client can see its end.
+    pub fn mark(&mut self, server: usize, epoch: u32) {
+        if self.servers[server].down || self.servers[server].epoch != epoch {
+            return;
+        }
+        if let Some(until) = self.servers[server].threads[thread::EXPIRY].paused(self.now) {
+            return self.at(until, Event::Mark { server, epoch });
+        }
+        self.leader(server).bucket = None;
+        if self.epoch == epoch && self.expired.is_none() {
+            self.expired = Some(self.now);
         }
     }
 

@@ -12,21 +12,61 @@ use super::server::{Server, thread};
 #[derive(Clone, Copy, Debug)]
 pub enum Message {
     // From the client, and back.
-    Connect { connection: u32 },
-    Request { connection: u32, write: usize },
-    Connected { connection: u32 },
-    Answer { connection: u32, write: usize },
-    Closed { connection: u32 },
+    Connect {
+        connection: u32,
+    },
+    Request {
+        connection: u32,
+        write: usize,
+    },
+    /// The second half of the touch that a request is: into the table that was there at the first.
+    Touch {
+        table: u64,
+        origin: Origin,
+    },
+    Connected {
+        connection: u32,
+    },
+    Answer {
+        connection: u32,
+        write: usize,
+    },
+    Closed {
+        connection: u32,
+    },
     // From a follower to its leader.
-    PingReply { epoch: u32, touched: bool },
-    Accepted { epoch: u32, zxid: u64 },
-    Forwarded { epoch: u32, origin: Origin },
-    Revalidate { epoch: u32, connection: u32 },
+    PingReply {
+        epoch: u32,
+        touched: bool,
+    },
+    Accepted {
+        epoch: u32,
+        zxid: u64,
+    },
+    Forwarded {
+        epoch: u32,
+        origin: Origin,
+    },
+    Revalidate {
+        epoch: u32,
+        connection: u32,
+    },
     // From a leader to a follower.
-    Ping { epoch: u32 },
-    Proposal { epoch: u32, zxid: u64 },
-    Commit { epoch: u32, origin: Origin },
-    Revalidated { epoch: u32, connection: u32 },
+    Ping {
+        epoch: u32,
+    },
+    Proposal {
+        epoch: u32,
+        zxid: u64,
+    },
+    Commit {
+        epoch: u32,
+        origin: Origin,
+    },
+    Revalidated {
+        epoch: u32,
+        connection: u32,
+    },
 }
 
 /// Where a write came from.
@@ -49,12 +89,16 @@ pub enum Event {
     PingLoop { server: usize, epoch: u32 },
     /// A leader looks for expired sessions.
     ExpiryLoop { server: usize, epoch: u32 },
+    /// A leader marks a session whose bucket it has taken.
+    Mark { server: usize, epoch: u32 },
     /// A new leader begins.
     Lead { server: usize },
     /// An old leader, or its follower, notices.
     StepDown { server: usize },
     /// The client's timer.
     Renew,
+    /// The client comes back.
+    Return,
     /// The client has waited long enough for something.
     Patience { connection: u32, write: usize },
     /// Number in the plan.
@@ -162,9 +206,11 @@ impl World {
             }
             Event::PingLoop { server, epoch } => self.ping_loop(server, epoch),
             Event::ExpiryLoop { server, epoch } => self.expiry_loop(server, epoch),
+            Event::Mark { server, epoch } => self.mark(server, epoch),
             Event::Lead { server } => self.lead(server),
             Event::StepDown { server } => self.step_down(server),
             Event::Renew => self.renew(),
+            Event::Return => self.take_elsewhere(),
             Event::Patience { connection, write } => self.out_of_patience(connection, write),
             Event::Fault(index) => self.fault(self.plan.faults[index].1),
             Event::Arm => match self.plan.last.1 {
@@ -268,6 +314,10 @@ impl World {
                 self.cut(n * n + n + self.client.server, down, length);
             }
             Fault::Move => self.take_elsewhere(),
+            Fault::Away { length } => {
+                self.leave();
+                self.at(self.now + length, Event::Return);
+            }
             Fault::NewLeader {
                 election,
                 unnoticed,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_lock::ensemble::EnsembleError;
 use lockkeeper_lock::fake::World;
-use lockkeeper_lock::{LockError, LockOptions, LockState, LossReason};
+use lockkeeper_lock::{Agreement, LockError, LockOptions, LockState, LossReason, Mode, SLACK};
 
 use super::{CONTROL, FakeLock, ROOT, contender, eventually, is_still, lock_with, options, state, world};
 
@@ -31,7 +31,8 @@ fn provide(world: &World, path: &str) {
     if world.node("/locks").is_none() {
         world.create("/locks", b"");
     }
-    world.create(path, b"");
+    let agreement = Agreement::of(Mode::Exclusive).to_data();
+    world.create(path, if path == ROOT { &agreement } else { b"" });
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,9 +48,10 @@ async fn a_lock_goes_on_as_soon_as_its_nodes_are_made_and_makes_none_itself() {
         provide(&world, CONTROL);
         let before = world.now();
         state(&lock, LockState::Held).await;
-        // A watch, and no look now and then: messages take 3 ms here, and 20 ms between servers.
+        // A watch, and no look now and then: messages take 3 ms here, and 20 ms between servers. The
+        // session is an old one by now, whose lease is proven by a second write after the slack.
         let took = world.now() - before;
-        assert!(took < Duration::from_millis(200), "{took:?}");
+        assert!(took < Duration::from_millis(200) + SLACK, "{took:?}");
     });
     held.unwrap();
     assert_eq!(lock.status().refusal, None);
@@ -144,4 +146,38 @@ async fn a_control_node_that_goes_is_done_without_until_it_comes_back() {
     lock.release().await.unwrap();
     eventually("the contender is gone", || world.children(ROOT).is_empty()).await;
     assert!(world.node(CONTROL).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_control_node_is_missing_the_holder_before_counts_as_one_that_died() {
+    let world = world();
+    provide(&world, ROOT);
+    provide(&world, CONTROL);
+    let asking = |name: &str| {
+        let options = LockOptions {
+            provisioned: true,
+            ask_for_predecessor: true,
+            ..options()
+        };
+        lock_with(&world, name, options)
+    };
+    let [first, second, third] = ["first", "second", "third"].map(asking);
+    first.acquire().await.unwrap();
+    assert!(!first.status().predecessor_unclean);
+    super::queued_at(&second, 1).await;
+    super::queued_at(&third, 2).await;
+    world.delete(CONTROL);
+    first.release().await.unwrap();
+    let held = state(&second, LockState::Held).await;
+    assert!(held.predecessor_unclean);
+    // And somebody has to wait for it, though the node comes back.
+    world.create(CONTROL, b"");
+    second.release().await.unwrap();
+    let held = state(&third, LockState::Held).await;
+    assert!(held.predecessor_unclean);
+    third.settle(held.token.unwrap());
+    super::status_where(&third, |status| !status.predecessor_unclean).await;
+    third.release().await.unwrap();
+    first.acquire().await.unwrap();
+    assert!(!first.status().predecessor_unclean);
 }

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockkeeper_lock::ensemble::Closed;
-use lockkeeper_lock::fake::{Options, World};
-use lockkeeper_lock::{LockOptions, LockState, LossReason, Observer};
+use lockkeeper_lock::fake::{Client, Freezable, Options, World};
+use lockkeeper_lock::{Lock, LockOptions, LockState, LossReason, Observer};
 
 use super::{
-    ROOT, T, contender, eventually, is_still, lock, lock_with, options, queued_at, state, status_where, world,
+    ROOT, T, clock, contender, eventually, is_still, lock, lock_with, options, queued_at, state,
+    status_where, world, world_of,
 };
 
 #[tokio::test(start_paused = true)]
@@ -81,7 +82,7 @@ async fn children_that_are_no_contenders_and_foreign_data_change_nothing() {
     let world = world();
     let [holder, waiter] = ["holder", "waiter"].map(|name| lock(&world, name));
     world.create("/locks", b"");
-    world.create(ROOT, b"somebody's notes");
+    world.create(ROOT, b"");
     for name in ["leases", "x-latch-0000000000", "-lock-", "lock-1"] {
         world.create(&format!("{ROOT}/{name}"), b"{\"state\":\"held\"}");
     }
@@ -122,4 +123,81 @@ async fn a_holder_whose_session_is_over_has_lost_the_lock_and_a_waiter_queues_ag
         Some(LossReason::SessionExpired | LossReason::ContenderDeleted)
     ));
     state(&waiter, LockState::Held).await;
+}
+
+/// The process of `waiter` stands still until the leader has begun to end its session, and the holder
+/// releases meanwhile. Returns every state that the waiter was in after that, with its session.
+async fn wakes_while_its_session_is_being_ended(seed: u64) -> Vec<(Option<i64>, LockState)> {
+    let world = world_of(seed);
+    let holder = lock(&world, "holder");
+    holder.acquire().await.unwrap();
+    let client = world.client("waiter");
+    let freezable = Freezable::new(client.clone());
+    let (waiter, task) = Lock::with_task::<Client>(client, clock(), options());
+    tokio::spawn(freezable.run(task));
+    let session = queued_at(&waiter, 1).await.session.unwrap();
+    let mut view = waiter.view();
+    loop {
+        let (counted, ends) = world.counted(session).unwrap();
+        let left = ends.saturating_sub(world.now());
+        // Nothing of the waiter is under way any more, so that this moment stands.
+        if world.now() > counted + T / 2 {
+            world.freeze("waiter", left + Duration::from_millis(10));
+            holder.release().await.unwrap();
+            tokio::time::sleep(left).await;
+            break;
+        }
+        world.freeze("waiter", T);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let mut states = Vec::new();
+    while let Ok(Ok(status)) = tokio::time::timeout(T / 2, view.changed()).await {
+        states.push((status.session, status.state));
+        if status.session.is_some_and(|now| now != session) {
+            return states;
+        }
+    }
+    panic!("no new session: {states:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_wakes_while_the_ensemble_is_ending_its_session_does_not_hold_under_it() {
+    for seed in 0..40 {
+        let states = wakes_while_its_session_is_being_ended(seed).await;
+        let old = states[..states.len() - 1].iter().map(|(_, state)| state);
+        assert!(
+            !old.clone().any(|state| *state == LockState::Held),
+            "{seed}: {states:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_all_connections_break_the_holder_and_the_next_one_come_back_at_once_and_waiters_spread() {
+    fastrand::seed(7);
+    let world = world();
+    let names: Vec<_> = (0..12).map(|number| number.to_string()).collect();
+    let locks: Vec<_> = names.iter().map(|name| lock(&world, name)).collect();
+    for (place, lock) in locks.iter().enumerate() {
+        queued_at(lock, place).await;
+    }
+    let tokens: Vec<_> = locks.iter().map(|lock| lock.status().token).collect();
+    // Long enough for the holder to be seen to hold.
+    tokio::time::sleep(T).await;
+    let cut = world.now();
+    names.iter().for_each(|name| world.disconnect(name));
+    let is_back = |state| matches!(state, LockState::Held | LockState::Waiting);
+    let back = futures_util::future::join_all(locks.iter().map(async |lock| {
+        status_where(lock, |status| !is_back(status.state)).await;
+        status_where(lock, |status| is_back(status.state)).await;
+        world.now() - cut
+    }));
+    let back = back.await;
+    assert!(back[..2].iter().all(|took| *took < T / 20), "{back:?}");
+    let waiters = &back[2..];
+    assert!(waiters.iter().any(|took| *took > T / 4), "{back:?}");
+    assert!(waiters.iter().any(|took| *took < T / 4), "{back:?}");
+    assert!(waiters.iter().all(|took| *took < T / 2), "{back:?}");
+    let now: Vec<_> = locks.iter().map(|lock| lock.status().token).collect();
+    assert_eq!(now, tokens, "nobody has lost its place");
 }

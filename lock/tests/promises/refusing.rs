@@ -135,3 +135,52 @@ async fn a_session_timeout_that_the_servers_shorten_too_much_is_refused_with_the
     );
     assert!(world.children(ROOT).is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_overloaded_server_costs_nobody_the_lock_and_refuses_nobody() {
+    let world = world();
+    // More, and the holder's lease ends first.
+    for requests in 1..8 {
+        let (first, second) = (lock(&world, "a"), lock(&world, "b"));
+        world.throttle("a", requests);
+        let token = first.acquire().await.unwrap();
+        world.throttle("b", requests);
+        super::queued_at(&second, 1).await;
+        world.throttle("a", requests);
+        let is_held = |status: &lockkeeper_lock::LockStatus| {
+            status.token == Some(token) && matches!(status.state, LockState::Held | LockState::Suspended)
+        };
+        assert!(super::is_still(&first, is_held).await, "{:?}", first.status());
+        assert_eq!(first.status().state, LockState::Held);
+        world.throttle("a", requests);
+        first.release().await.unwrap();
+        world.throttle("b", requests);
+        assert!(second.acquire().await.unwrap() > token);
+        assert!(!second.participants().await.unwrap().is_empty());
+        second.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_root_whose_sequence_numbers_are_used_up_is_refused_with_what_would_be_right() {
+    for number in ["2147483647", "-2147483648", "-000000001"] {
+        let world = world();
+        let lock = lock(&world, "a");
+        // As after 2^31 contenders; one that stays behind ours or before it, as the case may be.
+        let other = format!("_c_00000000-0000-0000-0000-000000000000-lock-{number}");
+        world.create("/locks", b"");
+        world.create(ROOT, b"");
+        world.create(&format!("{ROOT}/{other}"), b"");
+        let refused = lock.acquire().await.unwrap_err();
+        assert_eq!(
+            refused,
+            LockError::OutOfNumbers {
+                root: ROOT.to_owned(),
+                contender: other,
+            }
+        );
+        assert_eq!(lock.status().state, LockState::Released);
+        let said = refused.to_string();
+        assert!(said.contains("make a new lock root"), "{said}");
+    }
+}

@@ -1,7 +1,11 @@
-//! The operator's own certificate: in a Secret, which the leader makes and rotates and all replicas serve.
+//! The operator's own certificate: in a Secret, which all replicas serve. The leader rotates it; any replica makes it where
+//! there is none, for the leader may be one that was set up otherwise, and wait for this one to be ready.
 //!
 //! The order of a rotation: first the API server trusts the new authority beside the old one, then the
 //! Secret changes. So there is no moment at which a replica shows what is not trusted.
+//!
+//! Authorities of others in the configuration stay there: replicas of another setting, older or newer ones, serve what
+//! these vouch for. Those that were there when the first certificate was made go when that is replaced.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -12,10 +16,13 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::authority::{Issued, issue};
+use super::authority::{Issued, each, is_ours, issue, issue_beside};
+use super::validity::Window;
 use super::{CertificateError, Served};
 
 /// How often replicas look at the Secret, and the leader at the configuration, which somebody may have
@@ -27,8 +34,14 @@ const PERIOD_WITHOUT: Duration = Duration::from_secs(1);
 /// Time for API servers to learn whom to trust: they learn it by a watch, and nobody says when.
 const SPREAD: Duration = Duration::from_secs(5);
 
+/// Most authorities in a bundle: ours, the one before, and those of others.
+const AUTHORITIES_AT_MOST: usize = 16;
+
 /// Owner of `caBundle` in the webhook's configuration.
 const MANAGER: &str = "lockkeeper-certificates";
+
+/// Type of the Secret: what the chart's policy holds the operator to, besides the name.
+pub const TYPE: &str = "kubernetes.io/tls";
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
@@ -58,7 +71,7 @@ enum Error {
     Certificate(#[from] CertificateError),
 }
 
-/// Serves the certificate of the Secret, and makes and rotates it while `leading`. Never ends.
+/// Serves the certificate of the Secret, makes it where there is none, and rotates it while `leading`. Never ends.
 pub async fn follow(
     client: Client,
     place: Place,
@@ -102,29 +115,35 @@ impl Keeper {
             .get_opt(&name)
             .await
             .map_err(|error| Error::Api("read the Secret", error))?;
-        let mut current = secret.as_ref().and_then(read);
-        if leads {
-            let now = now();
-            if current.as_ref().is_none_or(|current| now >= current.renew_at()) {
-                let previous = current.as_ref().map(|current| current.authorities.as_str());
-                let next = issue(&self.names(), previous, now)?;
-                self.trust(&next.authorities).await?;
-                if current.is_some() {
-                    tokio::time::sleep(SPREAD).await;
-                }
-                let written = write(&next, &self.place, secret);
-                let put = if written.metadata.resource_version.is_some() {
-                    secrets.replace(&name, &PostParams::default(), &written).await
-                } else {
-                    secrets.create(&PostParams::default(), &written).await
-                };
-                put.map_err(|error| Error::Api("write the Secret", error))?;
-                tracing::info!(secret = name, "Made a new certificate");
-                current = Some(next);
-            } else if let Some(current) = &current {
-                // Somebody may have installed the configuration anew.
-                self.trust(&current.authorities).await?;
+        let [service, _] = self.names();
+        let mut current = secret
+            .as_ref()
+            .and_then(read)
+            .filter(|current| current.is_sound(&service));
+        let now = now();
+        let bundle = self.bundle().await?;
+        let is_wanted = |current: &Issued| leads && current.is_due(&service, now);
+        if current.as_ref().is_none_or(is_wanted) {
+            let next = match &current {
+                Some(current) => issue(&self.names(), Some(&current.authorities), now)?,
+                None => issue_beside(&self.names(), &bundle.foreign(), now)?,
+            };
+            self.trust(&bundle, &next, current.as_ref(), leads).await?;
+            if current.is_some() {
+                tokio::time::sleep(SPREAD).await;
             }
+            let written = write(&next, &self.place, secret);
+            let put = if written.metadata.resource_version.is_some() {
+                secrets.replace(&name, &PostParams::default(), &written).await
+            } else {
+                secrets.create(&PostParams::default(), &written).await
+            };
+            put.map_err(|error| Error::Api("write the Secret", error))?;
+            tracing::info!(secret = name, "Made a new certificate");
+            current = Some(next);
+        } else if let Some(current) = &current {
+            // Somebody may have installed the configuration anew.
+            self.trust(&bundle, current, None, leads).await?;
         }
         if let Some(current) = current
             && self.last.as_ref() != Some(&current)
@@ -137,33 +156,51 @@ impl Keeper {
         Ok(())
     }
 
-    /// Puts the authorities into every webhook of the configuration, and nothing else.
-    async fn trust(&self, authorities: &str) -> Result<(), Error> {
+    /// Whom the API server trusts now.
+    async fn bundle(&self) -> Result<Bundle, Error> {
         let api = Api::<MutatingWebhookConfiguration>::all(self.client.clone());
-        let name = &self.place.configuration;
         let present = api
-            .get(name)
+            .get(&self.place.configuration)
             .await
             .map_err(|error| Error::Api("read the webhook configuration", error))?;
-        let bundle = ByteString(authorities.as_bytes().to_vec());
-        let webhooks = present.webhooks.unwrap_or_default();
-        if webhooks
-            .iter()
-            .all(|webhook| webhook.client_config.ca_bundle.as_ref() == Some(&bundle))
-        {
+        let webhooks = present.webhooks.unwrap_or_default().into_iter();
+        let bundle_of = |bundle: Option<ByteString>| {
+            String::from_utf8(bundle.map(|bundle| bundle.0).unwrap_or_default()).unwrap_or_default()
+        };
+        Ok(Bundle {
+            version: present.metadata.resource_version,
+            webhooks: webhooks
+                .map(|webhook| (webhook.name, bundle_of(webhook.client_config.ca_bundle)))
+                .collect(),
+        })
+    }
+
+    /// Puts the authorities of a certificate into every webhook of the configuration, and changes nothing else there:
+    /// on top of what was seen, for somebody else may do the same.
+    async fn trust(
+        &self,
+        bundle: &Bundle,
+        issued: &Issued,
+        before: Option<&Issued>,
+        leads: bool,
+    ) -> Result<(), Error> {
+        let Some(wanted) = bundle.with(issued, before, leads) else {
             return Ok(());
-        }
+        };
+        let wanted = ByteString(wanted.into_bytes());
+        let webhooks = bundle.webhooks.iter();
         let webhooks: Vec<_> = webhooks
-            .iter()
-            .map(|webhook| json!({ "name": webhook.name, "clientConfig": { "caBundle": bundle } }))
+            .map(|(name, _)| json!({ "name": name, "clientConfig": { "caBundle": wanted } }))
             .collect();
+        let name = &self.place.configuration;
         let patch = json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "MutatingWebhookConfiguration",
-            "metadata": { "name": name },
+            "metadata": { "name": name, "resourceVersion": bundle.version },
             "webhooks": webhooks,
         });
         let params = PatchParams::apply(MANAGER).force();
+        let api = Api::<MutatingWebhookConfiguration>::all(self.client.clone());
         api.patch(name, &params, &Patch::Apply(patch))
             .await
             .map_err(|error| Error::Api("patch the webhook configuration", error))?;
@@ -181,13 +218,66 @@ impl Keeper {
     }
 }
 
+/// Whom the API server trusts, by the configuration that was read.
+struct Bundle {
+    version: Option<String>,
+    /// Name and authorities of each webhook.
+    webhooks: Vec<(String, String)>,
+}
+
+impl Bundle {
+    /// Authorities that no operator has made, all that fit.
+    fn foreign(&self) -> String {
+        let of_first = self.webhooks.first().map_or("", |(_, bundle)| bundle);
+        listed(each(of_first).filter(|one| !is_ours(one)))
+    }
+
+    /// What is to stand there, if that is something else, for a certificate that follows the one `before`.
+    ///
+    /// The leader leaves out what an operator made, and what only the certificate before needed. Another replica only adds,
+    /// and only if its own is missing: it does not know what the leader is about.
+    fn with(&self, issued: &Issued, before: Option<&Issued>, leads: bool) -> Option<String> {
+        let own: Vec<_> = each(&issued.authorities).collect();
+        let is_complete = |bundle: &str| own.first().is_none_or(|own| each(bundle).any(|one| one == *own));
+        if !leads && self.webhooks.iter().all(|(_, bundle)| is_complete(bundle)) {
+            return None;
+        }
+        let was_needed =
+            |one: &str| before.is_some_and(|before| each(&before.authorities).any(|old| old == one));
+        let of_first = self.webhooks.first().map_or("", |(_, bundle)| bundle);
+        let others = each(of_first)
+            .filter(|one| !own.contains(one))
+            .filter(|one| !leads || !(is_ours(one) || was_needed(one)));
+        let wanted = listed(own.iter().copied().chain(others));
+        let is_there = self.webhooks.iter().all(|(_, bundle)| *bundle == wanted);
+        (!is_there).then_some(wanted)
+    }
+}
+
+/// Authorities as a bundle, as many as there may be.
+fn listed<'a>(authorities: impl Iterator<Item = &'a str>) -> String {
+    let lines = authorities.take(AUTHORITIES_AT_MOST);
+    lines.map(|one| format!("{one}\n")).collect()
+}
+
 fn read(secret: &Secret) -> Option<Issued> {
     let text = |key: &str| String::from_utf8(secret.data.as_ref()?.get(key)?.0.clone()).ok();
     Some(Issued {
         authorities: text(AUTHORITIES)?,
         certificate: text(CERTIFICATE)?,
         key: text(KEY)?,
-        made_at: secret.metadata.annotations.as_ref()?.get(MADE_AT)?.parse().ok()?,
+        made_at: made_at(secret)?,
+    })
+}
+
+/// One on which it is not written is somebody else's, cert-manager's say, and as old as it says itself.
+fn made_at(secret: &Secret) -> Option<u64> {
+    let annotations = secret.metadata.annotations.as_ref();
+    let written = annotations.and_then(|annotations| annotations.get(MADE_AT)?.parse().ok());
+    written.or_else(|| {
+        let certificate = &secret.data.as_ref()?.get(CERTIFICATE)?.0;
+        let certificate = CertificateDer::from_pem_slice(certificate).ok()?;
+        Some(Window::of(&certificate)?.not_before)
     })
 }
 
@@ -207,7 +297,7 @@ fn write(issued: &Issued, place: &Place, present: Option<Secret>) -> Secret {
             annotations: Some(annotations),
             ..present
         },
-        type_: Some("kubernetes.io/tls".to_owned()),
+        type_: Some(TYPE.to_owned()),
         data: Some(BTreeMap::from(data.map(|(key, text)| {
             (key.to_owned(), ByteString(text.as_bytes().to_vec()))
         }))),
@@ -223,4 +313,65 @@ fn now() -> u64 {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &str = "lockkeeper-webhook.lockkeeper.svc";
+    const NOW: u64 = 1_800_000_000;
+
+    /// An authority that nobody here has made.
+    fn foreign() -> String {
+        let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
+        listed(each(&made.cert.pem()))
+    }
+
+    fn bundle(authorities: &str) -> Bundle {
+        Bundle {
+            version: None,
+            webhooks: vec![
+                ("pods".into(), authorities.into()),
+                ("keys".into(), authorities.into()),
+            ],
+        }
+    }
+
+    #[test]
+    fn authorities_of_others_stay_for_replicas_that_serve_by_them_and_those_that_nobody_needs_go() {
+        let (given, newer) = (foreign(), foreign());
+        // The first certificate, beside what was given; and two rotations.
+        let first = issue_beside(&[NAME.to_owned()], &bundle(&given).foreign(), NOW).unwrap();
+        let trusted = bundle(&given).with(&first, None, true).unwrap();
+        assert!(trusted.contains(&given) && trusted.starts_with(&first.authorities));
+        let second = issue(&[NAME.to_owned()], Some(&first.authorities), NOW).unwrap();
+        let trusted = bundle(&trusted).with(&second, Some(&first), true).unwrap();
+        assert_eq!(trusted, second.authorities, "what was given before ours is over");
+        let third = issue(&[NAME.to_owned()], Some(&second.authorities), NOW).unwrap();
+        let trusted = bundle(&trusted).with(&third, Some(&second), true).unwrap();
+        assert_eq!(trusted, third.authorities);
+        // Somebody puts another one in its place: an upgrade to a certificate that is given.
+        let trusted = bundle(&newer).with(&third, None, true).unwrap();
+        assert_eq!(trusted, format!("{}{newer}", third.authorities));
+        assert_eq!(
+            bundle(&trusted).with(&third, None, true),
+            None,
+            "it is as it should be"
+        );
+    }
+
+    #[test]
+    fn a_replica_that_does_not_lead_adds_its_authority_and_takes_none_away() {
+        let issued = |before: Option<&str>| issue(&[NAME.to_owned()], before, NOW).unwrap();
+        let (own, other) = (issued(None), issued(None));
+        let given = foreign();
+        let present = format!("{}{given}", other.authorities);
+        let added = bundle(&present).with(&own, None, false).unwrap();
+        assert_eq!(added, format!("{}{present}", own.authorities));
+        assert_eq!(bundle(&added).with(&own, None, false), None);
+        // In the middle of a rotation by the leader.
+        let next = issued(Some(&own.authorities));
+        assert_eq!(bundle(&next.authorities).with(&own, None, false), None);
+    }
 }

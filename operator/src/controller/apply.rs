@@ -2,25 +2,27 @@
 
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::{TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, ResourceExt};
-use lockkeeper_crds::lock::ConditionType;
+use kube::ResourceExt;
+use kube::api::Patch;
+use lockkeeper_crds::lock::{ConditionType, Trial};
 use lockkeeper_crds::{DistributedLock, keys};
-use lockkeeper_lock::zookeeper::Onlooker;
+use lockkeeper_lock::Agreement;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::build::{FINALIZER, Finalizer, HANDOFF, Handoff, Nodes, Plan, Request, RoleChange};
-use super::resolve::Resolved;
+use super::build::{Finalizer, HANDOFF, Handoff, Nodes, Plan, Request, RoleChange};
+use super::resolve::{Resolved, mode};
 use super::validate::Valid;
 use crate::context::{Context, Provisioned};
-use crate::ensemble::Ensemble;
 use crate::error::{Error, Problem};
 use crate::events::{Notice, Reason};
+use crate::layout::LockKey;
 use crate::metrics::Cause;
-use crate::tree::{Removal, TreeError};
+use crate::parts::{self, Finalizers};
+use crate::tree::{Agreed, Removal, TreeError};
+use crate::way::Way;
 
 /// How long nodes that were found in order are believed to be: rights that are changed by hand make
 /// no event.
@@ -29,6 +31,9 @@ pub const RECHECK: Duration = Duration::from_secs(600);
 /// Least time between two yield requests for one lock: longer than a pod needs to stop and the next
 /// one to begin, so that no lock goes through a workload in one rush.
 const YIELD_PAUSE: Duration = Duration::from_secs(10);
+
+/// Role labels of one lock that are written at once.
+const ROLES: usize = 8;
 
 /// For so long after the start of an operator the finalizers of objects wait whose nodes are there already.
 const FINALIZER_DELAY: Duration = Duration::from_secs(60);
@@ -44,6 +49,8 @@ pub struct Applied {
     pub is_gone: bool,
     /// The rest waits until then.
     pub again: Option<Duration>,
+    /// The handoff of a rollout that was requested just now.
+    pub trial: Option<Trial>,
     /// The object's version, if it was changed.
     pub version: Option<String>,
 }
@@ -54,7 +61,7 @@ pub struct Applied {
 /// Those of the ensemble and of the API server; and when this replica does not lead.
 pub async fn apply(
     ctx: &Context,
-    (ensemble, connection): (&Ensemble, &Onlooker),
+    way: &Way,
     resolved: &Resolved,
     valid: &Result<Valid, Problem>,
     plan: &Plan,
@@ -74,45 +81,36 @@ pub async fn apply(
     }
     match nodes {
         Nodes::Leave => {}
-        Nodes::Ensure => ensure(ctx, (ensemble, connection), resolved, valid, &mut applied).await?,
+        Nodes::Ensure => ensure(ctx, way, resolved, valid, &mut applied).await?,
         Nodes::Remove => {
             ctx.leadership.check()?;
-            if ensemble.tree.remove_lock(connection, &resolved.key).await? == Removal::InUse {
+            if way.remove_lock(&resolved.key).await? == Removal::InUse {
                 // Somebody came in between: the picture will say who.
                 return Ok(applied);
             }
         }
     }
-    try_join_all(roles.iter().map(|change| set_role(ctx, resolved, change))).await?;
+    let roles = roles.iter().map(|change| Ok(set_role(ctx, resolved, change)));
+    stream::iter(roles)
+        .try_buffer_unordered(ROLES)
+        .try_collect::<()>()
+        .await?;
     match handoff {
         Handoff::None => {}
-        Handoff::Rollout(request) => {
+        Handoff::Rollout(request, trial) => {
             let yielded = ctx.memories.of(&resolved.key).yielded;
             let rest = yielded.map_or(Duration::ZERO, |at| YIELD_PAUSE.saturating_sub(at.elapsed()));
             if rest.is_zero() {
-                step_down(
-                    ctx,
-                    (ensemble, connection),
-                    resolved,
-                    request,
-                    "rollout",
-                    &mut applied,
-                )
-                .await?;
+                step_down(ctx, way, resolved, request, "rollout", &mut applied).await?;
+                applied.trial = Some(trial.clone());
+                ctx.memories
+                    .edit(&resolved.key, |memory| memory.trial = Some(trial.clone()));
             } else {
                 applied.again = applied.again.into_iter().chain([rest]).min();
             }
         }
         Handoff::Asked(request) => {
-            step_down(
-                ctx,
-                (ensemble, connection),
-                resolved,
-                request,
-                "user",
-                &mut applied,
-            )
-            .await?;
+            step_down(ctx, way, resolved, request, "user", &mut applied).await?;
             applied.version = acknowledge(ctx, resolved).await?;
         }
         Handoff::Refused(refusal) => {
@@ -129,12 +127,12 @@ pub async fn apply(
     Ok(applied)
 }
 
-/// Lets an object go whose nodes nobody can look after any more.
+/// Lets an object go whose nodes are out of reach for good: the credentials are gone, or the ensemble is another one.
 ///
 /// # Errors
 /// Those of the API server; and when this replica does not lead.
 pub async fn let_go(ctx: &Context, resolved: &Resolved) -> Result<(), Error> {
-    tracing::warn!(lock = %resolved.key, "The credentials of a lock are gone; its nodes stay in its ensemble");
+    tracing::warn!(lock = %resolved.key, "There is no way to the ensemble of a lock; its nodes stay there");
     set_finalizer(ctx, resolved, false).await.map(drop)
 }
 
@@ -151,7 +149,7 @@ fn finalizer_rest(has_nodes: bool, uptime: Duration) -> Duration {
 
 async fn ensure(
     ctx: &Context,
-    (ensemble, connection): (&Ensemble, &Onlooker),
+    way: &Way,
     resolved: &Resolved,
     valid: &Result<Valid, Problem>,
     applied: &mut Applied,
@@ -164,25 +162,31 @@ async fn ensure(
         }
     };
     let memory = ctx.memories.of(&resolved.key);
-    let session = connection.session_id().0;
+    let session = way.session();
     let identities: Vec<_> = valid
         .identities
         .iter()
         .map(|identity| identity.acl_id())
         .collect();
+    let agreement = Agreement::of(mode(&resolved.lock.spec));
     let is_in_order = |known: &Provisioned| {
-        known.session == session && known.identities == identities && known.at.elapsed() < RECHECK
+        known.session == session
+            && known.identities == identities
+            && known.agreement == agreement
+            && known.at.elapsed() < RECHECK
     };
     if resolved.queue.exists && memory.provisioned.as_ref().is_some_and(is_in_order) {
         return Ok(());
     }
     ctx.leadership.check()?;
-    match ensemble
-        .tree
-        .ensure_lock(connection, &resolved.key, &valid.identities)
-        .await
-    {
-        Ok(repairs) => {
+    let key = &resolved.key;
+    let ensured = async {
+        let repairs = way.ensure_lock(key, &valid.identities).await?;
+        let agreed = way.agree(key, &valid.identities, agreement).await?;
+        Ok::<_, TreeError>((repairs, agreed))
+    };
+    match ensured.await {
+        Ok((repairs, agreed)) => {
             if was_ready(resolved) && repairs.made + repairs.rights > 0 {
                 applied.notices.push(Notice::new(
                     Reason::NodesRepaired,
@@ -192,15 +196,21 @@ async fn ensure(
                     ),
                 ));
             }
+            // It is tried again when somebody leaves the queue: that is a change of the picture.
+            if let Agreed::Pending { before } = agreed {
+                applied.not_ready = Some(pending(before, agreement));
+                return Ok(());
+            }
             ctx.memories.edit(&resolved.key, |memory| {
                 memory.provisioned = Some(Provisioned {
                     at: Instant::now(),
                     session,
                     identities,
+                    agreement,
                 });
             });
         }
-        Err(error @ TreeError::Foreign { .. }) => {
+        Err(error @ (TreeError::Foreign { .. } | TreeError::TooLong { .. })) => {
             applied.not_ready = Some(Problem {
                 reason: lockkeeper_crds::lock::Reason::ProvisioningFailed,
                 message: error.to_string(),
@@ -209,6 +219,18 @@ async fn ensure(
         Err(error) => return Err(error.into()),
     }
     Ok(())
+}
+
+/// What has to happen before another setting of the lock is in force.
+fn pending(before: Option<Agreement>, wanted: Agreement) -> Problem {
+    let before = before.map_or_else(|| "something else".to_owned(), |before| before.to_string());
+    Problem::new(
+        lockkeeper_crds::lock::Reason::AgreementPending,
+        format!(
+            "the contenders in the queue have agreed on {before}; {wanted} comes into force when the queue is empty: \
+             scale the workload to zero, or restart its pods all at once"
+        ),
+    )
 }
 
 /// Whether the nodes were in order when somebody looked last: what is missing now was taken away.
@@ -221,17 +243,14 @@ fn was_ready(resolved: &Resolved) -> bool {
 
 async fn step_down(
     ctx: &Context,
-    (ensemble, connection): (&Ensemble, &Onlooker),
+    way: &Way,
     resolved: &Resolved,
     request: &Request,
     cause: &'static str,
     applied: &mut Applied,
 ) -> Result<(), Error> {
     ctx.leadership.check()?;
-    let is_new = ensemble
-        .tree
-        .request_yield(connection, &resolved.key, &request.request)
-        .await?;
+    let is_new = way.request_yield(&resolved.key, &request.request).await?;
     if is_new {
         ctx.metrics.handoffs.get_or_create(&Cause { cause }).inc();
         ctx.memories
@@ -247,13 +266,10 @@ async fn step_down(
 async fn set_role(ctx: &Context, resolved: &Resolved, change: &RoleChange) -> Result<(), Error> {
     ctx.leadership.check()?;
     ctx.metrics.wrote("role");
-    let api: Api<Pod> = Api::namespaced(ctx.client.clone(), &resolved.key.namespace);
+    let namespace = &resolved.key.namespace;
     // With the UID as a condition: the API server refuses it for another pod of this name.
     let patch = json!({"metadata": {"uid": change.uid, "labels": {keys::ROLE: change.role.as_str()}}});
-    match api
-        .patch(&change.pod, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-    {
+    match parts::patch::<Pod>(&ctx.client, namespace, &change.pod, &Patch::Merge(patch)).await {
         Ok(_) => ctx
             .pods
             .set_role(&resolved.key, &change.pod, &change.uid, change.role),
@@ -265,20 +281,19 @@ async fn set_role(ctx: &Context, resolved: &Resolved, change: &RoleChange) -> Re
 
 async fn acknowledge(ctx: &Context, resolved: &Resolved) -> Result<Option<String>, Error> {
     let patch = json!({"metadata": {"annotations": {HANDOFF: null}}});
-    patch_lock(ctx, resolved, "annotation", patch).await
+    patch_lock(ctx, resolved, "annotation", &Patch::Merge(patch)).await
 }
 
 async fn set_finalizer(ctx: &Context, resolved: &Resolved, is_wanted: bool) -> Result<Option<String>, Error> {
-    let mut finalizers = resolved.lock.finalizers().to_vec();
-    finalizers.retain(|name| name != FINALIZER);
-    if is_wanted {
-        finalizers.push(FINALIZER.to_owned());
+    let key = &resolved.key;
+    let now = Finalizers::of(&ctx.client, &key.namespace, &key.name).await;
+    let Some(now) = now.map_err(Error::reading("the finalizers of a DistributedLock"))? else {
+        return Ok(None);
+    };
+    match now.patch(is_wanted, resolved.lock.resource_version()) {
+        Some(patch) => patch_lock(ctx, resolved, "finalizer", &patch).await,
+        None => Ok(resolved.lock.resource_version()),
     }
-    // A list is replaced as a whole: only if nobody changed the object meanwhile.
-    let patch = json!({
-        "metadata": {"finalizers": finalizers, "resourceVersion": resolved.lock.resource_version()},
-    });
-    patch_lock(ctx, resolved, "finalizer", patch).await
 }
 
 /// Tells the object's version after that; `None` when it is gone.
@@ -286,16 +301,13 @@ async fn patch_lock(
     ctx: &Context,
     resolved: &Resolved,
     kind: &'static str,
-    patch: serde_json::Value,
+    patch: &Patch<impl serde::Serialize + std::fmt::Debug>,
 ) -> Result<Option<String>, Error> {
     ctx.leadership.check()?;
     ctx.metrics.wrote(kind);
-    let api: Api<DistributedLock> = Api::namespaced(ctx.client.clone(), &resolved.key.namespace);
-    let patched = api
-        .patch(&resolved.key.name, &PatchParams::default(), &Patch::Merge(patch))
-        .await;
-    match patched {
-        Ok(lock) => Ok(lock.resource_version()),
+    let LockKey { namespace, name } = &resolved.key;
+    match parts::patch::<DistributedLock>(&ctx.client, namespace, name, patch).await {
+        Ok(lock) => Ok(lock.metadata.resource_version),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
         Err(error) => Err(Error::writing("the DistributedLock")(error)),
     }

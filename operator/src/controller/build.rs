@@ -1,12 +1,12 @@
 //! Third step: from what is known to what is to be done. Pure.
 
 use kube::ResourceExt;
-use lockkeeper_crds::lock::DeletionPolicy;
+use lockkeeper_crds::lock::{DeletionPolicy, Trial};
 use lockkeeper_lock::{Participant, YieldRequest};
 
 use super::resolve::Resolved;
 use crate::pods::Role;
-use crate::rollout::{self, Decision};
+use crate::rollout::{self, Decision, trial};
 use crate::status::holds;
 
 /// Keeps an object until nobody is in its queue and its nodes are gone.
@@ -67,8 +67,8 @@ pub struct RoleChange {
 pub enum Handoff {
     /// None.
     None,
-    /// Because of a rollout.
-    Rollout(Request),
+    /// Because of a rollout, and what is to be remembered of it.
+    Rollout(Request, Trial),
     /// Because a user asked.
     Asked(Request),
     /// A user asked for what cannot be.
@@ -146,17 +146,30 @@ fn handoff(resolved: &Resolved) -> Handoff {
     };
     match rollout::decide(queue, workload) {
         Decision::Stay => Handoff::None,
+        Decision::Yield { successor, .. } if has_failed(resolved, &successor.revision) => Handoff::None,
         Decision::Yield {
             contenders,
             successor,
-        } => Handoff::Rollout(Request {
-            note: format!("asked to hand over to {successor}, which is of the current revision"),
-            request: YieldRequest {
-                id: format!("rollout to {successor}"),
-                contenders,
+        } => Handoff::Rollout(
+            Request {
+                note: format!(
+                    "asked to hand over to {}, which is of the current revision",
+                    successor.pod
+                ),
+                request: YieldRequest {
+                    id: format!("rollout to {}", successor.pod),
+                    contenders,
+                },
             },
-        }),
+            trial::begun(&successor),
+        ),
     }
+}
+
+/// Whether this revision got the lock before, and failed under it.
+fn has_failed(resolved: &Resolved, revision: &str) -> bool {
+    let mut trial = resolved.trial.iter();
+    trial.any(|trial| trial.has_failed && trial.revision == revision)
 }
 
 /// The holder, and everybody before the pod that is to hold.

@@ -8,6 +8,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
 use lockkeeper_crds::DistributedLock;
 use lockkeeper_crds::lock::{ConditionType, DistributedLockStatus, Reason as ConditionReason};
+use lockkeeper_lock::{CleanRelease, FencingToken};
 use tokio::time::Instant;
 
 use super::apply::Applied;
@@ -15,7 +16,12 @@ use super::resolve::Resolved;
 use crate::context::Context;
 use crate::error::{Error, Problem};
 use crate::events::{Notice, Reason};
+use crate::inject::settings::word_of;
+use crate::metrics::OfLock;
+use crate::parts::LockPart;
+use crate::rollout::trial;
 use crate::status::{self, Observation, Readiness, is_between_holders, named};
+use crate::way::Way;
 
 /// Least time between two writes of one status.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -28,16 +34,23 @@ const BETWEEN: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// Those of the API server; and when this replica does not lead.
-pub async fn report(ctx: &Context, resolved: &Resolved, applied: Applied) -> Result<Option<Duration>, Error> {
+pub async fn report(
+    ctx: &Context,
+    way: &Way,
+    resolved: &Resolved,
+    applied: Applied,
+) -> Result<Option<Duration>, Error> {
     let Applied {
         not_ready,
         mut notices,
         is_gone,
         again,
+        trial,
         version,
     } = applied;
     if is_gone {
         ctx.memories.forget(&resolved.key);
+        ctx.metrics.losses.remove(&OfLock::from(&resolved.key));
         return Ok(None);
     }
     if let Some(rest) = still_between(ctx, resolved) {
@@ -49,13 +62,16 @@ pub async fn report(ctx: &Context, resolved: &Resolved, applied: Applied) -> Res
         generation: resolved.lock.metadata.generation,
         queue: &resolved.queue,
         participants: &resolved.participants,
+        pods: &resolved.pods,
         readiness: readiness(resolved, not_ready),
+        trial: trial.or_else(|| resolved.trial.clone()),
     };
     let status = status::observed(&previous, &seen, Timestamp::now());
     let version = version.or_else(|| resolved.lock.resource_version());
     let written = write(ctx, resolved, &previous, &status, version, true).await?;
     if written == Written::Now {
-        notices.extend(news(&previous, &status));
+        let lost = lost(ctx, way, resolved, &previous, &status).await;
+        notices.extend(news(&previous, &status, &lost));
     }
     tell(ctx, resolved, &notices).await;
     Ok(match written {
@@ -81,7 +97,7 @@ pub async fn report_loss(
     let version = resolved.lock.resource_version();
     match write(ctx, resolved, &previous, &status, version, as_leader).await? {
         Written::After(rest) => return Ok(Some(rest)),
-        Written::Now => tell(ctx, resolved, &news(&previous, &status)).await,
+        Written::Now => tell(ctx, resolved, &news(&previous, &status, &[])).await,
         Written::Unchanged => {}
     }
     Ok(None)
@@ -120,10 +136,38 @@ fn readiness(resolved: &Resolved, not_ready: Option<Problem>) -> Readiness {
         };
         return Readiness::NotReady(ConditionReason::Deleting, message);
     }
-    match not_ready {
-        None => Readiness::Ready,
+    match not_ready.or_else(|| stranger(resolved)) {
+        None => match (held_back(resolved), outdated(resolved)) {
+            (Some(message), _) => Readiness::HeldBack(message),
+            (None, pods) if pods.is_empty() => Readiness::Ready,
+            (None, pods) => Readiness::Outdated(pods),
+        },
         Some(Problem { reason, message }) => Readiness::NotReady(reason, message),
     }
+}
+
+/// Why no rollout goes on, if one does not.
+fn held_back(resolved: &Resolved) -> Option<String> {
+    let trial = resolved.trial.as_ref()?;
+    trial::held_back(trial, &resolved.participants, &resolved.pods)
+}
+
+/// Pods that were made with other settings of the lock: it was changed since, or made after them.
+fn outdated(resolved: &Resolved) -> Vec<String> {
+    let word = word_of(&resolved.lock.spec);
+    let pods = resolved.pods.iter();
+    let pods = pods.filter(|(_, pod)| !pod.is_over && pod.settings.as_ref().is_some_and(|own| *own != word));
+    pods.map(|(name, _)| name.clone()).collect()
+}
+
+/// A client in the queue beside which no keeper holds the lock.
+fn stranger(resolved: &Resolved) -> Option<Problem> {
+    let stranger = resolved.queue.strangers().min()?;
+    let message = format!(
+        "the node {stranger} below the lock root belongs to a client whose place in the queue cannot be told from that \
+         name, so the lock is not held beside it: end that client, or give it a lock root of its own"
+    );
+    Some(Problem::new(ConditionReason::UnknownContender, message))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,27 +200,10 @@ async fn write(
         ctx.leadership.check()?;
     }
     ctx.metrics.wrote("status");
-    let api: Api<DistributedLock> = Api::namespaced(ctx.client.clone(), &resolved.key.namespace);
-    // As a whole: a merge would keep what is not there any more. And only on top of what was seen: a
-    // request may be under way for longer than the lease under which it was begun, and come when the next
-    // leader has written.
-    let add = |path: &str, value| {
-        let path = path.parse().expect("a pointer");
-        PatchOperation::Add(AddOperation { path, value })
-    };
-    let patch = JsonPatch(vec![
-        add("/metadata/resourceVersion", version.into()),
-        add(
-            "/status",
-            serde_json::to_value(status).expect("strings and numbers"),
-        ),
-    ]);
+    let api: Api<LockPart> = Api::namespaced(ctx.client.clone(), &resolved.key.namespace);
+    let patch = on_top_of(version, status);
     match api
-        .patch_status(
-            &resolved.key.name,
-            &PatchParams::default(),
-            &Patch::<DistributedLock>::Json(patch),
-        )
+        .patch_status(&resolved.key.name, &PatchParams::default(), &patch)
         .await
     {
         Ok(_) => {}
@@ -188,9 +215,76 @@ async fn write(
     Ok(Written::Now)
 }
 
+/// A status, as a whole: a merge would keep what is not there any more. And only on top of the version that was
+/// seen: a request may be under way for longer than the lease under which it was begun, and come when the next
+/// leader has written.
+pub(super) fn on_top_of(version: Option<String>, status: &DistributedLockStatus) -> Patch<DistributedLock> {
+    let add = |path: &str, value| {
+        let path = path.parse().expect("a pointer");
+        PatchOperation::Add(AddOperation { path, value })
+    };
+    Patch::Json(JsonPatch(vec![
+        add("/metadata/resourceVersion", version.into()),
+        add(
+            "/status",
+            serde_json::to_value(status).expect("strings and numbers"),
+        ),
+    ]))
+}
+
+/// The contenders of the status before that held, and went without a clean release. Counts them: their own keepers cannot,
+/// where they end with it.
+///
+/// Only once for each, for a status is written on top of the one that was seen, whichever replica does it.
+async fn lost(
+    ctx: &Context,
+    way: &Way,
+    resolved: &Resolved,
+    previous: &DistributedLockStatus,
+    status: &DistributedLockStatus,
+) -> Vec<String> {
+    let gone = gone(previous, status);
+    if gone.is_empty() {
+        return gone.into_iter().map(|one| one.contender).collect();
+    }
+    match way.lost(&resolved.key, &gone).await {
+        Ok(lost) => {
+            let lost = gone.into_iter().zip(lost).filter(|(_, is_lost)| *is_lost);
+            let lost: Vec<_> = lost.map(|(one, _)| one.contender).collect();
+            if !lost.is_empty() {
+                tracing::warn!(lock = %resolved.key, contenders = ?lost, "A holder went without a clean release");
+                let losses = ctx.metrics.losses.get_or_create(&OfLock::from(&resolved.key));
+                losses.inc_by(lost.len() as u64);
+            }
+            lost
+        }
+        Err(error) => {
+            tracing::warn!(lock = %resolved.key, %error, "Failed to see how a holder went");
+            Vec::new()
+        }
+    }
+}
+
+/// Who held by the status before, and does not by this one. Others than keepers of ours write down neither when they got
+/// the lock nor how they went.
+fn gone(previous: &DistributedLockStatus, status: &DistributedLockStatus) -> Vec<CleanRelease> {
+    let still = |contender: &str| {
+        let holders = status.holders.iter().map(|one| &one.contender);
+        let waiting = status.queue.iter().map(|one| &one.contender);
+        holders.chain(waiting).any(|one| one == contender)
+    };
+    let gone = previous.holders.iter();
+    gone.filter(|holder| holder.since.is_some() && !still(&holder.contender))
+        .map(|holder| CleanRelease {
+            contender: holder.contender.clone(),
+            token: FencingToken(holder.fencing_token),
+        })
+        .collect()
+}
+
 /// What changed for people. A first status is no change: ten thousand locks that an operator sees for
 /// the first time are no news.
-fn news(previous: &DistributedLockStatus, status: &DistributedLockStatus) -> Vec<Notice> {
+fn news(previous: &DistributedLockStatus, status: &DistributedLockStatus, lost: &[String]) -> Vec<Notice> {
     if previous.observed_generation.is_none() {
         return Vec::new();
     }
@@ -200,8 +294,16 @@ fn news(previous: &DistributedLockStatus, status: &DistributedLockStatus) -> Vec
     };
     for holder in &previous.holders {
         if !is_in(&holder.contender, status) {
-            let note = format!("{} holds the lock no more", holder.pod);
-            notices.push(Notice::new(Reason::LockReleased, note));
+            notices.push(if lost.contains(&holder.contender) {
+                let note = format!(
+                    "{} holds the lock no more, and did not release it: its session expired, or its node in ZooKeeper was deleted",
+                    holder.pod
+                );
+                Notice::new(Reason::LockLost, note)
+            } else {
+                let note = format!("{} holds the lock no more", holder.pod);
+                Notice::new(Reason::LockReleased, note)
+            });
         }
     }
     for holder in &status.holders {
@@ -220,11 +322,18 @@ fn news(previous: &DistributedLockStatus, status: &DistributedLockStatus) -> Vec
     };
     if let Some((reason, message)) = ready(status).filter(|now| ready(previous).as_ref() != Some(now)) {
         let reasons = [
+            (ConditionReason::HandoffHeldBack, Reason::HandoffHeldBack),
             (ConditionReason::InvalidSpec, Reason::InvalidSpec),
             (ConditionReason::ProvisioningFailed, Reason::ProvisioningFailed),
+            (ConditionReason::AgreementPending, Reason::ProvisioningFailed),
+            (ConditionReason::UnknownContender, Reason::ProvisioningFailed),
+            (ConditionReason::TooManyContenders, Reason::ProvisioningFailed),
             (ConditionReason::SecretUnusable, Reason::ProvisioningFailed),
             (ConditionReason::CredentialsRefused, Reason::ProvisioningFailed),
             (ConditionReason::TlsFailed, Reason::ProvisioningFailed),
+            (ConditionReason::EnsembleNotAllowed, Reason::ProvisioningFailed),
+            (ConditionReason::EnsembleUnusable, Reason::ProvisioningFailed),
+            (ConditionReason::EnsembleChanged, Reason::EnsembleChanged),
         ];
         let told = reasons.iter().find(|(condition, _)| condition.as_str() == reason);
         if let Some((_, told)) = told {

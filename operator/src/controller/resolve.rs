@@ -2,27 +2,33 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::api::ListParams;
 use kube::core::Selector;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 use lockkeeper_crds::DistributedLock;
-use lockkeeper_crds::lock::{DistributedLockSpec, Handoff, LockMode};
+use lockkeeper_crds::lock::{DistributedLockSpec, Handoff, LockMode, Trial};
 use lockkeeper_lock::{Mode, Participant};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::layout::LockKey;
+use crate::parts::{
+    self, ControllerRevisionPart, DaemonSetPart, DeploymentPart, REVISION, ReplicaSetPart, StatefulSetPart,
+};
 use crate::picture::Queue;
 use crate::pods::PodFacts;
-use crate::rollout::{self, Candidate, Owner, Workload};
+use crate::rollout::{self, Candidate, Owner, Workload, trial};
 use crate::secrets::{Identities, UnusableSecret};
 use crate::status::holds;
 
-/// Annotation of a ReplicaSet: the higher, the newer; a rollback gives the old one a new number.
-const REVISION: &str = "deployment.kubernetes.io/revision";
+/// How long a revision on trial has to hold the lock in one go. As long as the kubelet takes until it forgets that a
+/// container ended (twice its longest back-off of five minutes).
+const TRIAL: Duration = Duration::from_secs(600);
 
 /// What is known of a lock.
 #[derive(Debug)]
@@ -41,6 +47,8 @@ pub struct Resolved {
     pub identities: Option<Result<Identities, UnusableSecret>>,
     /// A workload in the middle of a rollout, and its pods in the queue.
     pub rollout: Option<(Vec<Candidate>, Workload)>,
+    /// How the last handoff of a rollout turned out, as long as that counts.
+    pub trial: Option<Trial>,
 }
 
 /// Reads what is known of a lock with this queue. Workloads are only read where revisions differ.
@@ -59,7 +67,12 @@ pub async fn resolve(
         Handoff::Never => None,
         Handoff::OnRollout => rollout(ctx, &key, &participants, &pods).await?,
     };
+    let trial = match lock.spec.handoff {
+        Handoff::Never => None,
+        Handoff::OnRollout => tried(ctx, &key, &lock, &participants, &pods, rollout.as_ref()),
+    };
     Ok(Resolved {
+        trial,
         identities: ctx.secrets.of(&key.namespace),
         key,
         lock,
@@ -68,6 +81,44 @@ pub async fn resolve(
         pods,
         rollout,
     })
+}
+
+/// How the last handoff of a rollout turned out: by the status, which outlives this operator.
+fn tried(
+    ctx: &Context,
+    key: &LockKey,
+    lock: &DistributedLock,
+    participants: &[Participant],
+    pods: &BTreeMap<String, PodFacts>,
+    rollout: Option<&(Vec<Candidate>, Workload)>,
+) -> Option<Trial> {
+    let written = lock.status.as_ref().and_then(|status| status.trial.clone());
+    let memory = ctx.memories.of(key);
+    // Nobody can say yet that no pod of a revision is left.
+    if !*ctx.pods.ready().borrow() {
+        return memory.trial.or(written);
+    }
+    let known = memory.trial.iter().chain(&written);
+    let judged = known
+        .filter_map(|trial| trial::judged(trial, participants, pods, rollout))
+        .next();
+    let holder = judged
+        .as_ref()
+        .and_then(|trial| trial::holder(trial, participants, pods));
+    let is_over = memory
+        .trying
+        .as_ref()
+        .is_some_and(|(_, since)| since.elapsed() >= TRIAL);
+    ctx.memories.edit(key, |memory| {
+        if is_over || memory.trial == written {
+            memory.trial = None;
+        }
+        let is_same = matches!((&memory.trying, holder), (Some((before, _)), Some(now)) if before == now);
+        if !is_same || is_over {
+            memory.trying = holder.map(|holder| (holder.to_owned(), Instant::now()));
+        }
+    });
+    judged.filter(|_| !is_over)
 }
 
 /// The mode of a lock for its queue.
@@ -120,9 +171,11 @@ fn candidates(
             Some(Candidate {
                 contender: one.name.clone(),
                 pod: one.data.pod.as_ref()?.name.clone(),
+                uid: facts.uid.clone(),
                 revision: facts.revision.clone()?,
                 is_holder: holds(one),
                 is_healthy: facts.is_healthy,
+                ends: facts.ends,
             })
         })
         .collect()
@@ -133,40 +186,31 @@ async fn workload(client: &Client, namespace: &str, owner: &Owner) -> Result<Opt
     match owner {
         Owner::Deployment(name) => deployment(client, namespace, name).await,
         Owner::StatefulSet(name) => {
-            let api: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
+            let api: Api<StatefulSetPart> = Api::namespaced(client.clone(), namespace);
             let found = api.get_opt(name).await.map_err(Error::reading("a StatefulSet"))?;
             Ok(found.map(|set| {
                 let spec = set.spec.unwrap_or_default();
-                let strategy = spec.update_strategy.unwrap_or_default();
-                let rolling = strategy.rolling_update.unwrap_or_default();
+                let rolling = spec.update_strategy.rolling_update.unwrap_or_default();
                 let start = spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0);
                 Workload::StatefulSet {
-                    is_on_delete: strategy.type_.as_deref() == Some("OnDelete"),
+                    is_on_delete: is_on_delete(spec.update_strategy.r#type.as_ref()),
                     first_updated: start + rolling.partition.unwrap_or(0),
                     current: set.status.and_then(|status| status.update_revision),
                 }
             }))
         }
         Owner::DaemonSet(name) => {
-            let api: Api<DaemonSet> = Api::namespaced(client.clone(), namespace);
+            let api: Api<DaemonSetPart> = Api::namespaced(client.clone(), namespace);
             let found = api.get_opt(name).await.map_err(Error::reading("a DaemonSet"))?;
             let Some(set) = found else { return Ok(None) };
             let uid = set.uid();
             let spec = set.spec.unwrap_or_default();
-            let revisions: Api<ControllerRevision> = Api::namespaced(client.clone(), namespace);
-            let list = revisions
-                .list(&selected(&spec.selector))
-                .await
-                .map_err(Error::reading("ControllerRevisions"))?;
-            let newest = list
-                .items
-                .into_iter()
-                .filter(|revision| is_owned(revision.owner_references(), uid.as_deref()))
-                .max_by_key(|revision| revision.revision);
+            let revisions: Api<ControllerRevisionPart> = Api::namespaced(client.clone(), namespace);
+            let number = |revision: &ControllerRevisionPart| Some(revision.revision);
+            let newest = newest(&revisions, &spec.selector, uid.as_deref(), number).await;
+            let newest = newest.map_err(Error::reading("ControllerRevisions"))?;
             Ok(Some(Workload::DaemonSet {
-                is_on_delete: spec
-                    .update_strategy
-                    .is_some_and(|strategy| strategy.type_.as_deref() == Some("OnDelete")),
+                is_on_delete: is_on_delete(spec.update_strategy.r#type.as_ref()),
                 current: newest
                     .and_then(|revision| revision.labels().get("controller-revision-hash").cloned()),
             }))
@@ -175,7 +219,7 @@ async fn workload(client: &Client, namespace: &str, owner: &Owner) -> Result<Opt
 }
 
 async fn deployment(client: &Client, namespace: &str, name: &str) -> Result<Option<Workload>, Error> {
-    let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+    let deployments: Api<DeploymentPart> = Api::namespaced(client.clone(), namespace);
     let found = deployments
         .get_opt(name)
         .await
@@ -183,21 +227,41 @@ async fn deployment(client: &Client, namespace: &str, name: &str) -> Result<Opti
     let Some(deployment) = found else { return Ok(None) };
     let uid = deployment.uid();
     let spec = deployment.spec.unwrap_or_default();
-    let sets: Api<ReplicaSet> = Api::namespaced(client.clone(), namespace);
-    let list = sets
-        .list(&selected(&spec.selector))
-        .await
-        .map_err(Error::reading("ReplicaSets"))?;
-    let number = |set: &ReplicaSet| set.annotations().get(REVISION)?.parse::<i64>().ok();
-    let newest = list
-        .items
-        .into_iter()
-        .filter(|set| is_owned(set.owner_references(), uid.as_deref()))
-        .max_by_key(number);
+    let sets: Api<ReplicaSetPart> = Api::namespaced(client.clone(), namespace);
+    let number = |set: &ReplicaSetPart| set.annotations().get(REVISION)?.parse().ok();
+    let newest = newest(&sets, &spec.selector, uid.as_deref(), number).await;
+    let newest = newest.map_err(Error::reading("ReplicaSets"))?;
     Ok(Some(Workload::Deployment {
         is_paused: spec.paused.unwrap_or(false),
         current: newest.and_then(|set| set.labels().get("pod-template-hash").cloned()),
     }))
+}
+
+fn is_on_delete(strategy: Option<&parts::Word>) -> bool {
+    strategy.is_some_and(|strategy| strategy.0 == "OnDelete")
+}
+
+/// The one with the highest number of those that a workload owns; `None`, too, when there are more than are read: then
+/// it is not known which is current, and nothing is handed over.
+async fn newest<P>(
+    api: &Api<P>,
+    selector: &LabelSelector,
+    uid: Option<&str>,
+    number: impl Fn(&P) -> Option<i64>,
+) -> Result<Option<P>, kube::Error>
+where
+    P: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut newest: Option<(Option<i64>, P)> = None;
+    let take = |one: P| {
+        let this = number(&one);
+        let is_newer = newest.as_ref().is_none_or(|(number, _)| this >= *number);
+        if is_newer && is_owned(one.owner_references(), uid) {
+            newest = Some((this, one));
+        }
+    };
+    let is_all = parts::list(api, selected(selector), take).await?;
+    Ok(newest.filter(|_| is_all).map(|(_, one)| one))
 }
 
 fn selected(selector: &LabelSelector) -> ListParams {

@@ -6,7 +6,7 @@ use std::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::Secret;
-use oci_client::Reference;
+use oci_spec::distribution::Reference;
 use serde::Deserialize;
 
 /// Name and password for a registry. Its `Debug` does not show the password.
@@ -59,6 +59,15 @@ impl Credentials {
                 .filter_map(|(place, entry)| Some((normal(&place), entry.credential()?)))
                 .collect(),
         }
+    }
+
+    /// What they take, in bytes.
+    pub fn bytes(&self) -> usize {
+        let of = |(place, one): &(String, Credential)| place.len() + one.user.len() + one.password.len();
+        self.entries
+            .iter()
+            .map(|entry| of(entry) + size_of_val(entry))
+            .sum()
     }
 
     /// Adds those of another Secret of the pod.

@@ -7,6 +7,7 @@ use lockkeeper_crds::lock::{OnLoss, OnSuspect};
 
 use serde_json::Value;
 
+use super::chosen::{DEFAULT_CONTAINER, Said, chosen};
 use super::context::Context;
 use super::refusal::Refusal;
 use super::{environment, names, signal};
@@ -62,7 +63,7 @@ pub fn names_are_free(spec: &PodSpec) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses a sidecar that was injected for another lock or another container, as in a copy of a pod whose
+/// Refuses a sidecar that was injected for another lock, ensemble or container, as in a copy of a pod whose
 /// keys were changed: it would guard by the wrong lock, or not at all.
 ///
 /// # Errors
@@ -74,10 +75,11 @@ pub fn is_for(
     context: &Context<'_>,
 ) -> Result<(), Refusal> {
     let by_signals = signal::is_chosen(sidecar).then(|| signal::guarded(container));
-    for wanted in [environment::of_name(lock, context)]
-        .into_iter()
-        .chain(by_signals)
-    {
+    let common = [
+        environment::of_name(lock, context),
+        environment::of_ensemble(context),
+    ];
+    for wanted in common.into_iter().chain(by_signals) {
         let has = sidecar.env.iter().flatten().find(|var| var.name == wanted.name);
         if has != Some(&wanted) {
             let value = |var: &EnvVar| var.value.clone().unwrap_or_default();
@@ -115,28 +117,20 @@ pub fn mounts_are_free(container: &Container, folders: &[&'static str]) -> Resul
     Ok(())
 }
 
-/// The position of the guarded container.
+/// The position of the guarded container, and who says that it is this one.
 ///
 /// # Errors
-/// When the pod has no container with the name.
-pub fn guarded(pod: &Pod, request: &LockRequest) -> Result<usize, Refusal> {
-    let containers = pod
-        .spec
-        .as_ref()
-        .map(|spec| spec.containers.as_slice())
-        .unwrap_or_default();
-    let position = match &request.container {
-        None => (!containers.is_empty()).then_some(0),
-        Some(name) => containers.iter().position(|container| container.name == *name),
-    };
-    position.ok_or_else(|| Refusal::NoContainer {
-        name: request.container.clone().unwrap_or_default(),
-        containers: containers
-            .iter()
-            .map(|container| container.name.as_str())
-            .collect::<Vec<_>>()
-            .join(", "),
-    })
+/// As [`chosen`].
+pub fn guarded(pod: &Pod, request: &LockRequest) -> Result<(usize, Said), Refusal> {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let names = containers.map(|container| container.name.as_str());
+    let annotations = pod.metadata.annotations.as_ref();
+    let default = annotations.and_then(|annotations| annotations.get(DEFAULT_CONTAINER));
+    chosen(
+        request.container.as_deref(),
+        default.map(String::as_str),
+        &names.collect::<Vec<_>>(),
+    )
 }
 
 /// Refuses settings of a lock that its sidecars would refuse.

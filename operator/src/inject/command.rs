@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::context::ImageConfig;
+use super::context::{ImageConfig, ImageUnknown};
 use super::names;
 
 /// What stands before the application's own command.
@@ -16,11 +16,14 @@ pub const GUARD: [&str; 3] = [names::BINARY, "guard", "--"];
 ///
 /// # Errors
 /// When there is no command: why not.
-pub fn wrap(container: &mut Map<String, Value>, image: Result<&ImageConfig, &str>) -> Result<(), String> {
+pub fn wrap(
+    container: &mut Map<String, Value>,
+    image: Result<&ImageConfig, &ImageUnknown>,
+) -> Result<(), String> {
     let mut command = words(container, "command");
     let mut args = words(container, "args");
     if command.is_empty() {
-        let image = image?;
+        let image = image.map_err(ToString::to_string)?;
         // As Kubernetes does it: arguments in the pod replace CMD and leave ENTRYPOINT.
         command = image.entrypoint.iter().map(|word| escape(word)).collect();
         if args.is_empty() {

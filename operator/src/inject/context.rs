@@ -5,10 +5,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_lock::zookeeper::ConnectString;
+use lockkeeper_sidecar::log::LogFormat;
+use lockkeeper_sidecar::probes::AppToken;
 
 /// What the cluster can do, found out at the start. See [`crate::webhook::facts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterFacts {
+    /// Whether it was found out.
+    pub is_known: bool,
     /// `volumes[].image` (KEP-4639; on from Kubernetes 1.35).
     pub image_volumes: bool,
     /// `env[].valueFrom.fileKeyRef` (KEP-3721; on from 1.35).
@@ -36,6 +40,8 @@ pub struct SidecarConfig {
     pub tick_time: Duration,
     /// Where locks are in the ensemble, without a slash at its end.
     pub root: String,
+    /// How it writes its log.
+    pub log_format: LogFormat,
     /// ACL ids, `digest:USER:HASH`, that may read contenders: the operator's.
     pub readers: Vec<String>,
 }
@@ -57,6 +63,8 @@ pub enum Replicas {
     /// It has no owner, or the owner wants one.
     #[default]
     One,
+    /// One, and the owner makes no second pod before this one is ready: a StatefulSet that goes in order.
+    InOrder,
     /// More than one.
     Many,
     /// The owner is of a kind that we do not know, or could not be read.
@@ -74,6 +82,20 @@ pub struct ImageConfig {
     pub user: String,
 }
 
+/// Why it is not known what an image says. Reads on behind "is not known", in brackets.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImageUnknown {
+    /// Nothing depended on it.
+    #[error("it was not looked up")]
+    NotAsked,
+    /// Nobody could say at that moment.
+    #[error("{0}")]
+    Passing(String),
+    /// Asking again would be answered in the same way.
+    #[error("{0}")]
+    Lasting(String),
+}
+
 /// Everything that the injection depends on, beside the pod itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
@@ -85,10 +107,16 @@ pub struct Context<'a> {
     pub namespace: &'a str,
     /// The lock, if it exists already; its defaults otherwise.
     pub lock: Option<&'a DistributedLockSpec>,
+    /// ID of the ensemble that the pod is made for.
+    pub ensemble: &'a str,
+    /// A node that the pod may go to and that could not gate it, and why.
+    pub ungated: Option<&'a str>,
     /// Siblings of the pod.
     pub replicas: Replicas,
     /// The guarded container's image, or why it could not be looked up.
-    pub image: Result<&'a ImageConfig, &'a str>,
+    pub image: Result<&'a ImageConfig, &'a ImageUnknown>,
     /// The lock's `tlsSecret` has a certificate of the pods' own.
     pub client_certificate: bool,
+    /// What only this pod's kubelet is to know, should the sidecar answer in the application's place: drawn for this pod.
+    pub app_token: &'a AppToken,
 }

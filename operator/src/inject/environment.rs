@@ -5,12 +5,17 @@ use std::fmt::Display;
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
 use lockkeeper_crds::lock::LockMode;
 use lockkeeper_crds::{ApiDuration, DistributedLockSpec};
+use lockkeeper_sidecar::log::LogFormat;
 
 use super::context::Context;
 use super::names;
+use crate::ensemble::id;
 
 /// Variable of the sidecar with the place of its lock.
 const LOCK: &str = "LOCKKEEPER_LOCK";
+
+/// Variable of the sidecar with the ID of its ensemble.
+const ENSEMBLE: &str = "LOCKKEEPER_ENSEMBLE_ID";
 
 /// Kubernetes' default of `terminationGracePeriodSeconds`.
 const TERMINATION_GRACE_SECONDS: i64 = 30;
@@ -33,6 +38,8 @@ pub fn of_lock(name: &str, spec: &DistributedLockSpec, context: &Context<'_>) ->
         of_name(name, context),
         var("LOCKKEEPER_CONTROL", format!("{root}/control/{namespace}/{name}")),
         var("LOCKKEEPER_PROVISIONED", true),
+        of_ensemble(context),
+        var("LOCKKEEPER_ENSEMBLE_ID_NODE", id::node(root)),
         var("LOCKKEEPER_AUTH_FILE", format!("{}/auth", names::AUTH_DIR)),
         var("LOCKKEEPER_TICK_TIME", tick_time),
         var("LOCKKEEPER_SESSION_TIMEOUT", spec.session_timeout),
@@ -41,6 +48,7 @@ pub fn of_lock(name: &str, spec: &DistributedLockSpec, context: &Context<'_>) ->
         var("LOCKKEEPER_ON_SUSPECT", spec.on_suspect.as_str().to_lowercase()),
         var("LOCKKEEPER_ON_EXIT", spec.on_exit.as_str().to_lowercase()),
         var("LOCKKEEPER_LOCK_DELAY", spec.lock_delay),
+        var("LOCKKEEPER_LOG_FORMAT", word_of(sidecar.log_format)),
     ];
     env.extend(
         spec.renew_interval
@@ -67,10 +75,23 @@ pub fn of_lock(name: &str, spec: &DistributedLockSpec, context: &Context<'_>) ->
     env
 }
 
+/// Which ensemble it is in.
+pub fn of_ensemble(context: &Context<'_>) -> EnvVar {
+    var(ENSEMBLE, context.ensemble)
+}
+
 /// Which lock it is.
 pub fn of_name(name: &str, context: &Context<'_>) -> EnvVar {
     let (root, namespace) = (&context.sidecar.root, context.namespace);
     var(LOCK, format!("{root}/locks/{namespace}/{name}"))
+}
+
+/// As the sidecar reads it.
+fn word_of(format: LogFormat) -> &'static str {
+    match format {
+        LogFormat::Text => "text",
+        LogFormat::Json => "json",
+    }
 }
 
 /// Who the pod is.

@@ -4,6 +4,7 @@
 //! What the kubelet asks over the network is asked of the sidecar, which answers in the application's
 //! place or passes the question on; commands stay in the container, behind `lockkeeper probe`.
 
+use lockkeeper_sidecar::probes::AppToken;
 use serde_json::{Map, Value, json};
 
 use super::names;
@@ -22,23 +23,20 @@ const PROBES: [(&str, &str, &str); 2] = [
 ];
 const HOOKS: [(&str, &str); 2] = [("postStart", "post-start"), ("preStop", "pre-stop")];
 
-/// Sends the probes and hooks of `container` to the sidecar and returns the originals, for
-/// `LOCKKEEPER_APP_PROBES`.
+/// Sends the probes and hooks of `container` to the sidecar, which answers who knows the token, and returns the
+/// originals, for `LOCKKEEPER_APP_PROBES`.
 ///
 /// # Errors
 /// When a port has a name that the container does not declare.
-pub fn redirect(container: &mut Map<String, Value>) -> Result<Map<String, Value>, Refusal> {
-    let ports = Ports::of(container);
+pub fn redirect(container: &mut Map<String, Value>, token: &AppToken) -> Result<Map<String, Value>, Refusal> {
+    let ports = Ports::of(container, token);
     let mut originals = Map::new();
     for (field, kind, flag) in PROBES {
         let Some(probe) = container.get_mut(field).and_then(Value::as_object_mut) else {
             continue;
         };
         if let Some(original) = ports.relay(probe, kind, flag)? {
-            let timeout = probe
-                .get("timeoutSeconds")
-                .and_then(Value::as_i64)
-                .unwrap_or(TIMEOUT_SECONDS);
+            let timeout = seconds(probe, "timeoutSeconds", TIMEOUT_SECONDS);
             probe.insert("timeoutSeconds".to_owned(), json!(timeout + RELAY_SECONDS));
             originals.insert(kind.to_owned(), original);
         }
@@ -60,15 +58,13 @@ pub fn redirect(container: &mut Map<String, Value>) -> Result<Map<String, Value>
 /// it. So the sidecar counts the budget, from each start, and the liveness probe tells its end.
 fn redirect_startup(
     container: &mut Map<String, Value>,
-    ports: &Ports,
+    ports: &Ports<'_>,
     originals: &mut Map<String, Value>,
 ) -> Result<(), Refusal> {
     let Some(Value::Object(mut startup)) = container.remove("startupProbe") else {
         return Ok(());
     };
     ports.resolve(&mut startup, "startup")?;
-    let seconds =
-        |probe: &Map<String, Value>, field, or| probe.get(field).and_then(Value::as_i64).unwrap_or(or);
     let timeout = seconds(&startup, "timeoutSeconds", TIMEOUT_SECONDS) + RELAY_SECONDS;
     let command = startup.get("exec").and_then(|exec| exec.get("command"));
     match (
@@ -78,7 +74,7 @@ fn redirect_startup(
         (None, _) => {
             let mut liveness = match command {
                 Some(command) => json!({ "exec": { "command": behind_probe("startup", command) } }),
-                None => to_sidecar("liveness"),
+                None => ports.to_sidecar("liveness"),
             };
             liveness["periodSeconds"] = json!(seconds(&startup, "periodSeconds", PERIOD_SECONDS));
             liveness["timeoutSeconds"] = json!(timeout);
@@ -99,14 +95,19 @@ fn redirect_startup(
     Ok(())
 }
 
-/// Numbers of a container's named ports.
-struct Ports {
-    container: String,
-    numbers: Vec<(String, Value)>,
+fn seconds(probe: &Map<String, Value>, field: &str, default: i64) -> i64 {
+    probe.get(field).and_then(Value::as_i64).unwrap_or(default)
 }
 
-impl Ports {
-    fn of(container: &Map<String, Value>) -> Self {
+/// Numbers of a container's named ports, and what the sidecar's path holds.
+struct Ports<'a> {
+    container: String,
+    numbers: Vec<(String, Value)>,
+    token: &'a AppToken,
+}
+
+impl<'a> Ports<'a> {
+    fn of(container: &Map<String, Value>, token: &'a AppToken) -> Self {
         let declared = container
             .get("ports")
             .and_then(Value::as_array)
@@ -126,7 +127,14 @@ impl Ports {
                     ))
                 })
                 .collect(),
+            token,
         }
+    }
+
+    /// A probe or hook that the sidecar answers.
+    fn to_sidecar(&self, kind: &str) -> Value {
+        let path = format!("/app/{}/{kind}", self.token.as_str());
+        json!({ "httpGet": { "path": path, "port": names::PORT } })
     }
 
     /// Makes `probe` one that the sidecar answers, and returns the original if the sidecar has to know it.
@@ -156,7 +164,7 @@ impl Ports {
         for handler in handlers {
             probe.remove(*handler);
         }
-        probe.insert("httpGet".to_owned(), to_sidecar(kind)["httpGet"].take());
+        probe.insert("httpGet".to_owned(), self.to_sidecar(kind)["httpGet"].take());
         Ok(Some(Value::Object(original)))
     }
 
@@ -181,10 +189,6 @@ impl Ports {
         }
         Ok(())
     }
-}
-
-fn to_sidecar(kind: &str) -> Value {
-    json!({ "httpGet": { "path": format!("/app/{kind}"), "port": names::PORT } })
 }
 
 /// Without a command the sidecar is asked to ask.

@@ -23,6 +23,16 @@ pub enum Refusal {
         /// What is there.
         containers: String,
     },
+    /// The container that was taken is not the application's.
+    #[error(
+        "container `{container}` is the proxy of a mesh, and the application beside it would run without the lock: write one of {others} into lockkeeper.io/container"
+    )]
+    Proxy {
+        /// What was taken, by its place or by its name.
+        container: String,
+        /// The other ones.
+        others: String,
+    },
     /// Windows.
     #[error(
         "the pod runs on Windows, where Lockkeeper cannot stop an application in time: remove lockkeeper.io/lock"
@@ -70,11 +80,42 @@ pub enum Refusal {
         /// What is wrong.
         problem: String,
     },
+    /// Its settings could not be read.
+    #[error(
+        "the settings of DistributedLock `{lock}` cannot be read at the moment ({problem}), so the pod is refused until they are: its controller tries again"
+    )]
+    LockUnknown {
+        /// The lock.
+        lock: String,
+        /// Why not.
+        problem: String,
+    },
     /// No ensemble.
     #[error(
         "nobody says which ensemble keeps DistributedLock `{0}`: set its spec.zookeeper.connect, or zookeeper.connect of the operator's chart"
     )]
     NoEnsemble(String),
+    /// The ensemble that the operator reaches is not the lock's.
+    #[error("DistributedLock `{lock}` admits no pod now: {problem}")]
+    EnsembleChanged {
+        /// The lock.
+        lock: String,
+        /// As in its status.
+        problem: String,
+    },
+    /// The operator may not talk to the ensemble.
+    #[error("DistributedLock `{lock}` admits no pod: {problem}")]
+    EnsembleNotAllowed {
+        /// The lock.
+        lock: String,
+        /// As in its status.
+        problem: String,
+    },
+    /// The ensemble was never reached.
+    #[error(
+        "the operator has not reached the ensemble of DistributedLock `{0}` yet, and cannot say which one it is: try again, and see the conditions of the lock"
+    )]
+    EnsembleUnknown(String),
     /// `wrap` without a command.
     #[error(
         "the command of container `{container}` is not known ({problem}): set `command` in the pod{signal}"
@@ -84,8 +125,18 @@ pub enum Refusal {
         container: String,
         /// Why not.
         problem: String,
-        /// A second way, where there is one.
-        signal: &'static str,
+        /// A second way, or why there is none.
+        signal: String,
+    },
+    /// How the container can be guarded is not known at this moment.
+    #[error(
+        "what container `{container}` starts is not known at the moment ({problem}), so the pod is refused until it is: its controller tries again. Or set `command` in the pod; or lockkeeper.io/guard to `signal`, and securityContext.runAsUser"
+    )]
+    ImageUnknown {
+        /// The container.
+        container: String,
+        /// Why not.
+        problem: String,
     },
     /// `wrap` is not PID 1.
     #[error(
@@ -94,14 +145,19 @@ pub enum Refusal {
     SharedProcesses {
         /// The container.
         container: String,
-        /// A second way, where there is one.
-        signal: &'static str,
+        /// A second way, or why there is none.
+        signal: String,
     },
-    /// `signal` on a cluster that cannot gate.
+    /// `signal` where a kubelet could start the container without the lock.
     #[error(
-        "this cluster cannot gate container `{0}` again after its application was stopped by signals (fileKeyRef, Kubernetes 1.35, is missing): set `command` in the pod, so that it can be wrapped"
+        "container `{container}` cannot be guarded by signals, since {why}; or set `command` in the pod, so that it can be wrapped"
     )]
-    SignalUnsupported(String),
+    SignalUnsupported {
+        /// The container.
+        container: String,
+        /// Why.
+        why: String,
+    },
     /// `signal` and an explicit refusal to share.
     #[error(
         "shareProcessNamespace is false, and the application of container `{0}` can only be stopped by signals: remove it, or set `command` in the pod"
@@ -145,15 +201,21 @@ impl Refusal {
             Self::Unreadable(_) => "Unreadable",
             Self::Keys(_) => "Keys",
             Self::NoContainer { .. } => "NoContainer",
+            Self::Proxy { .. } => "Proxy",
             Self::Windows => "Windows",
             Self::HostPid => "HostPid",
             Self::NameTaken { .. } | Self::PortTaken(_) | Self::MountTaken { .. } => "NameTaken",
             Self::OtherSidecar { .. } => "OtherSidecar",
             Self::InvalidLock { .. } => "InvalidLock",
+            Self::LockUnknown { .. } => "LockUnknown",
             Self::NoEnsemble(_) => "NoEnsemble",
+            Self::EnsembleChanged { .. } => "EnsembleChanged",
+            Self::EnsembleNotAllowed { .. } => "EnsembleNotAllowed",
+            Self::EnsembleUnknown(_) => "EnsembleUnknown",
             Self::NoCommand { .. } => "NoCommand",
+            Self::ImageUnknown { .. } => "ImageUnknown",
             Self::SharedProcesses { .. } => "SharedProcesses",
-            Self::SignalUnsupported(_) => "SignalUnsupported",
+            Self::SignalUnsupported { .. } => "SignalUnsupported",
             Self::NotShared(_) => "NotShared",
             Self::UnknownUser(_) => "UnknownUser",
             Self::PauseWithProbes { .. } => "PauseWithProbes",

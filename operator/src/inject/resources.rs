@@ -1,18 +1,45 @@
-//! Resources of the sidecar, so that the pod keeps its class of service.
+//! Resources of the sidecar, so that the pod keeps its class of service and its namespace's quota takes it.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use lockkeeper_crds::keys::{SidecarResources, amount};
 
-/// What decides the class (`pkg/apis/core/helper/qos`).
-const CLASS_RESOURCES: [&str; 2] = ["cpu", "memory"];
+type Amounts = BTreeMap<String, Quantity>;
 
-/// CPU of the sidecar in a `Guaranteed` pod, where a limit cannot be left out. A renewal takes about a
-/// millisecond; a tenth of a CPU lets ten of them through in each period of the scheduler.
-const GUARANTEED_CPU: &str = "100m";
-/// Memory, if the configuration has neither request nor limit.
-const GUARANTEED_MEMORY: &str = "64Mi";
+/// A kind of resource that a quota may want of every container.
+struct Kind {
+    name: &'static str,
+    /// Whether it decides the class (`pkg/apis/core/helper/qos`).
+    is_of_class: bool,
+    /// What the sidecar asks for, if nobody says and all other containers ask for some.
+    request: &'static str,
+    /// Its limit, if nobody says and it needs one. A renewal takes about a millisecond: a tenth of a CPU lets ten of them through
+    /// in each period of the scheduler. The kubelet keeps up to 50 MiB of a container's log, which count as ephemeral storage.
+    limit: &'static str,
+}
+
+const KINDS: [Kind; 3] = [
+    Kind {
+        name: "cpu",
+        is_of_class: true,
+        request: "10m",
+        limit: "100m",
+    },
+    Kind {
+        name: "memory",
+        is_of_class: true,
+        request: "16Mi",
+        limit: "64Mi",
+    },
+    Kind {
+        name: "ephemeral-storage",
+        is_of_class: false,
+        request: "1Mi",
+        limit: "128Mi",
+    },
+];
 
 /// Classes of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,73 +49,117 @@ enum Class {
     BestEffort,
 }
 
-/// Resources of a sidecar in `pod` that has it not yet.
-pub fn for_sidecar(pod: &Pod, configured: &ResourceRequirements) -> ResourceRequirements {
+/// Resources of a sidecar in `pod` that has it not yet: `own` are those that the pod's user wants, `configured` those of the
+/// administrator.
+pub fn for_sidecar(
+    pod: &Pod,
+    own: Option<&SidecarResources>,
+    configured: &ResourceRequirements,
+) -> ResourceRequirements {
     let Some(spec) = &pod.spec else {
         return configured.clone();
     };
-    // Resources of the whole pod decide its class, and may leave no room for another request.
-    if spec.resources.is_some() {
-        return ResourceRequirements::default();
+    // Resources of the whole pod decide its class, and may leave no room for another request; in the class BestEffort a request
+    // would change it. Who wants some for the sidecar all the same has said so.
+    if spec.resources.is_some() || class(spec) == Class::BestEffort {
+        return own.map(stated).unwrap_or_default();
     }
-    match class(spec) {
-        Class::BestEffort => ResourceRequirements::default(),
-        Class::Burstable => configured.clone(),
-        Class::Guaranteed => {
-            let amount = |name: &str, least: &str| {
-                let of = |map: &Option<BTreeMap<String, Quantity>>| map.as_ref()?.get(name).cloned();
-                let chosen =
-                    of(&configured.limits).or_else(|| of(&configured.requests).filter(|_| name == "memory"));
-                (
-                    name.to_owned(),
-                    chosen.unwrap_or_else(|| Quantity(least.to_owned())),
-                )
-            };
-            let amounts =
-                BTreeMap::from([amount("cpu", GUARANTEED_CPU), amount("memory", GUARANTEED_MEMORY)]);
-            ResourceRequirements {
-                limits: Some(amounts.clone()),
-                requests: Some(amounts),
-                ..ResourceRequirements::default()
+    let wanted = own.map_or_else(|| configured.clone(), stated);
+    let (mut requests, mut limits) = (
+        wanted.requests.unwrap_or_default(),
+        wanted.limits.unwrap_or_default(),
+    );
+    let all = containers(spec);
+    let is_guaranteed = class(spec) == Class::Guaranteed;
+    for kind in &KINDS {
+        let equals = is_guaranteed && kind.is_of_class;
+        // A quota that counts a kind wants it of every container, and a LimitRange with a default would give it to this one too,
+        // without anybody's choice. Both are seen by what the pod's own containers have.
+        if equals || all.iter().all(|one| limit_of(one, kind.name).is_some()) {
+            let request = requests.entry(kind.name.to_owned());
+            let request = request
+                .or_insert_with(|| Quantity(kind.request.to_owned()))
+                .clone();
+            let limit = limits.entry(kind.name.to_owned());
+            let limit = limit
+                .or_insert_with(|| larger(request, Quantity(kind.limit.to_owned())))
+                .clone();
+            if equals || amount(&requests[kind.name].0) > amount(&limit.0) {
+                requests.insert(kind.name.to_owned(), limit);
             }
+        } else if !limits.contains_key(kind.name)
+            && all.iter().all(|one| request_of(one, kind.name).is_some())
+        {
+            let request = requests.entry(kind.name.to_owned());
+            request.or_insert_with(|| Quantity(kind.request.to_owned()));
         }
+    }
+    let some = |amounts: Amounts| (!amounts.is_empty()).then_some(amounts);
+    ResourceRequirements {
+        requests: some(requests),
+        limits: some(limits),
+        claims: wanted.claims,
     }
 }
 
-fn class(spec: &PodSpec) -> Class {
-    let all: Vec<&Container> = spec
-        .init_containers
-        .iter()
-        .flatten()
-        .chain(&spec.containers)
-        .collect();
-    let amounts = |container: &Container| {
-        let resources = container.resources.clone().unwrap_or_default();
-        (
-            resources.limits.unwrap_or_default(),
-            resources.requests.unwrap_or_default(),
-        )
-    };
-    let is_set =
-        |map: &BTreeMap<String, Quantity>| CLASS_RESOURCES.iter().any(|name| map.contains_key(*name));
-    let is_guaranteed = |container: &&Container| {
-        let (limits, requests) = amounts(container);
-        // Requests that are not given become the limits.
-        CLASS_RESOURCES
+fn stated(own: &SidecarResources) -> ResourceRequirements {
+    let amounts = |of: &BTreeMap<String, String>| {
+        let amounts = of
             .iter()
-            .all(|name| match (limits.get(*name), requests.get(*name)) {
-                (Some(limit), Some(request)) => limit == request,
-                (limit, _) => limit.is_some(),
-            })
+            .map(|(kind, text)| (kind.clone(), Quantity(text.clone())));
+        (!of.is_empty()).then(|| amounts.collect())
+    };
+    ResourceRequirements {
+        requests: amounts(&own.requests),
+        limits: amounts(&own.limits),
+        claims: None,
+    }
+}
+
+fn larger(one: Quantity, other: Quantity) -> Quantity {
+    match amount(&one.0) > amount(&other.0) {
+        true => one,
+        false => other,
+    }
+}
+
+fn containers(spec: &PodSpec) -> Vec<&Container> {
+    let inits = spec.init_containers.iter().flatten();
+    inits.chain(&spec.containers).collect()
+}
+
+fn limit_of<'a>(container: &'a Container, kind: &str) -> Option<&'a Quantity> {
+    container.resources.as_ref()?.limits.as_ref()?.get(kind)
+}
+
+/// Requests that are not given become the limits.
+fn request_of<'a>(container: &'a Container, kind: &str) -> Option<&'a Quantity> {
+    let requests = container.resources.as_ref().and_then(|own| own.requests.as_ref());
+    requests
+        .and_then(|requests| requests.get(kind))
+        .or_else(|| limit_of(container, kind))
+}
+
+fn class(spec: &PodSpec) -> Class {
+    let all = containers(spec);
+    let of_class = || KINDS.iter().filter(|kind| kind.is_of_class).map(|kind| kind.name);
+    let is_guaranteed = |container: &&Container| {
+        of_class().all(|kind| {
+            let limit = limit_of(container, kind);
+            limit.is_some() && request_of(container, kind) == limit
+        })
     };
     if all.iter().all(is_guaranteed) {
         Class::Guaranteed
-    } else if all.iter().any(|container| {
-        let (limits, requests) = amounts(container);
-        is_set(&limits) || is_set(&requests)
-    }) {
+    } else if all
+        .iter()
+        .any(|container| of_class().any(|kind| request_of(container, kind).is_some()))
+    {
         Class::Burstable
     } else {
         Class::BestEffort
     }
 }
+
+#[cfg(test)]
+mod tests;

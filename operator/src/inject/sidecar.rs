@@ -3,15 +3,15 @@
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, ContainerPort, ContainerRestartRule, ContainerRestartRuleOnExitCodes,
     EmptyDirVolumeSource, EnvVar, ExecAction, HTTPGetAction, ImageVolumeSource, KeyToPath, Lifecycle,
-    LifecycleHandler, Pod, Probe, ProjectedVolumeSource, SeccompProfile, SecretProjection, SecurityContext,
-    Volume, VolumeMount, VolumeProjection,
+    LifecycleHandler, Pod, Probe, ProjectedVolumeSource, ResourceRequirements, SeccompProfile,
+    SecretProjection, SecurityContext, Volume, VolumeMount, VolumeProjection,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use lockkeeper_crds::DistributedLockSpec;
 
 use super::context::{Context, SidecarConfig};
-use super::{environment, names, resources};
+use super::{environment, names};
 
 /// A year of attempts, one each second: a sidecar that waits for the lock behind its startup probe must
 /// not be killed for it, as it would lose its place in the queue.
@@ -34,6 +34,8 @@ pub struct Sidecar<'a> {
     pub env: Vec<EnvVar>,
     /// Its user.
     pub user: User,
+    /// What it asks for.
+    pub resources: ResourceRequirements,
     /// Ready while it holds the lock, or while it is in the queue.
     pub ready_when_held: bool,
     /// Guards by signals: gates the pod.
@@ -82,20 +84,20 @@ impl Sidecar<'_> {
                 mount(names::AUTH_VOLUME, names::AUTH_DIR, true),
             ]),
             security_context: Some(security(self.user)),
-            resources: Some(resources::for_sidecar(pod, &context.sidecar.resources)),
+            resources: Some(self.resources),
             ..of_image(context.sidecar)
         }
     }
 }
 
 /// Copies the binary into [`names::BINARY_VOLUME`].
-pub fn install(pod: &Pod, context: &Context<'_>) -> Container {
+pub fn install(pod: &Pod, resources: ResourceRequirements, context: &Context<'_>) -> Container {
     Container {
         name: names::INSTALL.to_owned(),
         args: Some(vec!["install".to_owned(), names::INSTALL_DIR.to_owned()]),
         volume_mounts: Some(vec![mount(names::BINARY_VOLUME, names::INSTALL_DIR, false)]),
         security_context: Some(security(User::Plain(plain_user(pod)))),
-        resources: Some(resources::for_sidecar(pod, &context.sidecar.resources)),
+        resources: Some(resources),
         ..of_image(context.sidecar)
     }
 }

@@ -15,17 +15,6 @@ pub fn is_chosen(sidecar: &Container) -> bool {
     sidecar.env.iter().flatten().any(|var| var.name == CONTAINER)
 }
 
-/// Variables of the sidecar.
-pub fn environment(container: &Container) -> Vec<EnvVar> {
-    let log = container
-        .termination_message_path
-        .as_deref()
-        .filter(|path| !path.is_empty());
-    let mut env = vec![guarded(container)];
-    env.extend(log.map(|log| environment::var("LOCKKEEPER_TERMINATION_LOG", log)));
-    env
-}
-
 /// Variable of the sidecar that names the container.
 pub fn guarded(container: &Container) -> EnvVar {
     environment::var(CONTAINER, &container.name)
@@ -58,17 +47,22 @@ pub fn stated_user(container: &Container, pod: &Pod) -> Option<i64> {
     own.or_else(|| pod.spec.as_ref()?.security_context.as_ref()?.run_as_user)
 }
 
+/// The user of the guarded container, if the pod states it, or its image does by a number.
+pub fn known_user(container: &Container, pod: &Pod, image: Option<&ImageConfig>) -> Option<i64> {
+    let of_image = || match image?.user.split(':').next() {
+        None | Some("" | "root") => Some(0),
+        Some(user) => user.parse().ok(),
+    };
+    stated_user(container, pod).or_else(of_image)
+}
+
 /// As whom the sidecar runs: as the application, which it may signal then without any capability
 /// (`kill(2)`), or as root with `KILL`. A capability of another user than root is not effective.
 ///
 /// # Errors
 /// When it would have to be root and the pod says that nobody is.
 pub fn user(container: &Container, pod: &Pod, image: Option<&ImageConfig>) -> Result<User, Refusal> {
-    let of_image = || match image?.user.split(':').next() {
-        None | Some("" | "root") => Some(0),
-        Some(user) => user.parse().ok(),
-    };
-    match stated_user(container, pod).or_else(of_image) {
+    match known_user(container, pod, image) {
         Some(user) if user != 0 => Ok(User::Plain(user)),
         _ if is_non_root(container, pod) => Err(Refusal::UnknownUser(container.name.clone())),
         _ => Ok(User::RootWithKill),

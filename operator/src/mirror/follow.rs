@@ -3,55 +3,85 @@
 //! Answers and events come to us by different ways, so their order is not that of the server. What
 //! makes up for it: a contender counts only by a read of its own node; an event about a node that is
 //! being read makes it read again; and a deletion makes the answer that is under way void.
+//!
+//! Who may make contenders decides how many events there are. The client keeps them without any bound, so they are
+//! taken from it before anything is read, and cost next to nothing: a read waits once ([`Backlog`]), and a lock whose
+//! children change too often is given up ([`Churn`]).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockkeeper_lock::FencingToken;
+use lockkeeper_lock::ensemble::is_ephemeral;
 use lockkeeper_lock::zookeeper::Onlooker;
+use tokio::time::{Interval, MissedTickBehavior};
 use zookeeper_client as zk;
 
 use super::Shared;
+use super::backlog::Backlog;
+use super::churn::Churn;
+use super::reads::{Answer, Children, GivenUp, LONGEST_NAME, Reader, cut};
 use crate::layout::{Layout, LockKey, Place};
-use crate::picture::{Contender, Picture};
+use crate::picture::{CHILDREN, CHILDREN_OF_NAMESPACE, Contender, Excess, Picture, WINDOW};
 use crate::tree::Tree;
 
 /// Reads under way at once. A server works on the requests of one connection in order; this only
-/// keeps it busy, and stays below what a server lets wait in all (`globalOutstandingLimit`, 1000).
-const READS: usize = 256;
+/// keeps it busy, and stays below what a server lets wait in all (`globalOutstandingLimit`, 1000). A contender may
+/// grow to 1 MB (`jute.maxbuffer`) between the look at its length and the read: this bounds that, too.
+const READS: usize = 64;
+
+/// Events that are taken in one after the other, before somebody else has a turn.
+const EVENTS: usize = 1024;
+
+/// What events may take in the client's memory while there is always one more of them, in bytes: if they come faster than
+/// they are taken, most of it may be waiting. All contenders of a namespace that come, change and go at once have half of it.
+const IN_A_ROW: usize = 64 << 20;
+
+/// What an event takes beside its path, in bytes.
+const EVENT: usize = 128;
+
+const LOST: &str = "the connection to the server was lost";
 
 /// A connection that is being followed.
 pub(super) struct Follow {
-    connection: Arc<Onlooker>,
+    reader: Reader,
     layout: Layout,
     watcher: zk::PersistentWatcher,
     closed: BoxFuture<'static, ()>,
-    backlog: VecDeque<Place>,
+    backlog: Backlog,
     reads: FuturesUnordered<BoxFuture<'static, (Place, Answer)>>,
     under_way: HashMap<Place, Fate>,
     /// What is being read for the first time; `None` once it was taken.
-    first: Option<Picture>,
+    first: Option<First>,
+    /// What is known of the lock roots that were given up. The picture says which they are.
+    given_up: HashMap<LockKey, GivenUp>,
+    look: Interval,
+    churn: Churn,
+    /// What events have taken since there was none.
+    in_a_row: usize,
+}
+
+/// Everything that is there, read once. What changes meanwhile is read behind it: whoever changes something all the time
+/// would keep it from ever being complete.
+#[derive(Default)]
+struct First {
+    picture: Picture,
+    backlog: Backlog,
 }
 
 /// What is to become of an answer that is under way.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Counts,
-    /// The node was changed since: read it again.
-    Repeated,
+    /// The node was changed since: it counts, and is read again.
+    Changed,
     /// The node was deleted since.
     Void,
-}
-
-enum Answer {
-    Children(Vec<String>),
-    Node(Vec<u8>, i64),
-    Gone,
-    Forbidden,
-    Failed(zk::Error),
+    /// It was made again after that: read it again.
+    Replaced,
 }
 
 impl Follow {
@@ -61,41 +91,78 @@ impl Follow {
         let watcher = connection
             .watch(&layout.path(&place), zk::AddWatchMode::PersistentRecursive)
             .await?;
+        let mut look = tokio::time::interval(WINDOW);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut follow = Self {
             closed: Box::pin(connection.closed().map(drop)),
-            connection,
+            reader: Reader::new(connection),
             layout,
             watcher,
-            backlog: VecDeque::new(),
+            backlog: Backlog::default(),
             reads: FuturesUnordered::new(),
             under_way: HashMap::new(),
-            first: Some(Picture::default()),
+            first: Some(First::default()),
+            given_up: HashMap::new(),
+            look,
+            churn: Churn::default(),
+            in_a_row: 0,
         };
-        follow.read(place);
+        follow.list(place);
         Ok(follow)
     }
 
     /// The first picture, when everything was read.
     pub(super) fn take_finished(&mut self) -> Option<Picture> {
-        if self.backlog.is_empty() && self.reads.is_empty() {
-            self.first.take()
-        } else {
-            None
-        }
+        let is_read = |first: &mut First| first.backlog.is_empty() && self.reads.is_empty();
+        self.first.take_if(is_read).map(|first| first.picture)
     }
 
     /// Waits for one answer or event, and takes it in. An error is the reason why this connection is
     /// of no more use.
     pub(super) async fn step(&mut self, shared: &Shared) -> Result<(), String> {
+        // What has happened comes first: much of what was to be read needs not be read any more.
+        if !self.hear(shared)? {
+            tokio::task::yield_now().await;
+        }
+        self.start_reads();
         tokio::select! {
             biased;
-            () = &mut self.closed => Err("the connection to the server was lost".to_owned()),
-            Some((place, answer)) = self.reads.next() => self.take(place, answer, shared),
-            event = self.watcher.changed() => {
-                self.event(&event, shared);
+            () = &mut self.closed => Err(LOST.to_owned()),
+            Some((place, answer)) = self.reads.next() => {
+                self.take(place, answer, shared)?;
+                while let Some(Some((place, answer))) = self.reads.next().now_or_never() {
+                    self.take(place, answer, shared)?;
+                }
+                Ok(())
+            }
+            event = self.watcher.changed() => self.event(&event, shared),
+            _ = self.look.tick() => {
+                let mut keys: Vec<_> = self.look_at(shared, |picture| picture.given_up().cloned().collect());
+                keys.retain(|key| self.churn.is_calm(key));
+                self.churn.begin_anew();
+                for key in keys {
+                    self.given_up.entry(key.clone()).or_insert(GivenUp { version: None });
+                    self.read(Place::Lock(key), shared);
+                }
                 Ok(())
             }
         }
+    }
+
+    /// Takes in the events that are there, and says whether that were all.
+    fn hear(&mut self, shared: &Shared) -> Result<bool, String> {
+        for _ in 0..EVENTS {
+            let Some(event) = self.watcher.changed().now_or_never() else {
+                self.in_a_row = 0;
+                return Ok(true);
+            };
+            self.in_a_row += EVENT + event.path.len();
+            self.event(&event, shared)?;
+        }
+        if self.in_a_row > IN_A_ROW {
+            return Err("the contenders change faster than the operator takes it in".to_owned());
+        }
+        Ok(false)
     }
 
     fn take(&mut self, place: Place, answer: Answer, shared: &Shared) -> Result<(), String> {
@@ -103,41 +170,57 @@ impl Follow {
         if let Answer::Failed(error) = answer {
             return Err(format!("failed to read {}: {error}", self.layout.path(&place)));
         }
-        match fate {
-            Fate::Counts => self.count(place, answer, shared),
-            Fate::Repeated => self.read(place),
-            Fate::Void => {}
+        if matches!(fate, Fate::Changed | Fate::Replaced) {
+            self.read(place.clone(), shared);
         }
-        self.start_reads();
+        if matches!(fate, Fate::Counts | Fate::Changed) {
+            self.count(place, answer, shared);
+        }
         Ok(())
     }
 
     fn count(&mut self, place: Place, answer: Answer, shared: &Shared) {
         match (place, answer) {
-            (Place::Locks, Answer::Children(namespaces)) => {
-                for namespace in namespaces {
-                    self.read(Place::Namespace(namespace.into()));
+            (Place::Locks, Answer::Children(Children { names, .. })) => {
+                for namespace in names {
+                    self.list(Place::Namespace(namespace.into()));
                 }
             }
-            (Place::Namespace(namespace), Answer::Children(locks)) => {
-                for name in locks {
-                    self.read(Place::Lock(LockKey::new(Arc::clone(&namespace), name)));
+            (Place::Namespace(namespace), Answer::Children(Children { names, .. })) => {
+                for name in names {
+                    self.list(Place::Lock(LockKey::new(Arc::clone(&namespace), name)));
                 }
             }
-            (Place::Lock(key), Answer::Children(contenders)) => {
-                self.edit(&key, shared, |picture| picture.set_exists(&key, true));
-                for name in contenders {
-                    self.read(Place::Contender(key.clone(), name));
+            (Place::Lock(key), Answer::Children(Children { names, long })) => {
+                let waiting = self.waiting(&key.namespace);
+                let known = self.look_at(shared, |picture| picture.contenders_of(&key.namespace));
+                if waiting + known + names.len() + long.len() > CHILDREN_OF_NAMESPACE {
+                    self.give_up(&key, Excess::Namespace, None, shared);
+                    return;
+                }
+                self.given_up.remove(&key);
+                self.edit(&key, shared, |picture| {
+                    picture.set_exists(&key, true) | picture.take_up(&key)
+                });
+                for name in long {
+                    self.put_unread(&key, name, shared);
+                }
+                for name in names {
+                    self.list(Place::Contender(key.clone(), name));
                 }
             }
-            (Place::Contender(key, name), Answer::Node(data, czxid)) => {
-                let contender = Contender::read(name, FencingToken(czxid), &data);
+            (Place::Lock(key), Answer::TooMuch(excess, version)) => {
+                self.give_up(&key, excess, version, shared);
+            }
+            (Place::Lock(_), Answer::Unchanged) => {}
+            (Place::Contender(key, name), Answer::Node(data, stat)) => {
+                let is_ephemeral = is_ephemeral(stat.ephemeral_owner);
+                let contender = Contender::read(name, FencingToken(stat.czxid), is_ephemeral, &data);
                 self.edit(&key, shared, |picture| picture.put(&key, contender));
             }
             (Place::Contender(key, name), Answer::Forbidden) => {
-                tracing::warn!(lock = %key, contender = name, "No right to read a contender");
-                let contender = Contender::read(name, FencingToken(0), &[]);
-                self.edit(&key, shared, |picture| picture.put(&key, contender));
+                tracing::debug!(lock = %key, contender = name, "No right to read a contender");
+                self.put_unread(&key, name, shared);
             }
             (place, Answer::Gone) => self.gone(&place, shared),
             (place, Answer::Forbidden) => {
@@ -146,20 +229,67 @@ impl Follow {
                     "No right to list the children of a node"
                 );
             }
-            (_, Answer::Children(_) | Answer::Node(..) | Answer::Failed(_)) => {
+            (
+                _,
+                Answer::Children(_)
+                | Answer::Node(..)
+                | Answer::TooMuch(..)
+                | Answer::Unchanged
+                | Answer::Failed(_),
+            ) => {
                 unreachable!("asked for by the kind of place; a failure was returned before")
             }
         }
     }
 
-    fn event(&mut self, event: &zk::WatchedEvent, shared: &Shared) {
-        let Some(place) = self.layout.place(&event.path) else {
-            return;
+    /// Keeps nothing of what is below a lock root.
+    fn give_up(&mut self, key: &LockKey, excess: Excess, version: Option<i32>, shared: &Shared) {
+        if self.given_up.insert(key.clone(), GivenUp { version }).is_none() {
+            tracing::warn!(lock = %key, %excess, "A queue is not followed");
+        }
+        self.backlog.remove_lock(key);
+        if let Some(first) = &mut self.first {
+            first.backlog.remove_lock(key);
+        }
+        self.edit(key, shared, |picture| {
+            picture.set_exists(key, true) | picture.give_up(key, excess)
+        });
+    }
+
+    /// A child of which nothing but its name is known.
+    fn put_unread(&mut self, key: &LockKey, name: String, shared: &Shared) {
+        let contender = Contender::read(name, FencingToken(0), true, &[]);
+        self.edit(key, shared, |picture| picture.put(key, contender));
+    }
+
+    fn event(&mut self, event: &zk::WatchedEvent, shared: &Shared) -> Result<(), String> {
+        if event.event_type == zk::EventType::Session {
+            return Err(LOST.to_owned());
+        }
+        let Some(mut place) = self.layout.place(&event.path) else {
+            return Ok(());
         };
+        if let Place::Contender(key, name) = &mut place {
+            if self.is_ignored(key, shared) {
+                return Ok(());
+            }
+            if name.len() > LONGEST_NAME {
+                *name = cut(name);
+                if event.event_type != zk::EventType::NodeDeleted {
+                    let (key, name) = (key.clone(), name.clone());
+                    self.put_unread(&key, name, shared);
+                    return Ok(());
+                }
+            }
+        }
         match event.event_type {
             zk::EventType::NodeDeleted => {
                 if let Some(fate) = self.under_way.get_mut(&place) {
                     *fate = Fate::Void;
+                }
+                self.backlog.remove(&place);
+                if let Some(first) = &mut self.first {
+                    first.backlog.remove(&place);
                 }
                 self.gone(&place, shared);
             }
@@ -167,62 +297,118 @@ impl Follow {
             zk::EventType::NodeCreated | zk::EventType::NodeDataChanged => match &place {
                 Place::Locks | Place::Namespace(_) => {}
                 Place::Lock(key) => self.edit(key, shared, |picture| picture.set_exists(key, true)),
-                Place::Contender(..) => self.read(place),
+                Place::Contender(..) => self.read(place, shared),
             },
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Whether a change below this lock root is of no interest, since it was given up, or is now.
+    fn is_ignored(&mut self, key: &LockKey, shared: &Shared) -> bool {
+        let is_given_up = |follow: &Self| follow.look_at(shared, |picture| picture.is_given_up(key));
+        if is_given_up(self) {
+            self.churn.note_ignored(key);
+            // What is being listed may be from before: it is listed again at the next look.
+            if let Some(fate) = self.under_way.get_mut(&Place::Lock(key.clone())) {
+                *fate = Fate::Void;
+                self.given_up.remove(key);
+            }
+            return true;
+        }
+        if let Some(worst) = self.churn.note(key) {
+            self.give_up(&worst, Excess::Changes, None, shared);
+        }
+        is_given_up(self)
     }
 
     fn gone(&mut self, place: &Place, shared: &Shared) {
         match place {
             Place::Locks | Place::Namespace(_) => {}
-            Place::Lock(key) => self.edit(key, shared, |picture| picture.set_exists(key, false)),
+            Place::Lock(key) => {
+                self.given_up.remove(key);
+                self.edit(key, shared, |picture| picture.set_exists(key, false));
+            }
             Place::Contender(key, name) => self.edit(key, shared, |picture| picture.remove(key, name)),
         }
     }
 
     fn edit(&mut self, key: &LockKey, shared: &Shared, edit: impl FnOnce(&mut Picture) -> bool) {
         match &mut self.first {
-            Some(picture) => {
-                edit(picture);
+            Some(first) => {
+                edit(&mut first.picture);
             }
             None => shared.edit(key, edit),
         }
     }
 
-    fn read(&mut self, place: Place) {
+    fn look_at<T>(&self, shared: &Shared, look: impl FnOnce(&Picture) -> T) -> T {
+        match &self.first {
+            Some(first) => look(&first.picture),
+            None => look(&shared.read()),
+        }
+    }
+
+    /// Contenders of a namespace that are still to be read.
+    fn waiting(&self, namespace: &str) -> usize {
+        let first = self.first.as_ref();
+        let first = first.map_or(0, |first| first.backlog.contenders_of(namespace));
+        self.backlog.contenders_of(namespace) + first
+    }
+
+    /// Reads what was found in a list.
+    fn list(&mut self, place: Place) {
+        match &mut self.first {
+            Some(first) => first.backlog.insert(place),
+            None => self.backlog.insert(place),
+        }
+    }
+
+    /// Reads what has changed.
+    fn read(&mut self, place: Place, shared: &Shared) {
         if let Some(fate) = self.under_way.get_mut(&place) {
-            *fate = Fate::Repeated;
+            *fate = match *fate {
+                Fate::Counts | Fate::Changed => Fate::Changed,
+                Fate::Void | Fate::Replaced => Fate::Replaced,
+            };
             return;
         }
-        self.backlog.push_back(place);
-        self.start_reads();
+        if let Place::Contender(key, _) = &place {
+            let of_lock = self.backlog.of_lock(key);
+            let excess = if of_lock >= CHILDREN {
+                Some(Excess::Children(of_lock))
+            } else if self.backlog.contenders_of(&key.namespace) >= CHILDREN_OF_NAMESPACE {
+                Some(Excess::Namespace)
+            } else {
+                None
+            };
+            if let Some(excess) = excess {
+                return self.give_up(key, excess, None, shared);
+            }
+        }
+        self.backlog.insert(place);
     }
 
     fn start_reads(&mut self) {
-        while self.reads.len() < READS
-            && let Some(place) = self.backlog.pop_front()
-        {
-            if self.under_way.insert(place.clone(), Fate::Counts).is_some() {
-                // Asked for twice while it waited, and begun in between.
-                self.under_way.insert(place, Fate::Repeated);
+        while self.reads.len() < READS {
+            let backlog = match &mut self.first {
+                Some(first) => &mut first.backlog,
+                None => &mut self.backlog,
+            };
+            let Some(place) = backlog.pop() else { return };
+            if let Some(fate) = self.under_way.get_mut(&place) {
+                // It was listed while an answer from before is under way.
+                *fate = Fate::Replaced;
                 continue;
             }
-            let connection = Arc::clone(&self.connection);
-            let path = self.layout.path(&place);
+            self.under_way.insert(place.clone(), Fate::Counts);
+            let (reader, path) = (self.reader.clone(), self.layout.path(&place));
+            let before = match &place {
+                Place::Lock(key) => self.given_up.get(key).copied(),
+                _ => None,
+            };
             self.reads.push(Box::pin(async move {
-                let answer = match &place {
-                    Place::Contender(..) => connection
-                        .get_data(&path)
-                        .await
-                        .map(|(data, stat)| Answer::Node(data, stat.czxid)),
-                    _ => connection.list_children(&path).await.map(Answer::Children),
-                };
-                let answer = answer.unwrap_or_else(|error| match error {
-                    zk::Error::NoNode => Answer::Gone,
-                    zk::Error::NoAuth => Answer::Forbidden,
-                    error => Answer::Failed(error),
-                });
+                let answer = reader.read(&place, &path, before).await;
                 (place, answer)
             }));
         }

@@ -10,11 +10,12 @@ use tokio::sync::watch;
 
 use super::Source;
 use crate::error::Problem;
-use crate::identity::Identity;
+use crate::identity::{IDENTITIES, Identity};
 use crate::secrets::{AUTH, CA, CERTIFICATE, KEY};
+use crate::session::wire;
 
 /// What the session asks for. It holds no lock: it only has to outlive a pause of the operator.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(15);
+pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Who to be, and whom to trust. Its `Debug` shows no secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -35,6 +36,12 @@ pub struct Tls {
 // === impl Access ===
 
 impl Access {
+    /// The same for the process that goes there.
+    pub fn tls(&self) -> Option<wire::Tls> {
+        let Tls { ca, own } = self.tls.clone()?;
+        Some(wire::Tls { ca, own })
+    }
+
     /// How to reach the ensemble so.
     ///
     /// # Errors
@@ -81,7 +88,8 @@ pub fn identities(secret: &Secret, name: &str) -> Result<Vec<Identity>, Problem>
     })?;
     let wrong = |_| {
         unusable(format!(
-            "key {AUTH} of Secret {name} must hold digest:USER:PASSWORD or USER:PASSWORD, one in each line"
+            "key {AUTH} of Secret {name} must hold digest:USER:PASSWORD or USER:PASSWORD, one in each line, {IDENTITIES} of \
+             them at most and none twice"
         ))
     };
     Identity::parse_lines(auth).map_err(wrong)

@@ -5,18 +5,24 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
+use lockkeeper_crds::lock::Reason;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::access::{self, Access, unusable};
+use super::places::Place;
 use super::{Shared, Source, lock};
 use crate::ensemble::Ensemble;
 use crate::error::Problem;
-use crate::layout::{Layout, LockKey};
+use crate::identity::Identity;
+use crate::layout::LockKey;
+use crate::names::is_subdomain;
+use crate::parts::SecretPart;
 use crate::reach::Reach;
-use crate::tree::Tree;
+use crate::session::wire::Hello;
 
 /// Time between two looks at Secrets. They are not watched: for that the operator would have to be allowed
 /// to list those of all namespaces.
@@ -78,6 +84,7 @@ impl Follow {
 
     /// Until it is dropped.
     pub(super) async fn run(mut self) {
+        let _place = self.place().await;
         loop {
             let read = self.read().await;
             let (problem, is_orphaned) = match read {
@@ -109,6 +116,25 @@ impl Follow {
         }
     }
 
+    /// Waits for a place, and says so. Nothing is read before.
+    async fn place(&mut self) -> Place {
+        let places = Arc::clone(&self.shared.places);
+        let taking = places.take(&self.source.namespace);
+        let mut taking = std::pin::pin!(taking);
+        if let Some(place) = taking.as_mut().now_or_never() {
+            return place;
+        }
+        let message = format!(
+            "all {} sessions that the operator may have with other ensembles are taken, of which a namespace gets half: \
+             raise zookeeper.otherEnsembles.sessions of its chart, or let locks name the same ensemble and Secrets",
+            places.count()
+        );
+        let problem = Problem::new(Reason::EnsembleNotAllowed, message);
+        self.state.send_modify(|known| known.problem = Some(problem));
+        self.announce();
+        taking.await
+    }
+
     /// Waits, and passes on how the operator stands with the ensemble.
     async fn wait(&mut self, pause: Duration) {
         let mut reach = self.reach.take();
@@ -132,18 +158,24 @@ impl Follow {
 
     /// A session as the Secrets say now, in place of the one before.
     fn connect(&mut self, access: Access) -> Result<(), Problem> {
+        let Source {
+            namespace, connect, ..
+        } = &self.source;
+        // What is wrong with certificates is said here, by their keys.
         let zookeeper = access.zookeeper(&self.source)?;
-        let chroot = zookeeper.connect_string().chroot();
-        let layout = Layout::new(format!("{chroot}{}", self.shared.root));
-        let tree = Tree::of_namespace(layout, &self.source.namespace, &access.identities);
-        tracing::info!(
-            namespace = self.source.namespace,
-            connect = self.source.connect,
-            "Following an ensemble that locks name"
-        );
+        let servers = zookeeper.connect_string();
+        let hello = Hello {
+            connect: connect.clone(),
+            unnamed: self.shared.hosts.unnamed(servers),
+            root: format!("{}{}", servers.chroot(), self.shared.root),
+            namespace: namespace.clone(),
+            identities: access.identities.iter().map(Identity::to_line).collect(),
+            tls: access.tls(),
+        };
+        tracing::info!(namespace, connect, "Following an ensemble that locks name");
         let mut tasks = JoinSet::new();
-        let changes = Arc::clone(&self.shared.changes);
-        let ensemble = Ensemble::follow(zookeeper, tree, false, changes, &mut tasks);
+        let (program, changes) = (self.shared.program.clone(), Arc::clone(&self.shared.changes));
+        let ensemble = Ensemble::apart(servers.clone(), program, hello, changes, &mut tasks);
         // With it goes what followed the session before.
         self.tasks = tasks;
         self.access = Some(access);
@@ -187,15 +219,21 @@ impl Follow {
     /// A Secret, or that it does not exist.
     async fn secret(&self, name: &str, field: &str) -> Result<Result<Secret, Problem>, Unread> {
         let namespace = &self.source.namespace;
-        let api = Api::<Secret>::namespaced(self.shared.client.clone(), namespace);
+        if !is_subdomain(name) {
+            return Err(Unread::Problem(unusable(format!(
+                "zookeeper.{field} must name a Secret, in lower case letters, digits, '-' and '.'"
+            ))));
+        }
+        let api = Api::<SecretPart>::namespaced(self.shared.client.clone(), namespace);
         match api.get_opt(name).await {
-            Ok(Some(secret)) => Ok(Ok(secret)),
+            Ok(Some(secret)) => Ok(Ok(secret.into())),
             Ok(None) => Ok(Err(unusable(format!(
                 "Secret {name}, which zookeeper.{field} names, does not exist in namespace {namespace}"
             )))),
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
                 Err(Unread::Problem(unusable(format!(
-                    "the operator may not read Secret {name}: set zookeeper.otherEnsembles of its chart to true"
+                    "the operator may not read Secret {name}: give it the right to get Secrets, as its chart does for \
+                     zookeeper.otherEnsembles.hosts, and if secrets.names or secrets.namespaces is set there, name it in them"
                 ))))
             }
             Err(error) => Err(Unread::Unknown(error)),

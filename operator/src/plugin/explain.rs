@@ -6,7 +6,15 @@ use lockkeeper_crds::{DistributedLock, keys};
 use serde::Serialize;
 
 use super::workload::Workload;
-use crate::status::named;
+use crate::inject::settings::word_of;
+use crate::status::{dispute, named};
+
+/// Label of namespaces whose objects the webhooks are not asked about (the chart's `webhook.yaml`).
+pub const INJECTION: &str = "lockkeeper.io/injection";
+
+/// How a workload gets behind the lock that it names already.
+const PUT_BEHIND: &str = "scale it to zero, wait until its pods are gone, change anything in it (`kubectl rollout \
+                          restart` does) and scale it up";
 
 /// What is known of a pod and its lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -29,7 +37,13 @@ pub struct Explanation {
 }
 
 /// Says why a pod runs its application, or does not.
-pub fn explain(pod: &Pod, workload: Option<&Workload>, lock: Option<&DistributedLock>) -> Explanation {
+/// `is_left_out` is true where its namespace says that the webhooks are not asked.
+pub fn explain(
+    pod: &Pod,
+    workload: Option<&Workload>,
+    is_left_out: bool,
+    lock: Option<&DistributedLock>,
+) -> Explanation {
     let name = pod.name_any();
     let named_lock = pod
         .labels()
@@ -45,10 +59,31 @@ pub fn explain(pod: &Pod, workload: Option<&Workload>, lock: Option<&Distributed
     };
     let Some(lock_name) = named_lock else {
         explanation.sentence = match workload {
+            Some(Workload {
+                name: workload,
+                lock,
+                is_followed: true,
+            }) if is_left_out => format!(
+                "{name} runs WITHOUT the lock {lock} that {workload} names: its namespace has the label {INJECTION}: \
+                 disabled, so that nobody marks its pods; remove {} from {workload}, or the label from the namespace, and \
+                 then {PUT_BEHIND}",
+                keys::LOCK,
+            ),
             // Only a change of the workload goes past the operator, which marks its pods.
-            Some(Workload { name: workload, lock }) => format!(
+            Some(Workload {
+                name: workload,
+                lock,
+                is_followed: true,
+            }) => format!(
                 "{name} runs WITHOUT the lock {lock} that {workload} names: the annotation is older than the \
-                 operator; `kubectl rollout restart {workload}`, or any other change of it, puts new pods behind the lock"
+                 operator, or the operator's chart leaves this namespace out; if it is older, {PUT_BEHIND}"
+            ),
+            Some(Workload {
+                name: workload, lock, ..
+            }) => format!(
+                "{name} runs WITHOUT the lock {lock} that {workload} names: Lockkeeper does not look at that kind, but at \
+                 its pods; write {}: {lock} into the metadata of its pod template",
+                keys::LOCK
             ),
             None => format!(
                 "{name} stands behind no lock: neither it nor its workload has the annotation {}",
@@ -57,6 +92,31 @@ pub fn explain(pod: &Pod, workload: Option<&Workload>, lock: Option<&Distributed
         };
         return explanation;
     };
+    let made_with = pod.annotations().get(keys::SETTINGS);
+    let is_outdated = lock
+        .zip(made_with)
+        .is_some_and(|(lock, word)| *word != word_of(&lock.spec));
+    if is_outdated {
+        let of_queue = of_queue(pod, lock_name, lock, explanation);
+        return Explanation {
+            sentence: format!(
+                "{}; it was made with other settings than the lock has now: restart it, and it gets them",
+                of_queue.sentence
+            ),
+            ..of_queue
+        };
+    }
+    of_queue(pod, lock_name, lock, explanation)
+}
+
+/// The same of a pod that names a lock, by its status.
+fn of_queue(
+    pod: &Pod,
+    lock_name: &str,
+    lock: Option<&DistributedLock>,
+    mut explanation: Explanation,
+) -> Explanation {
+    let name = pod.name_any();
     let Some(status) = lock.and_then(|lock| lock.status.as_ref()) else {
         explanation.sentence =
             format!("{name} waits for {lock_name}, which the operator has not looked at yet: does it run?");
@@ -66,6 +126,10 @@ pub fn explain(pod: &Pod, workload: Option<&Workload>, lock: Option<&Distributed
     if let Some(holder) = status.holders.iter().find(|holder| holder.uid == uid) {
         explanation.holds = true;
         explanation.sentence = format!("{name} holds {lock_name} under token {}", holder.fencing_token);
+        return explanation;
+    }
+    if let Some(problem) = dispute(status) {
+        explanation.sentence = format!("{name} does not get {lock_name}: {problem}");
         return explanation;
     }
     let holders = status.holders.iter().map(|holder| holder.pod.clone());
@@ -171,14 +235,14 @@ mod tests {
     #[test]
     fn a_pod_is_told_who_is_in_its_way() {
         let lock = lock();
-        let sentence = |name: &str| explain(&pod(name), None, Some(&lock)).sentence;
+        let sentence = |name: &str| explain(&pod(name), None, false, Some(&lock)).sentence;
         assert_eq!(sentence("a"), "a holds report under token 7");
         assert_eq!(sentence("b"), "b is the next for report, held by a on n1");
         assert_eq!(
             sentence("c"),
             "c is number 2 in the queue for report, held by a on n1"
         );
-        assert_eq!(explain(&pod("c"), None, Some(&lock)).before, ["a", "b"]);
+        assert_eq!(explain(&pod("c"), None, false, Some(&lock)).before, ["a", "b"]);
         assert!(sentence("d").starts_with("d is not in the queue of report: see the log"));
     }
 
@@ -186,20 +250,67 @@ mod tests {
     fn a_pod_without_a_lock_and_one_without_an_operator_are_told_what_is_missing() {
         let free: Pod = serde_json::from_value(json!({"metadata": {"name": "x"}})).unwrap();
         assert!(
-            explain(&free, None, None)
+            explain(&free, None, false, None)
                 .sentence
                 .contains("stands behind no lock")
         );
-        let workload = Workload {
-            name: "deployment/report".into(),
-            lock: "report".into(),
+        let sentence = |name: &str, is_followed, is_left_out| {
+            let workload = Workload {
+                name: name.into(),
+                lock: "report".into(),
+                is_followed,
+            };
+            explain(&free, Some(&workload), is_left_out, None).sentence
         };
-        let sentence = explain(&free, Some(&workload), None).sentence;
+        let restart = sentence("deployment/report", true, false);
         assert!(
-            sentence.starts_with("x runs WITHOUT the lock report"),
-            "{sentence}"
+            restart.starts_with("x runs WITHOUT the lock report") && restart.contains("rollout restart"),
+            "{restart}"
         );
-        assert!(explain(&pod("a"), None, None).sentence.contains("does it run?"));
+        let left_out = sentence("deployment/report", true, true);
+        assert!(
+            left_out.starts_with("x runs WITHOUT the lock report")
+                && left_out.contains("the label lockkeeper.io/injection: disabled"),
+            "{left_out}"
+        );
+        let template = sentence("cloneset/report", false, true);
+        assert!(
+            template.starts_with("x runs WITHOUT the lock report") && template.contains("its pod template"),
+            "{template}"
+        );
+        assert!(
+            explain(&pod("a"), None, false, None)
+                .sentence
+                .contains("does it run?")
+        );
+    }
+
+    #[test]
+    fn a_pod_that_was_made_before_its_lock_was_changed_is_told_so() {
+        let mut lock = lock();
+        let mut pod = pod("a");
+        pod.annotations_mut()
+            .insert(keys::SETTINGS.into(), word_of(&lock.spec));
+        let sentence = |lock: &DistributedLock| explain(&pod, None, false, Some(lock)).sentence;
+        assert_eq!(sentence(&lock), "a holds report under token 7");
+        lock.spec.max_holders = 2;
+        assert!(
+            sentence(&lock).starts_with("a holds report under token 7; it was made with other settings"),
+            "{}",
+            sentence(&lock)
+        );
+    }
+
+    #[test]
+    fn a_pod_of_a_lock_in_another_ensemble_is_told_what_the_status_says() {
+        let mut lock = lock();
+        lock.status.as_mut().unwrap().conditions = serde_json::from_value(json!([{
+            "type": "Ready", "status": "False", "reason": "EnsembleChanged", "message": "b was made for the former",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]))
+        .unwrap();
+        let sentence = explain(&pod("b"), None, false, Some(&lock)).sentence;
+        assert_eq!(sentence, "b does not get report: b was made for the former");
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub fn describe(lock: &DistributedLock, now: Timestamp) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         // Writing to a string does not fail.
-        let _ = writeln!(text, "{:<13}{value}", format!("{name}:"));
+        let _ = writeln!(text, "{:<13}{}", format!("{name}:"), plain(value));
     };
     line("Lock", &lock.name_any());
     line("Mode", lock.spec.mode.as_str());
@@ -66,9 +66,12 @@ pub fn describe(lock: &DistributedLock, now: Timestamp) -> String {
         );
         line(&condition.type_, &value);
     }
+    if let Some(ensemble) = &status.ensemble {
+        line("Ensemble", &ensemble.id);
+    }
     let mut rows = vec![header(
         false,
-        ["PLACE", "POD", "NODE", "TOKEN", "SINCE", "REVISION"],
+        ["PLACE", "POD", "NODE", "TOKEN", "SINCE", "GUARD", "REVISION"],
     )];
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     for holder in &status.holders {
@@ -78,6 +81,7 @@ pub fn describe(lock: &DistributedLock, now: Timestamp) -> String {
             or_dash(holder.node.clone()),
             holder.fencing_token.to_string(),
             or_dash(holder.since.as_ref().map(|since| age(since.0, now))),
+            or_dash(holder.guard.clone()),
             or_dash(holder.revision.clone()),
         ]);
     }
@@ -88,6 +92,7 @@ pub fn describe(lock: &DistributedLock, now: Timestamp) -> String {
             or_dash(waiter.node.clone()),
             "-".to_owned(),
             "-".to_owned(),
+            or_dash(waiter.guard.clone()),
             or_dash(waiter.revision.clone()),
         ]);
     }
@@ -101,7 +106,7 @@ pub fn describe(lock: &DistributedLock, now: Timestamp) -> String {
     text
 }
 
-fn header(with_namespace: bool, names: [&str; 6]) -> Vec<String> {
+fn header<const COUNT: usize>(with_namespace: bool, names: [&str; COUNT]) -> Vec<String> {
     let namespace = with_namespace.then(|| "NAMESPACE".to_owned());
     namespace.into_iter().chain(names.map(str::to_owned)).collect()
 }
@@ -125,8 +130,30 @@ fn age(since: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// The same without what a terminal would carry out or turn around: others may write into a status what it shows.
+pub fn plain(text: &str) -> String {
+    /// Marks that change the direction of what follows (Unicode Standard Annex 9).
+    const TURNING: [char; 12] = [
+        '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}',
+        '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
+    ];
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || TURNING.contains(&c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
 /// Pads all columns but the last, with three spaces between them as kubectl does.
 fn columns(rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(|cell| plain(cell)).collect())
+        .collect();
     let widths: Vec<_> = (0..rows[0].len())
         .map(|at| {
             let cells = rows.iter().map(|row| row[at].chars().count());
@@ -134,7 +161,7 @@ fn columns(rows: &[Vec<String>]) -> String {
         })
         .collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let (last, others) = row.split_last().expect("a table has columns");
         for (cell, width) in others.iter().zip(&widths) {
             let _ = write!(text, "{cell:<width$}   ");
@@ -156,7 +183,8 @@ mod tests {
             "metadata": {"name": "report", "namespace": "shop"}, "spec": {},
             "status": {
                 "holders": [{"pod": "report-1", "node": "n1", "contender": "c", "fencingToken": 4294967331i64,
-                    "since": "2026-01-01T00:00:00Z", "revision": "6c9d"}],
+                    "since": "2026-01-01T00:00:00Z", "revision": "6c9d", "guard": "wrap"}],
+                "ensemble": {"id": "6f1d"},
                 "waiting": 12,
                 "queue": [{"pod": "report-2", "contender": "c"}],
                 "conditions": [{"type": "Ready", "status": "True", "reason": "Provisioned", "message": "there",
@@ -186,11 +214,26 @@ mod tests {
         let text = describe(&lock(), now());
         assert!(text.contains("Ready:       True (Provisioned: there)"), "{text}");
         assert!(
-            text.contains("holds   report-1   n1     4294967331   41m     6c9d"),
+            text.contains("holds   report-1   n1     4294967331   41m     wrap    6c9d"),
             "{text}"
         );
         assert!(text.contains("1       report-2   -      -"), "{text}");
+        assert!(text.contains("Ensemble:    6f1d\n"), "{text}");
         assert!(text.ends_with("and 11 more\n"), "{text}");
+    }
+
+    #[test]
+    fn what_somebody_writes_into_a_status_is_shown_and_not_carried_out() {
+        let mut lock = lock();
+        let status = lock.status.as_mut().unwrap();
+        status.holders[0].pod = "a\u{1b}]0;owned\u{7}\nreport-9 \u{202e}b".into();
+        status.holders[0].revision = Some("\u{9b}31m".into());
+        status.conditions[0].message = "\u{1b}[2J".into();
+        for text in [list(&[lock.clone()], true, now()), describe(&lock, now())] {
+            let odd = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+            assert!(!text.contains(odd), "{text:?}");
+            assert!(text.contains("a\\u{1b}]0;owned\\u{7}\\nreport-9"), "{text}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ fn queue(contenders: &[(i64, Vec<u8>)]) -> Queue {
     picture.set_exists(&key, true);
     for (sequence, data) in contenders {
         let name = format!("_c_x-lock-{sequence:010}");
-        picture.put(&key, Contender::read(name, FencingToken(*sequence), data));
+        picture.put(&key, Contender::read(name, FencingToken(*sequence), true, data));
     }
     picture.queue(&key).cloned().unwrap()
 }
@@ -28,7 +28,9 @@ fn status(previous: &DistributedLockStatus, queue: &Queue, mode: Mode, second: i
         generation: Some(1),
         queue,
         participants: &queue.participants(mode),
+        pods: &BTreeMap::new(),
         readiness: Readiness::Ready,
+        trial: None,
     };
     observed(previous, &seen, Timestamp::from_second(second).unwrap())
 }
@@ -41,6 +43,28 @@ fn condition(status: &DistributedLockStatus, kind: ConditionType) -> (&str, &str
         &found.reason,
         found.last_transition_time.0.as_second(),
     )
+}
+
+#[test]
+fn pods_that_were_made_with_other_settings_are_named_while_the_lock_is_ready() {
+    let queue = queue(&[]);
+    let pods = ["a", "b", "c", "d"].map(str::to_owned);
+    let seen = Observation {
+        generation: Some(1),
+        queue: &queue,
+        participants: &[],
+        pods: &BTreeMap::new(),
+        readiness: Readiness::Outdated(pods.to_vec()),
+        trial: None,
+    };
+    let status = observed(&DistributedLockStatus::default(), &seen, Timestamp::UNIX_EPOCH);
+    let ready = condition(&status, ConditionType::Ready);
+    assert_eq!((ready.0, ready.1), ("True", "PodsOutdated"));
+    let message = &status.conditions[0].message;
+    assert!(
+        message.contains("other settings than these have a, b, c and 1 more: restart"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -163,4 +187,67 @@ fn many_holders_are_named_in_part() {
     let status = status(&DistributedLockStatus::default(), &queue(&contenders), five, 1);
     assert_eq!(named(&status.holders), "p1, p2, p3 and 2 more");
     assert_eq!(named(&status.holders[..1]), "p1");
+}
+
+#[test]
+fn a_status_stays_one_that_the_api_server_takes_whatever_contenders_say() {
+    let long = "\\u0001".repeat(600);
+    let queue = queue(&[(5, data("held", &long)), (7, data("waiting", &"é".repeat(1500)))]);
+    let status = status(&DistributedLockStatus::default(), &queue, Mode::Exclusive, 100);
+    // What is no name of a pod is not shown as one: the node's own name is.
+    assert!(status.holders[0].pod.starts_with("_c_"), "{:?}", status.holders);
+    assert!(status.queue[0].pod.starts_with("_c_"), "{:?}", status.queue);
+    let length = serde_json::to_vec(&status).unwrap().len();
+    assert!(length < 8 * 1024, "{length}");
+}
+
+#[test]
+fn a_queue_that_is_not_followed_is_no_fault_of_the_ensemble_and_what_was_known_stays() {
+    let queue = queue(&[(5, data("held", "a"))]);
+    let known = status(&DistributedLockStatus::default(), &queue, Mode::Exclusive, 100);
+    let problem = Problem::new(Reason::TooManyContenders, "too many");
+    let unseen = out_of_reach(&known, Some(1), &problem, Timestamp::from_second(200).unwrap());
+    assert_eq!(unseen.holders, known.holders);
+    let reason = "TooManyContenders";
+    assert_eq!(condition(&unseen, ConditionType::Ready), ("False", reason, 200));
+    assert_eq!(condition(&unseen, ConditionType::Held), ("Unknown", reason, 200));
+    assert_eq!(
+        condition(&unseen, ConditionType::EnsembleReachable),
+        ("True", "Connected", 100)
+    );
+}
+
+#[test]
+fn where_the_resource_keeps_no_ensemble_a_condition_says_so_and_trying_again_changes_nothing() {
+    let problem = Problem::new(Reason::ResourceOutdated, "upgrade the chart lockkeeper-crds");
+    // What a resource of an older release leaves of a status.
+    let kept = |status: DistributedLockStatus| DistributedLockStatus {
+        ensemble: None,
+        trial: None,
+        ..status
+    };
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let told = kept(claimed(
+        &DistributedLockStatus::default(),
+        "id",
+        Some(1),
+        Some(&problem),
+        at(100),
+    ));
+    assert_eq!(
+        condition(&told, ConditionType::Ready),
+        ("False", "ResourceOutdated", 100)
+    );
+    assert_eq!(resource_outdated(&told).as_ref(), Some(&problem));
+    let again = kept(claimed(
+        &told,
+        "id",
+        Some(1),
+        resource_outdated(&told).as_ref(),
+        at(200),
+    ));
+    assert_eq!(again, told);
+    // The resource was upgraded.
+    let ready = status(&told, &queue(&[]), Mode::Exclusive, 300);
+    assert_eq!(resource_outdated(&ready), None);
 }

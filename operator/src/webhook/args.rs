@@ -7,6 +7,15 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use lockkeeper_lock::zookeeper::ConnectString;
+use lockkeeper_sidecar::log::LogFormat;
+
+use crate::image::Network;
+
+/// Where large public registries keep their blobs: Docker Hub; GitHub; Google's two, and registry.k8s.io on
+/// them; Amazon's two; Azure and Microsoft; Quay.
+const REDIRECTS: &str = "production.cloudflare.docker.com,*.r2.cloudflarestorage.com,pkg-containers.githubusercontent.com,\
+                         storage.googleapis.com,*.pkg.dev,*.amazonaws.com,*.cloudfront.net,*.blob.core.windows.net,\
+                         *.data.mcr.microsoft.com,*.quay.io";
 
 /// Admission webhooks and the sidecars that they inject.
 #[derive(Clone, Debug, Args)]
@@ -23,6 +32,26 @@ pub struct WebhookArgs {
     /// Folder with tls.crt and tls.key for the webhooks. Default: the operator makes and rotates a certificate itself
     #[arg(long, env = "LOCKKEEPER_WEBHOOK_CERTIFICATES", value_name = "DIR")]
     pub webhook_certificates: Option<PathBuf>,
+
+    /// Certificates (PEM) of authorities: only callers with a certificate by one of them may ask the webhooks.
+    /// Default: everybody may
+    #[arg(
+        long,
+        env = "LOCKKEEPER_CLIENT_CA",
+        value_name = "FILE",
+        requires = "client_names"
+    )]
+    pub client_ca: Option<PathBuf>,
+
+    /// Common names or DNS names of the certificates that API servers show, separated by commas
+    #[arg(
+        long,
+        env = "LOCKKEEPER_CLIENT_NAMES",
+        value_name = "NAMES",
+        value_delimiter = ',',
+        requires = "client_ca"
+    )]
+    pub client_names: Vec<String>,
 
     /// Secret for the certificate that the operator makes itself
     #[arg(
@@ -73,8 +102,9 @@ pub struct WebhookArgs {
     #[arg(long, env = "LOCKKEEPER_SIDECAR_PULL_POLICY", value_name = "POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
     pub sidecar_pull_policy: Option<String>,
 
-    /// Requests and limits of the sidecar, as JSON. In pods of the class BestEffort it has none, and in pods
-    /// of the class Guaranteed its requests are its limits
+    /// Requests and limits of the sidecar, as JSON. In pods of the class BestEffort it has none; in pods of the class
+    /// Guaranteed, and of a kind of which all their containers have a limit, it has one in any case: at least 100m of the CPU,
+    /// 64Mi of memory. There requests are the limits
     #[arg(
         long,
         env = "LOCKKEEPER_SIDECAR_RESOURCES",
@@ -83,6 +113,16 @@ pub struct WebhookArgs {
         default_value = r#"{"requests":{"cpu":"10m","memory":"16Mi"},"limits":{"memory":"64Mi"}}"#
     )]
     pub sidecar_resources: ResourceRequirements,
+
+    /// How the sidecar writes a line of its log
+    #[arg(
+        long,
+        env = "LOCKKEEPER_SIDECAR_LOG_FORMAT",
+        value_name = "FORMAT",
+        default_value = "text",
+        ignore_case = true
+    )]
+    pub sidecar_log_format: LogFormat,
 
     /// How the binary comes into a wrapped container
     #[arg(long, env = "LOCKKEEPER_BINARY", value_name = "HOW", default_value = "auto")]
@@ -104,6 +144,27 @@ pub struct WebhookArgs {
         value_delimiter = ','
     )]
     pub registry_plain_http: Vec<String>,
+
+    /// Networks where registries may be although they are loopback or link-local: 127.0.0.1, 169.254.0.0/16;
+    /// separated by commas
+    #[arg(
+        long,
+        env = "LOCKKEEPER_REGISTRY_NETWORKS",
+        value_name = "NETWORKS",
+        value_delimiter = ','
+    )]
+    pub registry_networks: Vec<Network>,
+
+    /// Hosts to which a registry may lead for what it stores elsewhere: HOST or *.DOMAIN, with TLS, separated by
+    /// commas
+    #[arg(
+        long,
+        env = "LOCKKEEPER_REGISTRY_REDIRECTS",
+        value_name = "HOSTS",
+        value_delimiter = ',',
+        default_value = REDIRECTS
+    )]
+    pub registry_redirects: Vec<String>,
 
     /// Certificates (PEM) of authorities that registries' certificates may come from, beside the system's
     #[arg(long, env = "LOCKKEEPER_REGISTRY_CA", value_name = "FILE")]

@@ -1,11 +1,12 @@
 //! What the cluster can do, found out by asking it: a pod is created as a dry run, and what comes back
 //! shows whether a field was kept, dropped or refused. Version numbers say less: each of the features
-//! can be switched off.
+//! can be switched off. What the kubelets can do is another question ([`super::nodes`]).
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{ListParams, PostParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
+use kube::core::Status;
 use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -16,23 +17,17 @@ use crate::inject::ClusterFacts;
 const PERIOD: Duration = Duration::from_secs(600);
 /// After a failure.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Nodes in one page of a list.
-const PAGE: u32 = 500;
-
-/// Oldest runtimes with image volumes (KEP-4639).
-const RUNTIMES: [(&str, (u32, u32)); 2] = [("containerd", (2, 1)), ("cri-o", (1, 31))];
-
 /// Keeps `facts` up to date, and says in `known` that it has asked once: before, a pod would be refused for
-/// what the cluster can do. `wants_images` is false where the binary is always to be copied.
+/// what the cluster can do. `image` is the sidecar's: whatever is said of images here, it is let in.
 pub async fn follow(
     client: Client,
     namespace: String,
-    wants_images: bool,
+    image: String,
     facts: watch::Sender<ClusterFacts>,
     known: watch::Sender<bool>,
 ) {
     loop {
-        let pause = match detect(&client, &namespace, wants_images).await {
+        let pause = match detect(&client, &namespace, &image).await {
             Ok(found) => {
                 let is_new = facts.send_if_modified(|facts| std::mem::replace(facts, found) != found);
                 if is_new {
@@ -41,7 +36,8 @@ pub async fn follow(
                 PERIOD
             }
             Err(error) => {
-                tracing::warn!(%error, namespace, "Failed to learn what the cluster can do; taking it for old");
+                // What was known stays; at first nothing is, and no pod is guarded by signals.
+                tracing::warn!(%error, namespace, "Failed to learn what the cluster can do; trying again");
                 PAUSE
             }
         };
@@ -50,22 +46,22 @@ pub async fn follow(
     }
 }
 
-/// Asks once, with dry runs in `namespace`.
+/// Asks once, with dry runs of pods with `image` in `namespace`.
 ///
 /// # Errors
-/// When a pod without any new field cannot be created there.
-pub async fn detect(client: &Client, namespace: &str, wants_images: bool) -> Result<ClusterFacts, Error> {
-    let plain = pod();
+/// When a pod is refused for another reason than a field that is not known.
+pub async fn detect(client: &Client, namespace: &str, image: &str) -> Result<ClusterFacts, Error> {
+    let plain = pod(image);
     create(client, namespace, &plain).await?;
 
-    let mut gated = pod();
+    let mut gated = pod(image);
     gated["spec"]["containers"][0]["env"] = json!([{ "name": "A", "valueFrom": { "fileKeyRef": {
         "volumeName": "v", "path": "f", "key": "A", "optional": false,
     } } }]);
     gated["spec"]["volumes"] = json!([{ "name": "v", "emptyDir": {} }]);
 
-    let mut restarting = pod();
-    restarting["spec"]["initContainers"] = json!([pod()["spec"]["containers"][0].clone()]);
+    let mut restarting = pod(image);
+    restarting["spec"]["initContainers"] = json!([pod(image)["spec"]["containers"][0].clone()]);
     let init = &mut restarting["spec"]["initContainers"][0];
     init["name"] = json!("init");
     init["restartPolicy"] = json!("Always");
@@ -73,39 +69,27 @@ pub async fn detect(client: &Client, namespace: &str, wants_images: bool) -> Res
         "action": "RestartAllContainers", "exitCodes": { "operator": "In", "values": [88] },
     }]);
 
-    let mut imaged = pod();
-    imaged["spec"]["volumes"] = json!([{ "name": "v", "image": { "reference": "lockkeeper.invalid/x:1" } }]);
+    let mut imaged = pod(image);
+    imaged["spec"]["volumes"] = json!([{ "name": "v", "image": { "reference": image } }]);
 
+    let keeps = async |pod, field| keeps(client, namespace, pod, field).await;
     Ok(ClusterFacts {
-        file_key_ref: keeps(
-            client,
-            namespace,
-            &gated,
-            "/spec/containers/0/env/0/valueFrom/fileKeyRef",
-        )
-        .await?,
-        restart_all_containers: keeps(
-            client,
-            namespace,
-            &restarting,
-            "/spec/initContainers/0/restartPolicyRules",
-        )
-        .await?,
-        image_volumes: wants_images
-            && keeps(client, namespace, &imaged, "/spec/volumes/0/image").await?
-            && nodes_mount_images(client).await?,
+        is_known: true,
+        file_key_ref: keeps(&gated, "/spec/containers/0/env/0/valueFrom/fileKeyRef").await?,
+        restart_all_containers: keeps(&restarting, "/spec/initContainers/0/restartPolicyRules").await?,
+        image_volumes: keeps(&imaged, "/spec/volumes/0/image").await?,
     })
 }
 
 /// Allowed by the level `restricted` of the Pod Security Standards, wherever the operator is installed.
-fn pod() -> Value {
+fn pod(image: &str) -> Value {
     json!({
         "metadata": { "generateName": "lockkeeper-dry-run-" },
         "spec": {
             "automountServiceAccountToken": false,
             "containers": [{
                 "name": "dry-run",
-                "image": "lockkeeper.invalid/dry-run:1",
+                "image": image,
                 "resources": { "requests": { "cpu": "1m", "memory": "1Mi" }, "limits": { "cpu": "1m", "memory": "1Mi" } },
                 "securityContext": {
                     "allowPrivilegeEscalation": false, "runAsNonRoot": true, "runAsUser": 65532,
@@ -132,68 +116,62 @@ async fn create(client: &Client, namespace: &str, pod: &Value) -> Result<Value, 
 async fn keeps(client: &Client, namespace: &str, pod: &Value, pointer: &str) -> Result<bool, Error> {
     match create(client, namespace, pod).await {
         Ok(created) => Ok(created.pointer(pointer).is_some_and(|field| !field.is_null())),
-        Err(Error::Api(status)) if [400, 422].contains(&status.code) => Ok(false),
+        Err(Error::Api(status)) if is_about(&status, pointer) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Whether all nodes can mount an image: on one that cannot, a pod would never start.
-async fn nodes_mount_images(client: &Client) -> Result<bool, Error> {
-    let api = Api::<Node>::all(client.clone());
-    let mut params = ListParams::default().limit(PAGE);
-    loop {
-        let page = api.list(&params).await?;
-        let runtimes = page.items.iter().filter_map(|node| {
-            Some(
-                node.status
-                    .as_ref()?
-                    .node_info
-                    .as_ref()?
-                    .container_runtime_version
-                    .as_str(),
-            )
-        });
-        if !runtimes.into_iter().all(mounts_images) {
-            return Ok(false);
-        }
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(true),
-        }
-    }
-}
-
-fn mounts_images(runtime: &str) -> bool {
-    let Some((name, version)) = runtime.split_once("://") else {
-        return false;
+/// Whether a pod is refused for this field, and not by a policy that has something against such pods: the API
+/// server's own validation names fields, `spec.initContainers[0].restartPolicyRules[0].action` say, or what is
+/// below or above them.
+fn is_about(status: &Status, pointer: &str) -> bool {
+    let plain = |field: &str| {
+        field
+            .replace(['[', ']'], ".")
+            .replace("..", ".")
+            .trim_end_matches('.')
+            .to_owned()
     };
-    let mut numbers = version
-        .trim_start_matches('v')
-        .split('.')
-        .map(|number| number.parse().unwrap_or(0));
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    RUNTIMES
-        .iter()
-        .any(|(known, oldest)| *known == name && version >= *oldest)
+    let wanted = pointer.trim_start_matches('/').replace('/', ".");
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 422
+        && causes.map(|cause| plain(&cause.field)).any(|field| {
+            field.len() > "spec".len() && (field.starts_with(&wanted) || wanted.starts_with(&field))
+        })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn refused(code: u16, fields: &[&str]) -> Status {
+        let causes: Vec<_> = fields
+            .iter()
+            .map(|field| json!({ "reason": "FieldValueInvalid", "message": "", "field": field }))
+            .collect();
+        serde_json::from_value(json!({
+            "status": "Failure", "code": code, "reason": "Invalid", "message": "", "details": { "causes": causes },
+        }))
+        .unwrap()
+    }
+
     #[test]
-    fn a_node_mounts_images_only_if_its_runtime_is_known_to() {
-        for (runtime, mounts) in [
-            ("containerd://2.1.0", true),
-            ("containerd://v2.4.2-k3s1", true),
-            ("containerd://1.7.27", false),
-            ("containerd://2.0.5", false),
-            ("cri-o://1.31.0", true),
-            ("cri-o://1.30.9", false),
-            ("docker://27.0", false),
-            ("", false),
+    fn a_policy_that_refuses_a_pod_says_nothing_about_what_the_cluster_can_do() {
+        let field = "/spec/initContainers/0/restartPolicyRules";
+        for own in [
+            &["spec.initContainers[0].restartPolicyRules[0].action"][..],
+            &[
+                "spec.containers[0].image",
+                "spec.initContainers[0].restartPolicyRules",
+            ],
+            &["spec.initContainers[0]"],
         ] {
-            assert_eq!(mounts_images(runtime), mounts, "{runtime}");
+            assert!(is_about(&refused(422, own), field), "{own:?}");
         }
+        for other in [&[][..], &["spec.containers[0].image"], &["spec"], &[""]] {
+            assert!(!is_about(&refused(422, other), field), "{other:?}");
+        }
+        // As a webhook of somebody's refuses.
+        assert!(!is_about(&refused(403, &[]), field));
     }
 }

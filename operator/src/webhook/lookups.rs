@@ -1,21 +1,24 @@
 //! What the webhooks ask the API server beside the object itself. All of it is about convenience or
-//! about finding a command: nothing that is not found leaves a pod unguarded.
+//! about finding a command: nothing that is not found leaves a pod unguarded. Only without the settings of its lock
+//! no pod is made.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use lockkeeper_crds::DistributedLockSpec;
+use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
 use serde_json::Value;
 
-use super::cache::Cache;
+use super::cache::{Cache, Weigh};
 use crate::inject::Replicas;
+use crate::names::{is_label, is_subdomain};
+use crate::parts::{
+    AutoscalerPart, DESIRED_REPLICAS, JobPart, LockPart, PAGE, ReplicaSetPart, SecretPart, StatefulSetPart,
+};
+use crate::secrets::{CERTIFICATE, KEY};
 
 /// Pods of one owner come in bursts. That it wants many is kept, and may be old: standbys are ready then,
 /// which is right for one pod, too. That it wants one is not: one pod is no burst, and a second one is the
@@ -26,15 +29,33 @@ const SECRET_LIFE: Duration = Duration::from_secs(30);
 /// A webhook has five seconds in all, three of which a registry may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many pods a Deployment wants, on each of its ReplicaSets (`pkg/controller/deployment/util`): during
-/// a rollout a ReplicaSet itself wants fewer.
-const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+/// What answers of one kind may take, in bytes: some thousands.
+const KEPT: usize = 1 << 20;
+
+/// Longest UID of an owner that is asked for, in bytes; those of an API server are UUIDs.
+const LONGEST_UID: usize = 64;
+
+/// The autoscalers of a namespace are warned of, and no more follows: an old answer does no harm.
+const AUTOSCALERS_LIFE: Duration = Duration::from_secs(2);
+
+/// Autoscalers of one workload that are named.
+const NAMED: usize = 3;
 
 /// Asks the API server.
 #[derive(Debug)]
 pub struct Lookups {
     replicas: Cache<String, Replicas>,
     certificates: Cache<(String, String), bool>,
+    /// Of a namespace. Of those who ask for one, one asks.
+    autoscalers: Cache<String, Arc<Vec<Autoscaler>>>,
+}
+
+/// What is known of an autoscaler.
+#[derive(Debug)]
+struct Autoscaler {
+    name: String,
+    kind: String,
+    target: String,
 }
 
 /// Why an answer is not kept.
@@ -46,8 +67,9 @@ enum NotKept {
 impl Default for Lookups {
     fn default() -> Self {
         Self {
-            replicas: Cache::new(OWNER_LIFE),
-            certificates: Cache::new(SECRET_LIFE),
+            replicas: Cache::new(OWNER_LIFE, KEPT),
+            certificates: Cache::new(SECRET_LIFE, KEPT),
+            autoscalers: Cache::new(AUTOSCALERS_LIFE, KEPT),
         }
     }
 }
@@ -60,6 +82,10 @@ impl Lookups {
         let Some(owner) = owners.into_iter().find(|owner| owner.controller == Some(true)) else {
             return Replicas::One;
         };
+        // An API server lets such a one pass, since it does not look for owners; there is none.
+        if owner.uid.len() > LONGEST_UID || !is_subdomain(&owner.name) || !is_label(namespace) {
+            return Replicas::Unknown;
+        }
         let asked = self.replicas.get(owner.uid.clone(), async || {
             match count(client, namespace, &owner).await {
                 Ok(Replicas::One) => Err(NotKept::One),
@@ -90,13 +116,16 @@ impl Lookups {
         else {
             return false;
         };
+        if !is_subdomain(&name) || !is_label(namespace) {
+            return false;
+        }
         let question = (namespace.to_owned(), name.clone());
         let asked = self.certificates.get(question, || async {
-            let secret = Api::<Secret>::namespaced(client.clone(), namespace)
+            let secret = Api::<SecretPart>::namespaced(client.clone(), namespace)
                 .get_opt(&name)
                 .await?;
-            let data = secret.and_then(|secret| secret.data).unwrap_or_default();
-            Ok::<_, kube::Error>(data.contains_key("tls.crt") && data.contains_key("tls.key"))
+            let has = |key| secret.as_ref().is_some_and(|secret| secret.data.has(key));
+            Ok::<_, kube::Error>(has(CERTIFICATE) && has(KEY))
         });
         match tokio::time::timeout(PATIENCE, asked).await {
             Ok(Ok(has)) => has,
@@ -108,45 +137,72 @@ impl Lookups {
         }
     }
 
-    /// Names of the autoscalers of a workload.
+    /// Names of the autoscalers of a workload, if they are among the first of its namespace.
     pub async fn autoscalers(&self, client: &Client, namespace: &str, kind: &str, name: &str) -> Vec<String> {
-        let api = Api::<HorizontalPodAutoscaler>::namespaced(client.clone(), namespace);
-        let params = ListParams::default();
-        let listed = tokio::time::timeout(PATIENCE, api.list(&params)).await;
-        let Ok(Ok(list)) = listed else {
+        if !is_label(namespace) {
+            return Vec::new();
+        }
+        let asked = self.autoscalers.get(namespace.to_owned(), || async {
+            let api = Api::<AutoscalerPart>::namespaced(client.clone(), namespace);
+            let list = api.list(&ListParams::default().limit(PAGE)).await?;
+            let all = list.items.into_iter().map(|one| Autoscaler {
+                name: one.metadata.name.unwrap_or_default(),
+                kind: one.spec.scale_target_ref.kind.into(),
+                target: one.spec.scale_target_ref.name.into(),
+            });
+            Ok::<_, kube::Error>(Arc::new(all.collect::<Vec<_>>()))
+        });
+        let Ok(Ok(all)) = tokio::time::timeout(PATIENCE, asked).await else {
             tracing::warn!(namespace, "Failed to list the autoscalers of a namespace");
             return Vec::new();
         };
-        let targets = |autoscaler: &HorizontalPodAutoscaler| {
-            let target = &autoscaler.spec.scale_target_ref;
-            target.kind == kind && target.name == name
-        };
-        list.items
-            .into_iter()
-            .filter(targets)
-            .filter_map(|autoscaler| autoscaler.metadata.name)
-            .collect()
+        let of_it = all.iter().filter(|one| one.kind == kind && one.target == name);
+        of_it.take(NAMED).map(|one| one.name.clone()).collect()
+    }
+}
+
+/// A lock that the watch has not shown; `None` where there is none.
+///
+/// # Errors
+/// Why it cannot be read. Its pod would get the defaults in the place of its settings.
+pub async fn lock(client: &Client, namespace: &str, name: &str) -> Result<Option<DistributedLock>, String> {
+    if !is_label(namespace) {
+        return Err("the review names no namespace".to_owned());
+    }
+    let api = Api::<LockPart>::namespaced(client.clone(), namespace);
+    match tokio::time::timeout(PATIENCE, api.get_opt(name)).await {
+        Ok(found) => found
+            .map(|found| found.map(DistributedLock::from))
+            .map_err(|error| error.to_string()),
+        Err(_) => Err(format!("the API server has not answered for {PATIENCE:?}")),
     }
 }
 
 async fn count(client: &Client, namespace: &str, owner: &OwnerReference) -> Result<Replicas, kube::Error> {
     let name = &owner.name;
+    let mut one = Replicas::One;
     let wanted = match owner.kind.as_str() {
         "ReplicaSet" => {
-            let set = Api::<ReplicaSet>::namespaced(client.clone(), namespace)
+            let set = Api::<ReplicaSetPart>::namespaced(client.clone(), namespace)
                 .get(name)
                 .await?;
             let own = set.spec.and_then(|spec| spec.replicas);
             own.max(desired(set.metadata.annotations.as_ref()))
         }
         "StatefulSet" => {
-            let set = Api::<StatefulSet>::namespaced(client.clone(), namespace)
+            let set = Api::<StatefulSetPart>::namespaced(client.clone(), namespace)
                 .get(name)
                 .await?;
-            set.spec.and_then(|spec| spec.replicas)
+            let spec = set.spec.as_ref();
+            // The API server's default is OrderedReady.
+            let policy = spec.and_then(|spec| spec.pod_management_policy.as_ref());
+            if policy.is_none_or(|policy| policy.0 != "Parallel") {
+                one = Replicas::InOrder;
+            }
+            spec.and_then(|spec| spec.replicas)
         }
         "Job" => {
-            let job = Api::<Job>::namespaced(client.clone(), namespace)
+            let job = Api::<JobPart>::namespaced(client.clone(), namespace)
                 .get(name)
                 .await?;
             job.spec.and_then(|spec| spec.parallelism)
@@ -158,8 +214,15 @@ async fn count(client: &Client, namespace: &str, owner: &OwnerReference) -> Resu
     Ok(if wanted.unwrap_or(1) > 1 {
         Replicas::Many
     } else {
-        Replicas::One
+        one
     })
+}
+
+impl Weigh for Arc<Vec<Autoscaler>> {
+    fn weight(&self) -> usize {
+        let words = self.iter().flat_map(|one| [&one.name, &one.kind, &one.target]);
+        self.len() * size_of::<Autoscaler>() + words.map(String::len).sum::<usize>()
+    }
 }
 
 fn desired(annotations: Option<&BTreeMap<String, String>>) -> Option<i32> {

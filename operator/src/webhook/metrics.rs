@@ -8,11 +8,15 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::certificates::Validity;
+
 /// Metrics of the webhooks. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WebhookMetrics {
     requests: Family<Request, Counter>,
     duration: Histogram,
+    /// Of the certificate that is served.
+    pub certificate: Validity,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -30,6 +34,7 @@ impl WebhookMetrics {
             requests: Family::default(),
             // From half a millisecond to four seconds: with a look-up in a registry, three at most.
             duration: Histogram::new(exponential_buckets(0.0005, 2.0, 14)),
+            certificate: Validity::default(),
         };
         registry.register(
             "lockkeeper_webhook_requests",
@@ -41,6 +46,16 @@ impl WebhookMetrics {
             "Time that reviews took",
             Unit::Seconds,
             metrics.duration.clone(),
+        );
+        registry.register(
+            "lockkeeper_webhook_certificate_not_before_timestamp_seconds",
+            "From when on the certificate of the webhooks is valid, 0 while there is none",
+            metrics.certificate.not_before.clone(),
+        );
+        registry.register(
+            "lockkeeper_webhook_certificate_not_after_timestamp_seconds",
+            "Until when the certificate of the webhooks is valid, 0 while there is none",
+            metrics.certificate.not_after.clone(),
         );
         metrics
     }

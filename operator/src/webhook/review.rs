@@ -6,6 +6,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::names::is_label;
+
 const API_VERSION: &str = "admission.k8s.io/v1";
 
 #[derive(Deserialize)]
@@ -85,7 +87,21 @@ pub fn parse(body: &[u8]) -> Result<Request, String> {
             review.api_version
         ));
     }
-    Ok(review.request)
+    let request = review.request;
+    let of_object = &request.object["metadata"]["namespace"];
+    if !request.namespace.is_empty() && !is_label(&request.namespace) {
+        return Err("the namespace of the review is no name of a namespace".to_owned());
+    }
+    // The object may leave it out.
+    if of_object
+        .as_str()
+        .is_some_and(|namespace| namespace != request.namespace)
+    {
+        return Err(
+            "the review is of another namespace than its object: send both with the same one".to_owned(),
+        );
+    }
+    Ok(request)
 }
 
 /// The answer to a request, as JSON.

@@ -1,6 +1,6 @@
 //! The parts of the webhooks, put together.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +8,15 @@ use kube::Client;
 use kube::runtime::reflector::Store;
 use lockkeeper_crds::DistributedLock;
 use lockkeeper_sidecar::exit::Failure;
+use lockkeeper_sidecar::http;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::args::{Binary, WebhookArgs};
+use super::callers::Callers;
+use super::ensembles::Ensembles;
+use super::lookups::Lookups;
 use super::metrics::WebhookMetrics;
 use super::{Admission, facts, server};
 use crate::certificates::{Served, follow_files, own};
@@ -25,6 +29,8 @@ pub struct Surroundings {
     pub client: Client,
     /// The locks of the cluster.
     pub locks: Store<DistributedLock>,
+    /// The ensembles that this replica reaches.
+    pub ensembles: Ensembles,
     /// Whether this replica leads: the leader makes the certificate.
     pub leading: watch::Receiver<bool>,
     /// Connect string of the operator's ensemble.
@@ -45,12 +51,12 @@ pub struct Surroundings {
 pub struct Webhooks {
     listener: TcpListener,
     admission: Arc<Admission>,
+    callers: Callers,
     served: Served,
     certificates: Certificates,
     facts: watch::Sender<ClusterFacts>,
     known: watch::Sender<bool>,
     namespace: String,
-    wants_images: bool,
     leading: watch::Receiver<bool>,
     ready: watch::Sender<bool>,
 }
@@ -69,6 +75,8 @@ impl Webhooks {
         let WebhookArgs {
             webhook_listen,
             webhook_certificates,
+            client_ca,
+            client_names,
             webhook_secret,
             webhook_service,
             webhook_configuration,
@@ -76,15 +84,19 @@ impl Webhooks {
             sidecar_image,
             sidecar_pull_policy,
             sidecar_resources,
+            sidecar_log_format,
             binary,
             pod_connect,
             registry_timeout,
             registry_plain_http,
+            registry_networks,
+            registry_redirects,
             registry_ca,
         } = args;
         let Surroundings {
             client,
             locks,
+            ensembles,
             leading,
             connect,
             has_certificate,
@@ -93,18 +105,23 @@ impl Webhooks {
             acl_id,
             metrics,
         } = surroundings;
-        let listener = TcpListener::bind(webhook_listen).await.map_err(|error| {
+        let listener = http::listen(webhook_listen).map_err(|error| {
             Failure::unavailable(format!(
                 "cannot listen on --webhook-listen {webhook_listen}: {error}"
             ))
         })?;
         let authorities = registry_ca
-            .map(|path| {
-                std::fs::read(&path).map_err(|error| {
-                    Failure::usage(format!("cannot read --registry-ca {}: {error}", path.display()))
-                })
-            })
+            .as_deref()
+            .map(|path| file("registry-ca", path))
             .transpose()?;
+        let callers = match client_ca {
+            None => Callers::Anybody,
+            Some(path) => {
+                Callers::certified(&file("client-ca", &path)?, client_names).map_err(|problem| {
+                    Failure::usage(format!("cannot use --client-ca {}: {problem}", path.display()))
+                })?
+            }
+        };
         let sidecar = SidecarConfig {
             image: sidecar_image,
             pull_policy: sidecar_pull_policy,
@@ -114,13 +131,17 @@ impl Webhooks {
             has_certificate,
             tick_time,
             root,
+            log_format: sidecar_log_format,
             readers: vec![format!("digest:{acl_id}")],
         };
         let images = Images::new(RegistryOptions {
             timeout: registry_timeout,
             plain_http: registry_plain_http,
             authorities,
-        });
+            networks: registry_networks,
+            redirects: registry_redirects,
+        })
+        .map_err(|error| Failure::usage(format!("cannot use --registry-ca: {error}")))?;
         let certificates = match webhook_certificates {
             Some(folder) => Certificates::Files(folder),
             None => Certificates::Own(own::Place {
@@ -131,22 +152,28 @@ impl Webhooks {
             }),
         };
         let facts = watch::Sender::new(ClusterFacts::default());
+        let served = Served::measured(metrics.certificate.clone());
         Ok(Self {
             listener,
-            admission: Arc::new(Admission::new(
+            admission: Arc::new(Admission {
                 client,
                 locks,
-                facts.subscribe(),
+                ensembles: Box::new(ensembles),
+                facts: facts.subscribe(),
+                nodes: Arc::default(),
+                mounts_images: binary == Binary::Auto,
                 sidecar,
                 images,
                 metrics,
-            )),
-            served: Served::default(),
+                lookups: Lookups::default(),
+                are_callers_known: callers.are_known(),
+            }),
+            callers,
+            served,
             certificates,
             facts,
             known: watch::Sender::new(false),
             namespace,
-            wants_images: binary == Binary::Auto,
             leading,
             ready: watch::Sender::new(false),
         })
@@ -155,6 +182,11 @@ impl Webhooks {
     /// Whether a certificate is served.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
+    }
+
+    /// Whether all nodes are known.
+    pub fn knows_nodes(&self) -> watch::Receiver<bool> {
+        self.admission.nodes.ready()
     }
 
     /// Whether it was found out what the cluster can do, or tried.
@@ -170,28 +202,27 @@ impl Webhooks {
         let Self {
             listener,
             admission,
+            callers,
             served,
             certificates,
             facts,
             known,
             namespace,
-            wants_images,
             leading,
             ready,
         } = self;
         let tls = served
-            .server_config()
+            .server_config(&callers)
             .map_err(|error| Failure::software(format!("cannot prepare TLS for the webhooks: {error}")))?;
         let client = admission.client.clone();
         // They end with this set, which ends with the server.
         let mut tasks = JoinSet::new();
-        tasks.spawn(facts::follow(
-            client.clone(),
-            namespace,
-            wants_images,
-            facts,
-            known,
-        ));
+        let image = admission.sidecar.image.clone();
+        tasks.spawn(facts::follow(client.clone(), namespace, image, facts, known));
+        tasks.spawn({
+            let (nodes, client) = (Arc::clone(&admission.nodes), client.clone());
+            async move { nodes.follow(client).await }
+        });
         match certificates {
             Certificates::Files(folder) => tasks.spawn(follow_files(folder, served, ready)),
             Certificates::Own(place) => tasks.spawn(own::follow(client, place, served, leading, ready)),
@@ -204,4 +235,9 @@ impl Webhooks {
             }
         }
     }
+}
+
+fn file(option: &str, path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path)
+        .map_err(|error| Failure::usage(format!("cannot read --{option} {}: {error}", path.display())))
 }

@@ -7,10 +7,17 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use lockkeeper_crds::keys::{KeyError, LockRequest, Readiness};
 use lockkeeper_crds::{DistributedLockSpec, keys};
+use lockkeeper_sidecar::exit::Exit;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::inject::{HOLDER_OF_MANY, Refusal, is_windows};
+use crate::inject::{DEFAULT_CONTAINER, HOLDER_OF_MANY, Refusal, Said, by_place, chosen, is_windows};
+
+/// Exit code of a guard that has lost the lock.
+const EXIT_LOST: u8 = Exit::LockLost.code();
+
+/// In the list of what was copied: the container that we have named ourselves, with its name.
+const DERIVED: &str = "lockkeeper.io/container=";
 
 /// The workload as it should be, and what its template asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,9 +36,10 @@ pub struct Copied {
 /// # Errors
 /// When a key is wrong: pods of this template would be refused one by one later.
 pub fn copy(kind: &str, object: &Value, is_new: bool) -> Result<Copied, Refusal> {
-    let Some(pointer) =
-        template_of(kind).filter(|pointer| object.pointer(pointer).is_some_and(Value::is_object))
-    else {
+    // What is being deleted makes no pods, and has to be let go by those who take its finalizers off.
+    let is_going = object["metadata"]["deletionTimestamp"].is_string();
+    let pointer = template_of(kind).filter(|pointer| object.pointer(pointer).is_some_and(Value::is_object));
+    let Some(pointer) = pointer.filter(|_| !is_going) else {
         return Ok(Copied {
             object: None,
             request: None,
@@ -48,9 +56,12 @@ pub fn copy(kind: &str, object: &Value, is_new: bool) -> Result<Copied, Refusal>
     let copied: Vec<&str> = annotation(&before, keys::PROPAGATED)
         .map(|list| list.split(',').collect())
         .unwrap_or_default();
+    // With its name: one that differs is a user's.
+    let derived = copied.iter().find_map(|key| key.strip_prefix(DERIVED));
+    let derived = derived.filter(|name| annotation(&before, keys::CONTAINER) == Some(name));
     let mut now_copied = Vec::new();
     for key in keys::OF_USERS {
-        let was_copied = copied.contains(&key);
+        let was_copied = copied.contains(&key) || key == keys::CONTAINER && derived.is_some();
         let wanted = agreed(key, &own)?;
         let present = if was_copied { None } else { agreed(key, &before)? };
         match (wanted, present) {
@@ -59,7 +70,7 @@ pub fn copy(kind: &str, object: &Value, is_new: bool) -> Result<Copied, Refusal>
                 if key == keys::LOCK {
                     set(template, "labels", key, wanted);
                 }
-                now_copied.push(key);
+                now_copied.push(key.to_owned());
             }
             (Some(wanted), Some(present)) if wanted != present => warnings.push(format!(
                 "{key} is `{wanted}` on the {kind} and `{present}` on its pod template: the template's counts"
@@ -71,6 +82,10 @@ pub fn copy(kind: &str, object: &Value, is_new: bool) -> Result<Copied, Refusal>
             }
             _ => {}
         }
+    }
+    if let Some(name) = unnamed_container(kind, template, derived, is_new, &mut warnings)? {
+        set(template, "annotations", keys::CONTAINER, &name);
+        now_copied.push(format!("{DERIVED}{name}"));
     }
     if now_copied.is_empty() {
         unset(template, "annotations", keys::PROPAGATED);
@@ -104,6 +119,39 @@ pub fn copy(kind: &str, object: &Value, is_new: bool) -> Result<Copied, Refusal>
     })
 }
 
+/// The container that is guarded although nobody names it. It is written down while the template has those of its
+/// user alone: the webhooks of meshes may put theirs before it, into the pods. `derived` is what was written down before.
+fn unnamed_container(
+    kind: &str,
+    template: &Value,
+    derived: Option<&str>,
+    is_new: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Option<String>, Refusal> {
+    let now = metadata(template)?;
+    let is_wanted = agreed(keys::LOCK, &now)?.is_some() && agreed(keys::CONTAINER, &now)?.is_none();
+    let is_fixed = kind == "Job" && !is_new && derived.is_none();
+    let containers = template["spec"]["containers"].as_array().into_iter().flatten();
+    let names: Vec<_> = containers.filter_map(|one| one["name"].as_str()).collect();
+    // The API server refuses a template without containers.
+    if !is_wanted || is_fixed || names.is_empty() {
+        return Ok(None);
+    }
+    match chosen(None, annotation(&now, DEFAULT_CONTAINER), &names) {
+        Ok((position, said)) => {
+            let name = names[position];
+            if said == Said::ByPlace && derived != Some(name) {
+                warnings.push(by_place("pod template", name));
+            }
+            Ok(Some(name.to_owned()))
+        }
+        Err(refusal) => {
+            warnings.push(format!("{refusal}; its pods will be refused"));
+            Ok(None)
+        }
+    }
+}
+
 /// What a user should know of a workload whose template asks for a lock. `lock` is its settings, if it
 /// exists; `has_ensemble` says whether the operator has one for locks that name none.
 pub fn advise(
@@ -124,6 +172,18 @@ pub fn advise(
     if is_windows(spec) {
         warnings.push(format!("{}; its pods will be refused", Refusal::Windows));
     }
+    let job = match kind {
+        "Job" => Some(&object["spec"]),
+        "CronJob" => Some(&object["spec"]["jobTemplate"]["spec"]),
+        _ => None,
+    };
+    if job.is_some_and(|job| !ignores_losses(job)) {
+        warnings.push(format!(
+            "a container that has lost its lock ends with {EXIT_LOST}, which this {kind} counts as a failure of its own \
+             (backoffLimit): set podFailurePolicy of the Job to {{rules: [{{action: Ignore, onExitCodes: {{operator: In, \
+             values: [{EXIT_LOST}]}}}}]}}, and restartPolicy of its pods to Never"
+        ));
+    }
     let replicas = match kind {
         "DaemonSet" => 2,
         "Job" => object["spec"]["parallelism"].as_i64().unwrap_or(1),
@@ -139,6 +199,18 @@ pub fn advise(
         ));
     }
     warnings
+}
+
+/// Whether the first rule that a lost lock meets says that it does not count. `job` is the specification of a Job.
+fn ignores_losses(job: &Value) -> bool {
+    let mut rules = job["podFailurePolicy"]["rules"].as_array().into_iter().flatten();
+    let first = rules.find(|rule| {
+        let codes = &rule["onExitCodes"];
+        let values = codes["values"].as_array();
+        let is_in = values.is_some_and(|values| values.contains(&json!(EXIT_LOST)));
+        codes["operator"] == if is_in { "In" } else { "NotIn" }
+    });
+    first.is_some_and(|rule| rule["action"] == "Ignore")
 }
 
 /// Where the pod template of a kind is.

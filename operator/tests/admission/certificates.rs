@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use lockkeeper_e2e::Cluster;
 use lockkeeper_operator::certificates::authority::Issued;
 use rustls::pki_types::pem::PemObject;
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use crate::pods::{marked, sidecar};
 use crate::stage::{Stage, render, stage_alone};
 use crate::tls::{issued, trusting};
-use crate::world::{SYSTEM, Space, eventually};
+use crate::world::{CHART, SYSTEM, Space, eventually};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lockkeeper-operator");
 const NAME: &str = "lockkeeper-webhook.lockkeeper-system.svc";
@@ -154,6 +154,154 @@ async fn a_certificate_that_is_given_is_shown_and_its_successor_without_a_restar
     stage.apply_chart(&["webhook"], &[]);
     stage.put_operator(stage.operator(PROGRAM, "operator-own", &[]).await);
     stage.wait_until_injected().await;
+    space.leave().await;
+}
+
+/// A certificate for the Service that no operator has made, and its own authority.
+fn foreign() -> Issued {
+    let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
+    Issued {
+        authorities: made.cert.pem(),
+        certificate: made.cert.pem(),
+        key: made.signing_key.serialize_pem(),
+        made_at: 0,
+    }
+}
+
+/// Puts authorities into the configuration, as an upgrade of the chart does.
+async fn trust(space: &Space, authorities: &str) {
+    let api: Api<MutatingWebhookConfiguration> = Api::all(space.client.clone());
+    let names = ["pods", "keys", "workloads"].map(|name| format!("{name}.lockkeeper.io"));
+    let webhooks = names
+        .map(|name| json!({ "name": name, "clientConfig": { "caBundle": STANDARD.encode(authorities) } }));
+    let patch = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+        "metadata": { "name": "lockkeeper" }, "webhooks": webhooks,
+    });
+    let params = PatchParams::apply("helm").force();
+    api.patch("lockkeeper", &params, &Patch::Apply(patch))
+        .await
+        .unwrap();
+}
+
+/// All replicas show what the API server trusts.
+async fn all_are_trusted(stage: &Stage, space: &Space, replicas: usize) {
+    eventually("the API server trusts all replicas", async || {
+        let shown = shown(stage, &trusted(space).await).await;
+        (shown.len() == replicas && shown.iter().all(Option::is_some)).then_some(())
+    })
+    .await;
+    admit_many(space).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_to_the_operators_own_certificate_or_from_it_does_not_wait_for_the_replica_that_leads() {
+    let Some(stage) = stage_alone().await else { return };
+    let space = stage.namespace("upgrade").await;
+    let given = foreign();
+    let folder = stage.folder("upgrade");
+    std::fs::write(folder.join("tls.crt"), &given.certificate).unwrap();
+    std::fs::write(folder.join("tls.key"), &given.key).unwrap();
+    let arguments = ["--webhook-certificates", folder.to_str().unwrap()];
+
+    // From its own to one that is given: the older replica leads, and is trusted until it goes.
+    trust(&space, &given.authorities).await;
+    stage.put_operator(stage.operator(PROGRAM, "upgrade-given", &arguments).await);
+    all_are_trusted(&stage, &space, 2).await;
+    let leader = stage.take_operator();
+    drop(stage.take_operator());
+    stage.put_operator(leader);
+    all_are_trusted(&stage, &space, 1).await;
+    let bundle = String::from_utf8(trusted(&space).await).unwrap();
+    assert!(
+        bundle.contains(given.authorities.trim()),
+        "what was given is trusted still"
+    );
+
+    // And back, while the replica with the given one leads: with no Secret, with one of somebody else's, with nonsense.
+    let cert_manager = foreign();
+    let data = |issued: &Issued| json!({ "tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": issued.authorities });
+    let nonsense = json!({ "tls.crt": "none", "tls.key": "none", "ca.crt": "none" });
+    for (at, left) in [None, Some(data(&cert_manager)), Some(nonsense)]
+        .into_iter()
+        .enumerate()
+    {
+        secrets(&space)
+            .delete(SECRET, &DeleteParams::default())
+            .await
+            .unwrap();
+        trust(&space, &given.authorities).await;
+        if let Some(data) = left {
+            let secret =
+                json!({ "metadata": { "name": SECRET }, "type": "kubernetes.io/tls", "stringData": data });
+            let secret = serde_json::from_value(secret).unwrap();
+            secrets(&space)
+                .create(&PostParams::default(), &secret)
+                .await
+                .unwrap();
+        }
+        // It waits until the replica is ready.
+        let own = stage.operator(PROGRAM, &format!("upgrade-own-{at}"), &[]).await;
+        stage.put_operator(own);
+        all_are_trusted(&stage, &space, 2).await;
+        drop(stage.take_operator());
+    }
+    drop(stage.take_operator());
+    stage.put_operator(stage.operator(PROGRAM, "upgrade-over", &[]).await);
+    stage.wait_until_injected().await;
+    space.leave().await;
+}
+
+/// What the operator has made by the chart's former setting is trusted until its replicas are gone: with the upgrade goes
+/// their right to the configuration.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_to_a_certificate_that_is_given_keeps_the_authority_of_the_operators_former_one() {
+    let Some(stage) = stage_alone().await else { return };
+    let space = stage.namespace("former").await;
+    let (former, given) = (issued(NAME, None), issued(NAME, None));
+    // Of a release that is not there otherwise.
+    let secret = json!({ "metadata": { "name": "former-lockkeeper-webhook" }, "stringData": { "ca.crt": former.authorities } });
+    let secret = serde_json::from_value(secret).unwrap();
+    secrets(&space)
+        .create(&PostParams::default(), &secret)
+        .await
+        .unwrap();
+    let values = "zookeeper.connect=zookeeper:2181,webhook.certificates=secret,webhook.secretName=given,webhook.caBundle=";
+    let helm = std::process::Command::new(stage.cluster.program("helm").unwrap())
+        .args([
+            "template",
+            "former",
+            CHART,
+            "--namespace",
+            SYSTEM,
+            "--dry-run=server",
+        ])
+        .args(["--show-only", "templates/webhook.yaml"])
+        .args([
+            "--set",
+            &format!("{values}{}", STANDARD.encode(&given.authorities)),
+        ])
+        .env("KUBECONFIG", stage.cluster.kubeconfig())
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&helm.stderr);
+    assert!(helm.status.success(), "{words}");
+    let rendered: Value = serde_saphyr::from_str(std::str::from_utf8(&helm.stdout).unwrap()).unwrap();
+    for webhook in rendered["webhooks"].as_array().unwrap() {
+        let bundle = STANDARD
+            .decode(webhook["clientConfig"]["caBundle"].as_str().unwrap())
+            .unwrap();
+        let has = |authority: &str| {
+            bundle
+                .windows(authority.len())
+                .any(|part| part == authority.as_bytes())
+        };
+        assert!(has(&former.authorities) && has(&given.authorities), "{webhook}");
+    }
+    secrets(&space)
+        .delete("former-lockkeeper-webhook", &DeleteParams::default())
+        .await
+        .unwrap();
     space.leave().await;
 }
 

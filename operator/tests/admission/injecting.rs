@@ -1,9 +1,7 @@
 //! A marked pod comes out of the API server behind its lock, with all else as it was.
 
-use k8s_openapi::api::admissionregistration::v1::{MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding};
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::ListParams;
 use lockkeeper_crds::DistributedLock;
 use serde_json::{Value, json};
 
@@ -170,49 +168,5 @@ async fn a_pod_that_comes_by_a_second_time_stays_as_it_is() {
     for map in ["labels", "annotations"] {
         assert_eq!(twice["metadata"][map], once["metadata"][map]);
     }
-    space.leave().await;
-}
-
-/// As an injector that comes after us, on the second round: the API server asks us once more then.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_sidecar_is_last_again_after_another_injector_put_a_container_behind_it() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.labelled("mesh", json!({ "mesh": "on" })).await;
-    let name = format!("mesh-{}", space.name);
-    let policy = json!({
-        "metadata": { "name": name },
-        "spec": {
-            "matchConstraints": {
-                "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": space.name } },
-                "resourceRules": [{ "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
-                                    "operations": ["CREATE"] }],
-            },
-            "failurePolicy": "Fail",
-            "reinvocationPolicy": "IfNeeded",
-            // Nothing on the first round, when ours is not there yet.
-            "mutations": [{ "patchType": "JSONPatch", "jsonPatch": { "expression":
-                "has(object.spec.initContainers) && object.spec.initContainers.exists(c, c.name == 'lockkeeper') \
-                 && !object.spec.initContainers.exists(c, c.name == 'mesh') \
-                 ? [JSONPatch{op: 'add', path: '/spec/initContainers/-', value: Object.spec.initContainers{\
-                 name: 'mesh', image: 'mesh:1', restartPolicy: 'Always'}}] : []" } }],
-        },
-    });
-    let binding = json!({ "metadata": { "name": name }, "spec": { "policyName": name } });
-    let policies: Api<MutatingAdmissionPolicy> = Api::all(space.client.clone());
-    let bindings: Api<MutatingAdmissionPolicyBinding> = Api::all(space.client.clone());
-    let policy = serde_json::from_value(policy).unwrap();
-    policies.create(&PostParams::default(), &policy).await.unwrap();
-    let binding = serde_json::from_value(binding).unwrap();
-    bindings.create(&PostParams::default(), &binding).await.unwrap();
-    let pod = eventually("the other injector works", async || {
-        let pod = space.try_out(&marked("meshed")).await.unwrap();
-        let inits = pod["spec"]["initContainers"].as_array().unwrap().clone();
-        inits.iter().any(|init| init["name"] == "mesh").then_some(pod)
-    })
-    .await;
-    sidecar(&pod);
-    assert_eq!(words(&pod).0, wrapped(&["/app"]));
-    bindings.delete(&name, &DeleteParams::default()).await.unwrap();
-    policies.delete(&name, &DeleteParams::default()).await.unwrap();
     space.leave().await;
 }

@@ -158,7 +158,7 @@ async fn a_registry_is_asked_once_and_may_be_away_afterwards() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_registry_that_hangs_does_not_hold_up_a_pod_longer_than_the_api_server_waits() {
+async fn a_registry_that_hangs_holds_up_no_pod_for_long_and_decides_nothing() {
     let Some(stage) = stage().await else { return };
     let space = stage.namespace("hangs").await;
     let gate = Gate::open(&stage.host, stage.gate(), None);
@@ -168,10 +168,20 @@ async fn a_registry_that_hangs_does_not_hold_up_a_pod_longer_than_the_api_server
     let refusal = space.try_out(&strict("strict", &image)).await.unwrap_err();
     assert!(
         refusal.contains(&format!("the registry of {image} did not answer within 3s"))
-            && refusal.contains("set `command` in the pod or lockkeeper.io/guard to `signal`"),
+            && refusal.contains("set `command` in the pod; or lockkeeper.io/guard to `signal`"),
         "{refusal}"
     );
-    // Who leaves the choice to us is guarded by signals, and told.
+    // A registry that is slow is no reason for a weaker guard.
+    let refusal = space.try_out(&of_image("auto", &image)).await.unwrap_err();
+    assert!(
+        refusal.contains("did not answer within 3s") && refusal.contains("refused until it is"),
+        "{refusal}"
+    );
+    gate.behave(Behaviour::Broken);
+    let refusal = space.try_out(&of_image("auto", &image)).await.unwrap_err();
+    assert!(refusal.contains("refused until it is"), "{refusal}");
+    // That there is no such image is one.
+    gate.behave(Behaviour::Open);
     let said = stage.kubectl(
         &space,
         &["create", "-f", "-", "-o", "json"],
@@ -179,7 +189,7 @@ async fn a_registry_that_hangs_does_not_hold_up_a_pod_longer_than_the_api_server
     );
     assert!(said.is_done, "{}", said.words);
     assert!(
-        said.words.contains("Warning: ") && said.words.contains("did not answer within 3s"),
+        said.words.contains("Warning: ") && said.words.contains("does not tell its command"),
         "{}",
         said.words
     );
@@ -187,6 +197,9 @@ async fn a_registry_that_hangs_does_not_hold_up_a_pod_longer_than_the_api_server
     let container = json!({ "name": "LOCKKEEPER_CONTAINER", "value": "app" });
     assert!(sidecar(&pod)["env"].as_array().unwrap().contains(&container));
     assert_eq!(pod["spec"]["shareProcessNamespace"], true);
+    for keys in ["labels", "annotations"] {
+        assert_eq!(pod["metadata"][keys]["lockkeeper.io/guard"], "signal");
+    }
     space.leave().await;
 }
 

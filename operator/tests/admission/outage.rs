@@ -5,8 +5,8 @@ use kube::Api;
 use kube::api::DeleteParams;
 use rustix::process::Signal;
 
-use crate::images::{Behaviour, Gate};
-use crate::pods::{marked, of_image, plain, sidecar, words, wrapped};
+use crate::images::{Behaviour, Gate, push};
+use crate::pods::{marked, of_image, plain, words, wrapped};
 use crate::stage::{Stage, stage_alone};
 use crate::world::{BOUND, Space, eventually};
 
@@ -113,6 +113,12 @@ async fn with_the_webhook_deleted_a_marked_pod_is_refused_by_the_policy_until_it
 async fn a_replica_that_is_told_to_stop_answers_until_the_api_server_has_left_it() {
     let Some(stage) = stage_alone().await else { return };
     let space = stage.namespace("draining").await;
+    push(
+        &stage.host,
+        "team/draining",
+        "1",
+        &serde_json::json!({ "Entrypoint": ["/draining"] }),
+    );
     let gate = Gate::open(&stage.host, stage.gate(), None);
     gate.behave(Behaviour::Hangs);
     let pod = of_image("draining", &format!("{}/team/draining:1", gate.name));
@@ -130,12 +136,12 @@ async fn a_replica_that_is_told_to_stop_answers_until_the_api_server_has_left_it
         .await;
         // The Service leads to it still.
         let later = space.try_out(&marked("later")).await;
-        gate.behave(Behaviour::Broken);
+        gate.behave(Behaviour::Open);
         later
     };
     let (pod, later) = tokio::join!(under_way, stopping);
-    sidecar(&pod.unwrap());
-    sidecar(&later.unwrap());
+    assert_eq!(words(&pod.unwrap()).0, wrapped(&["/draining"]));
+    assert_eq!(words(&later.unwrap()).0, wrapped(&["/app"]));
     let mut operator = stage.take_operator();
     let status = operator.process.wait(BOUND).unwrap().expect("it ends");
     assert!(status.success(), "{}", operator.log());

@@ -41,11 +41,13 @@ pub fn workload(kind: &str, name: &str, annotations: Value) -> Value {
     let selector = json!({ "matchLabels": labels });
     let mut of_job = template.clone();
     of_job["spec"]["restartPolicy"] = json!("Never");
+    let ignore = json!({ "action": "Ignore", "onExitCodes": { "operator": "In", "values": [75] } });
+    let of_job = json!({ "template": of_job, "podFailurePolicy": { "rules": [ignore] } });
     match kind {
         "Job" => json!({ "apiVersion": "batch/v1", "kind": kind, "metadata": metadata,
-                         "spec": { "template": of_job } }),
+                         "spec": of_job }),
         "CronJob" => json!({ "apiVersion": "batch/v1", "kind": kind, "metadata": metadata,
-                             "spec": { "schedule": "0 0 1 1 *", "jobTemplate": { "spec": { "template": of_job } } } }),
+                             "spec": { "schedule": "0 0 1 1 *", "jobTemplate": { "spec": of_job } } }),
         "StatefulSet" => json!({ "apiVersion": "apps/v1", "kind": kind, "metadata": metadata,
                                  "spec": { "serviceName": name, "selector": selector, "template": template } }),
         _ => json!({ "apiVersion": "apps/v1", "kind": kind, "metadata": metadata,

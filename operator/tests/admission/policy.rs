@@ -176,17 +176,29 @@ async fn a_marked_pod_without_a_guard_of_its_own_container_is_refused_without_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_policy_names_no_field_that_a_pod_does_not_have() {
+async fn the_policies_name_no_field_that_their_objects_do_not_have() {
     let Some(stage) = stage().await else { return };
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(stage.client().await);
-    let status = eventually("its types are checked", async || {
-        let policy = policies.get("lockkeeper-guarded").await.unwrap();
-        let is_current = |status: &ValidatingAdmissionPolicyStatus| {
-            status.observed_generation == policy.metadata.generation && status.type_checking.is_some()
-        };
-        policy.status.filter(is_current)
-    })
-    .await;
-    let warnings = status.type_checking.unwrap().expression_warnings;
-    assert!(warnings.iter().flatten().next().is_none(), "{warnings:#?}");
+    for name in [
+        "guarded",
+        "operator-secrets",
+        "operator-pods",
+        "operator-locks",
+        "operator-events",
+        "operator-webhooks",
+    ] {
+        let status = eventually("its types are checked", async || {
+            let policy = policies.get(&format!("lockkeeper-{name}")).await.unwrap();
+            let is_current = |status: &ValidatingAdmissionPolicyStatus| {
+                status.observed_generation == policy.metadata.generation && status.type_checking.is_some()
+            };
+            policy.status.filter(is_current)
+        })
+        .await;
+        let warnings = status.type_checking.unwrap().expression_warnings;
+        assert!(
+            warnings.iter().flatten().next().is_none(),
+            "{name}: {warnings:#?}"
+        );
+    }
 }

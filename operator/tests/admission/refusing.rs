@@ -1,9 +1,41 @@
 //! What cannot be guarded is refused with one sentence, which kubectl shows.
 
+use kube::api::{Patch, PatchParams, PostParams};
+use lockkeeper_crds::DistributedLock;
 use serde_json::{Value, json};
 
 use crate::pods::{marked, workload};
 use crate::stage::stage;
+use crate::world::eventually;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_is_refused_while_its_lock_is_in_another_ensemble_than_the_operator_reaches() {
+    let Some(stage) = stage().await else { return };
+    let space = stage.namespace("ensemble").await;
+    let locks = space.api::<DistributedLock>();
+    let lock = DistributedLock::new("report", Default::default());
+    locks.create(&PostParams::default(), &lock).await.unwrap();
+    let status_of = async || locks.get("report").await.unwrap().status.unwrap_or_default();
+    let ours = eventually("the lock has an ensemble", async || status_of().await.ensemble).await;
+    let pod = space.try_out(&marked("ours")).await.unwrap();
+    assert_eq!(pod["metadata"]["annotations"]["lockkeeper.io/ensemble"], *ours.id);
+    // As an operator that reaches another one has written it.
+    let other = json!({ "status": { "ensemble": { "id": uuid::Uuid::nil().to_string() } } });
+    let params = PatchParams::default();
+    locks
+        .patch_status("report", &params, &Patch::Merge(other))
+        .await
+        .unwrap();
+    let refusal = eventually("a pod is refused", async || {
+        space.try_out(&marked("theirs")).await.err()
+    })
+    .await;
+    assert!(
+        refusal.contains("DistributedLock `report` admits no pod now: ") && refusal.contains(&ours.id),
+        "{refusal}"
+    );
+    space.abandon().await;
+}
 
 /// One step to a pod that is refused.
 type Edit = fn(&mut Value);

@@ -137,6 +137,9 @@ impl Stage {
             "service",
             "webhook",
             "policy",
+            "policy-kinds",
+            "policy-operator",
+            "policy-workloads",
         ];
         let chart = render(cluster, &parts, &[]);
         cluster.apply(&[CRD, &namespace, &chart].join("\n---\n")).unwrap();
@@ -188,6 +191,9 @@ impl Stage {
             .args(["--admin-listen", &admin.to_string()])
             .args(["--webhook-listen", &webhook.to_string()])
             .args(["--namespace", SYSTEM, "--registry-plain-http", &self.plain_http])
+            .arg("--client-ca")
+            .arg(self.cluster.authority())
+            .args(["--client-names", "kube-apiserver"])
             .args(arguments)
             .env("KUBECONFIG", &self.kubeconfig)
             .stderr(File::create(&log).unwrap());
@@ -270,7 +276,7 @@ impl Stage {
     /// A namespace with labels.
     pub async fn labelled(&self, name: &str, labels: Value) -> Space {
         let client = self.client().await;
-        let name = format!("{name}-{:04x}", fastrand::u16(..));
+        let name = format!("{name}-{:016x}", fastrand::u64(..));
         let namespace = json!({ "metadata": { "name": name, "labels": labels } });
         let namespace: Namespace = serde_json::from_value(namespace).unwrap();
         let api: Api<Namespace> = Api::all(client.clone());

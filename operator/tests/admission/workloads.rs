@@ -25,7 +25,8 @@ async fn annotating_any_workload_marks_its_pods_and_removing_the_annotation_unma
     let Some(stage) = stage().await else { return };
     let space = stage.namespace("workloads").await;
     for kind in ["Deployment", "StatefulSet", "DaemonSet", "CronJob"] {
-        let object = workload(kind, "report", json!({}));
+        // Its pods may run meanwhile: none of them does here.
+        let object = workload(kind, "report", json!({ "lockkeeper.io/allow-overlap": "true" }));
         let said = stage.kubectl(&space, &["create", "-f", "-"], &object);
         assert!(said.is_done && said.words.is_empty(), "{kind}: {}", said.words);
         let before = template(&stage, &space, kind);
@@ -39,6 +40,7 @@ async fn annotating_any_workload_marks_its_pods_and_removing_the_annotation_unma
         assert!(said.is_done && said.words.is_empty(), "{kind}: {}", said.words);
         let marked = template(&stage, &space, kind);
         assert_eq!(marked["annotations"][LOCK], "report", "{kind}");
+        assert_eq!(marked["annotations"]["lockkeeper.io/container"], "app", "{kind}");
         assert_eq!(
             marked["annotations"]["lockkeeper.io/readiness"], "queued",
             "{kind}"
@@ -106,7 +108,11 @@ async fn what_somebody_applies_again_and_again_changes_nothing_and_starts_no_rol
         assert_eq!(generation(), "1", "{arguments:?}");
         assert_eq!(template(&stage, &space, "Deployment")["labels"][LOCK], "report");
     }
-    let unmarked = workload("Deployment", "report", json!({}));
+    let unmarked = workload(
+        "Deployment",
+        "report",
+        json!({ "lockkeeper.io/allow-overlap": "true" }),
+    );
     let said = stage.kubectl(&space, &["apply", "--server-side", "-f", "-"], &unmarked);
     assert!(said.is_done, "{}", said.words);
     let template = template(&stage, &space, "Deployment");

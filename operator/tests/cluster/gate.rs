@@ -24,6 +24,28 @@ enum Fate {
     Waits,
 }
 
+/// One write about a namespace: how often it came before, and what it is, whichever the namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    pub nth: usize,
+    pub what: String,
+}
+
+impl Write {
+    fn of(namespace: &str, before: &[String], what: &str) -> Self {
+        Self {
+            nth: before.iter().filter(|write| *write == what).count(),
+            what: what.replace(namespace, "NAMESPACE"),
+        }
+    }
+
+    /// Whether each life has it. How often a role, a status or an event is written, and how often a deletion is
+    /// tried, depends on what happens within a moment; and events have names of their own.
+    pub fn always_comes(&self) -> bool {
+        self.nth == 0 && !self.what.contains("/events/")
+    }
+}
+
 /// Which writes meet what.
 #[derive(Clone, Debug, Default)]
 enum Rule {
@@ -32,8 +54,8 @@ enum Rule {
     Open,
     /// So many go through, and no more.
     Stop { after: usize },
-    /// The answer of this one gets lost; they count from 0.
-    Lose { at: usize },
+    /// The answer of this one gets lost.
+    Lose { which: Write },
     /// Those whose description contains this wait.
     Hold { what: &'static str },
 }
@@ -81,9 +103,9 @@ impl Gate {
         self.set(namespace, Rule::Stop { after });
     }
 
-    /// Loses the answer of a write about a namespace; they count from 0.
-    pub fn lose(&self, namespace: &str, at: usize) {
-        self.set(namespace, Rule::Lose { at });
+    /// Loses the answer of a write about a namespace.
+    pub fn lose(&self, namespace: &str, which: Write) {
+        self.set(namespace, Rule::Lose { which });
     }
 
     /// Lets the writes wait that are described so, as in [`Gate::writes`].
@@ -115,6 +137,14 @@ impl Gate {
             .get(namespace)
             .map(|line| line.writes.clone())
             .unwrap_or_default()
+    }
+
+    /// [`Gate::writes`], as [`Gate::lose`] wants them.
+    pub fn each_write(&self, namespace: &str) -> Vec<Write> {
+        let writes = self.writes(namespace);
+        (0..writes.len())
+            .map(|at| Write::of(namespace, &writes[..at], &writes[at]))
+            .collect()
     }
 
     /// What the API server has answered since the last rule, in words such as `200 PATCH /apis/…`.
@@ -150,14 +180,16 @@ async fn admit(state: &watch::Sender<State>, path: &str, what: &str) -> Fate {
         let mut seen = state.subscribe();
         let mut fate = Fate::Passes;
         state.send_if_modified(|state| {
-            let Some(line) = line_of(state, path) else {
+            let Some((namespace, line)) = line_of(state, path) else {
                 return false;
             };
             let (what, number) = (format!("{what} {path}"), line.writes.len());
-            fate = match line.rule {
-                Rule::Stop { after } if number >= after => Fate::Waits,
-                Rule::Lose { at } if number == at => Fate::LosesItsAnswer,
-                Rule::Hold { what: held } if what.contains(held) => Fate::Waits,
+            fate = match &line.rule {
+                Rule::Stop { after } if number >= *after => Fate::Waits,
+                Rule::Lose { which } if Write::of(namespace, &line.writes, &what) == *which => {
+                    Fate::LosesItsAnswer
+                }
+                Rule::Hold { what: held } if what.contains(*held) => Fate::Waits,
                 _ => Fate::Passes,
             };
             if fate != Fate::Waits {
@@ -177,7 +209,7 @@ async fn admit(state: &watch::Sender<State>, path: &str, what: &str) -> Fate {
     }
 }
 
-fn line_of<'a>(state: &'a mut State, path: &str) -> Option<&'a mut Line> {
+fn line_of<'a, 'b>(state: &'a mut State, path: &'b str) -> Option<(&'b str, &'a mut Line)> {
     let namespace = path.split(['/', '?']).find(|part| state.contains_key(*part))?;
-    state.get_mut(namespace)
+    Some((namespace, state.get_mut(namespace)?))
 }

@@ -10,7 +10,7 @@ use lockkeeper_crds::DistributedLockSpec;
 use serde_json::json;
 
 use crate::contender::Contender;
-use crate::world::{Space, eventually, holders, waiting, world};
+use crate::world::{Space, condition, eventually, holders, waiting, world, world_alone};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_hands_over_by_an_annotation_which_goes_when_it_was_heard() {
@@ -28,10 +28,11 @@ async fn a_user_hands_over_by_an_annotation_which_goes_when_it_was_heard() {
             .await;
     }
     space.annotate("report", "lockkeeper.io/handoff", "c").await;
-    let lock = space
-        .wait_for_lock("report", "c holds", |lock| holders(lock) == ["c"])
+    space
+        .wait_for_lock("report", "c holds, and the annotation is gone", |lock| {
+            holders(lock) == ["c"] && !lock.annotations().contains_key("lockkeeper.io/handoff")
+        })
         .await;
-    assert!(!lock.annotations().contains_key("lockkeeper.io/handoff"));
     space.wait_for_role("c", "active").await;
 
     // The same by the plugin, with nothing but a kubeconfig.
@@ -122,6 +123,13 @@ fn deployment(replicas: i32, version: &str) -> Deployment {
     .unwrap()
 }
 
+/// Another version of the application.
+fn image(version: &str) -> serde_json::Value {
+    json!({"spec": {"template": {"spec": {"containers": [
+        {"name": "app", "image": version, "command": ["/lockkeeper/lockkeeper"]},
+    ]}}}})
+}
+
 /// The pods of each revision, by name.
 async fn pods(space: &Space, count: usize) -> BTreeMap<String, Vec<Pod>> {
     let api = space.api::<Pod>();
@@ -140,14 +148,19 @@ async fn pods(space: &Space, count: usize) -> BTreeMap<String, Vec<Pod>> {
 
 /// Says of a pod what its kubelet would: that its containers run.
 async fn containers_run(space: &Space, pod: &Pod) {
-    let container = |name: &str| {
-        json!({"name": name, "image": "", "imageID": "", "ready": true, "restartCount": 0,
+    containers_run_after(space, pod, 0).await;
+}
+
+/// The same, after the application's container ended so often.
+async fn containers_run_after(space: &Space, pod: &Pod, ends: i32) {
+    let container = |name: &str, restarts: i32| {
+        json!({"name": name, "image": "", "imageID": "", "ready": true, "restartCount": restarts,
             "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}})
     };
     let patch = json!({"status": {
         "phase": "Running",
-        "initContainerStatuses": [container("lockkeeper")],
-        "containerStatuses": [container("app")],
+        "initContainerStatuses": [container("lockkeeper", 0)],
+        "containerStatuses": [container("app", ends)],
     }});
     let api = space.api::<Pod>();
     api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch))
@@ -181,11 +194,6 @@ async fn a_rollout_moves_the_lock_to_the_new_revision_and_a_rollback_moves_it_ba
             .patch("report", &PatchParams::default(), &Patch::Merge(patch))
             .await
             .unwrap();
-    };
-    let image = |version: &str| {
-        json!({"spec": {"template": {"spec": {"containers": [
-            {"name": "app", "image": version, "command": ["/lockkeeper/lockkeeper"]},
-        ]}}}})
     };
     apply(image("v2")).await;
     let new = pods(&space, 2).await["v2"][0].clone();
@@ -221,5 +229,95 @@ async fn a_rollout_moves_the_lock_to_the_new_revision_and_a_rollback_moves_it_ba
     for contender in contenders {
         contender.leave().await;
     }
+    space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revision_whose_application_ended_under_the_lock_does_not_get_it_again_but_the_next_one_does() {
+    let Some(world) = world_alone().await else { return };
+    let space = world.namespace("failing").await;
+    space.lock("report", DistributedLockSpec::default()).await;
+    let deployments = space.api::<Deployment>();
+    deployments
+        .create(&PostParams::default(), &deployment(1, "v1"))
+        .await
+        .unwrap();
+    let roll_out = async |version: &str| {
+        deployments
+            .patch("report", &PatchParams::default(), &Patch::Merge(image(version)))
+            .await
+            .unwrap();
+    };
+    let first = pods(&space, 1).await["v1"][0].clone();
+    let former = Contender::join(&world, &space, "report", &first).await;
+    containers_run(&space, &first).await;
+    // By which its Deployment keeps it, and removes the second one for the third.
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    let api = space.api::<Pod>();
+    api.patch_status(
+        &first.name_any(),
+        &PatchParams::default(),
+        &Patch::Strategic(ready),
+    )
+    .await
+    .unwrap();
+    let first = first.name_any();
+    let is_with = async |pod: &str| {
+        space
+            .wait_for_lock("report", "this pod holds", |lock| holders(lock) == [pod])
+            .await
+    };
+    is_with(&first).await;
+
+    roll_out("v2").await;
+    let second = pods(&space, 2).await["v2"][0].clone();
+    let guarded = Contender::join(&world, &space, "report", &second).await;
+    containers_run(&space, &second).await;
+    is_with(&second.name_any()).await;
+    // Its application ends, and the kubelet starts its container again.
+    guarded.leave().await;
+    containers_run_after(&space, &second, 1).await;
+    let guarded = Contender::join(&world, &space, "report", &second).await;
+    let second = second.name_any();
+    space
+        .wait_for_lock("report", "the lock stays with the first pod", |lock| {
+            let is_held_back = condition(lock, "Ready") == ("True".into(), "HandoffHeldBack".into());
+            is_held_back && holders(lock) == [first.as_str()] && waiting(lock) == [second.as_str()]
+        })
+        .await;
+    let note = space.wait_for_event("report", "HandoffHeldBack").await;
+    assert!(note.contains(&second) && note.contains("roll back"), "{note}");
+
+    // Another operator knows it, too.
+    drop(world.take_operator());
+    let operator = world.operator("operator-after").await;
+    space.annotate("report", "lockkeeper.io/handoff", "nobody").await;
+    space.wait_for_event("report", "HandoffRefused").await;
+    roll_out("v3").await;
+    let third = eventually("the pod of the third revision", async || {
+        let pods = space
+            .api::<Pod>()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items;
+        let is_third = |pod: &Pod| pod.spec.as_ref().unwrap().containers[0].image.as_deref() == Some("v3");
+        pods.into_iter().find(is_third)
+    })
+    .await;
+    guarded.leave().await;
+    let latter = Contender::join(&world, &space, "report", &third).await;
+    containers_run(&space, &third).await;
+    let lock = is_with(&third.name_any()).await;
+    assert_eq!(condition(&lock, "Ready").1, "Provisioned");
+    let metrics = operator.ask("/metrics").await.unwrap();
+    let handoffs = "lockkeeper_operator_handoffs_total{cause=\"rollout\"} 1";
+    assert!(
+        metrics.contains(handoffs),
+        "to the third revision alone: {metrics}"
+    );
+    world.put_operator(operator);
+    former.leave().await;
+    latter.leave().await;
     space.leave().await;
 }

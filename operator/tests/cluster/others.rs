@@ -9,7 +9,7 @@ use lockkeeper_e2e::{Config, Ensemble};
 use lockkeeper_operator::identity::Identity;
 
 use crate::contender::{Contender, way};
-use crate::world::{BOUND, condition, eventually, holders, message, world, world_alone};
+use crate::world::{BOUND, condition, eventually, holders, message, world_alone};
 
 fn start() -> Ensemble {
     Ensemble::start(Config {
@@ -44,8 +44,9 @@ fn is_out_of_reach(lock: &DistributedLock) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_another_ensemble_is_down_only_its_locks_say_so_and_all_others_go_on() {
-    let Some(world) = world().await else { return };
+    let Some(world) = world_alone().await else { return };
     let other = start();
+    world.allow(&other).await;
     let space = world.namespace("others").await;
     let identity = Identity::parse("digest:team:secret").unwrap();
     space
@@ -117,6 +118,7 @@ async fn while_another_ensemble_is_down_only_its_locks_say_so_and_all_others_go_
 async fn a_lock_whose_credentials_went_while_no_operator_ran_does_not_stay_for_ever() {
     let Some(world) = world_alone().await else { return };
     let other = start();
+    world.allow(&other).await;
     let space = world.namespace("orphaned").await;
     space
         .write_secret("team", &[("auth", "digest:team:secret")])
@@ -136,7 +138,9 @@ async fn a_lock_whose_credentials_went_while_no_operator_ran_does_not_stay_for_e
     space.api::<Secret>().delete("team", &delete).await.unwrap();
     let locks = space.api::<DistributedLock>();
     locks.delete("report", &delete).await.unwrap();
-    world.put_operator(world.operator("operator-after").await);
+    let (own, hosts) = (world.ensemble.connect_string(), other.connect_string());
+    let options = ["--connect", &own, "--other-ensembles", &hosts];
+    world.put_operator(world.operator_of("operator-after", &options).await);
     eventually("the object is gone", async || {
         locks.get_opt("report").await.unwrap().is_none().then_some(())
     })
@@ -146,8 +150,9 @@ async fn a_lock_whose_credentials_went_while_no_operator_ran_does_not_stay_for_e
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_with_a_secret_or_an_ensemble_is_said_and_mended_without_a_restart() {
-    let Some(world) = world().await else { return };
+    let Some(world) = world_alone().await else { return };
     let other = start();
+    world.allow(&other).await;
     let space = world.namespace("wrong").await;
     let connect = other.connect_string();
     space.lock("report", spec(&connect, Some("team"))).await;

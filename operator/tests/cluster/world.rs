@@ -95,7 +95,12 @@ impl std::ops::Deref for Visit {
 }
 
 /// Asks until there is an answer.
-pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+pub async fn eventually<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
+    eventually_within(BOUND, what, ask).await
+}
+
+/// The same for what takes long by itself.
+pub async fn eventually_within<T>(bound: Duration, what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     /// Shorter than anything that is waited for.
     const POLL: Duration = Duration::from_millis(20);
     let asking = async {
@@ -106,7 +111,7 @@ pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) 
             tokio::time::sleep(POLL).await;
         }
     };
-    tokio::time::timeout(BOUND, asking)
+    tokio::time::timeout(bound, asking)
         .await
         .unwrap_or_else(|_| panic!("not in time: {what}"))
 }
@@ -148,6 +153,17 @@ impl World {
     pub async fn operator(&self, name: &str) -> Operator {
         self.operator_of(name, &["--connect", &self.ensemble.connect_string()])
             .await
+    }
+
+    /// Puts an operator in the place of the one that runs, which may talk to another ensemble.
+    pub async fn allow(&self, other: &Ensemble) {
+        drop(self.take_operator());
+        let (own, hosts) = (self.ensemble.connect_string(), other.connect_string());
+        // And to one that is nowhere.
+        let hosts = format!("{hosts},127.0.0.1:1");
+        let sessions = ["--other-ensembles-sessions", "8"];
+        let options = [&["--connect", &own, "--other-ensembles", &hosts][..], &sessions].concat();
+        self.put_operator(self.operator_of("operator-allowed", &options).await);
     }
 
     /// Starts an operator that reaches its ensemble so.
@@ -237,7 +253,7 @@ impl World {
     /// A namespace of a test's own, which goes with it.
     pub async fn namespace(&self, name: &str) -> Space {
         let client = self.client().await;
-        let name = format!("{name}-{:04x}", fastrand::u16(..));
+        let name = format!("{name}-{:016x}", fastrand::u64(..));
         let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
         let api: Api<Namespace> = Api::all(client.clone());
         api.create(&PostParams::default(), &namespace).await.unwrap();
@@ -263,10 +279,12 @@ fn rights(cluster: &Cluster) -> String {
         .args(["template", "lockkeeper", CHART, "--namespace", SYSTEM])
         .args(["--show-only", "templates/rbac.yaml"])
         .args(["--show-only", "templates/webhook-rbac.yaml"])
+        .args(["--show-only", "templates/policy-operator.yaml"])
         .args([
             "--set",
             "zookeeper.connect=zookeeper:2181,webhook.certificates=certManager",
         ])
+        .args(["--set", "zookeeper.otherEnsembles.hosts={zk.example.com}"])
         .output()
         .unwrap();
     let words = String::from_utf8_lossy(&helm.stderr);
@@ -286,11 +304,16 @@ fn certificates(directory: &Path) -> PathBuf {
 
 /// The administrator's, with the token of the operator's ServiceAccount in place of his own.
 pub fn kubeconfig(cluster: &Cluster, directory: &Path) -> PathBuf {
+    kubeconfig_of(cluster, directory, "lockkeeper")
+}
+
+/// The same with another ServiceAccount of that namespace.
+pub fn kubeconfig_of(cluster: &Cluster, directory: &Path, account: &str) -> PathBuf {
     let token = cluster
         .kubectl(&[
             "create",
             "token",
-            "lockkeeper",
+            account,
             "--namespace",
             SYSTEM,
             "--duration",

@@ -1,8 +1,9 @@
 //! A pod that comes by once more, also after other injectors, gets no more than it has.
 
+use lockkeeper_sidecar::probes::AppToken;
 use serde_json::{Value, json};
 
-use crate::world::{NEW, World, golden, pod_of, question_of, sidecar, simple};
+use crate::world::{NEW, TOKEN, World, env, golden, pod_of, question_of, sidecar, simple};
 
 #[test]
 fn to_inject_twice_is_to_inject_once() {
@@ -13,6 +14,32 @@ fn to_inject_twice_is_to_inject_once() {
         assert_eq!(twice.mode, once.mode, "{name}");
         assert_eq!(question_of(&once.pod), None, "{name}: nothing is looked up twice");
     }
+}
+
+/// A webhook that is asked again draws another token, and must not use it: the kubelet would know the one and the
+/// sidecar the other.
+#[test]
+fn a_pod_keeps_the_token_that_it_got_first() {
+    let mut world = World::new(NEW);
+    let once = world.injected(&pod_of("probes")).pod;
+    world.token = AppToken::parse(&"x".repeat(32)).unwrap();
+    assert_eq!(world.injected(&once).pod, once);
+    // Also where another injector has changed the pod meanwhile, so that there is something to do.
+    let mut changed = once.clone();
+    let mesh = json!({ "name": "mesh", "image": "mesh:1", "restartPolicy": "Always" });
+    changed["spec"]["initContainers"]
+        .as_array_mut()
+        .unwrap()
+        .push(mesh);
+    let again = world.injected(&changed).pod;
+    assert_eq!(env(sidecar(&again), "LOCKKEEPER_APP_TOKEN"), TOKEN);
+    assert_eq!(again["spec"]["containers"], once["spec"]["containers"]);
+    // And a pod that is injected for the first time has the new one.
+    let other = world.injected(&pod_of("probes")).pod;
+    assert_eq!(
+        *env(sidecar(&other), "LOCKKEEPER_APP_TOKEN"),
+        json!("x".repeat(32))
+    );
 }
 
 #[test]

@@ -140,6 +140,98 @@ fn what_cannot_be_guarded_safely_is_refused_with_the_way_out() {
 }
 
 #[test]
+fn the_application_behind_a_proxy_that_another_injector_put_first_is_not_left_without_the_lock() {
+    let world = World::new(NEW);
+    let mut pod = simple();
+    for proxy in [
+        "istio-proxy",
+        "linkerd-proxy",
+        "kuma-sidecar",
+        "consul-dataplane",
+        "daprd",
+    ] {
+        pod["spec"]["containers"] =
+            json!([{ "name": proxy, "image": "p" }, simple()["spec"]["containers"][0]]);
+        let refusal = world.refusal(&pod);
+        assert!(
+            refusal.contains(&format!("`{proxy}` is the proxy")) && refusal.contains("write one of app into"),
+            "{refusal}"
+        );
+        // Whoever says which one it is gets that one.
+        for key in [
+            "lockkeeper.io/container",
+            "kubectl.kubernetes.io/default-container",
+        ] {
+            let mut pod = pod.clone();
+            pod["metadata"]["annotations"][key] = json!("app");
+            let injected = world.injected(&pod);
+            assert_eq!(
+                injected.pod["spec"]["containers"][0]["command"],
+                Value::Null,
+                "{key}"
+            );
+            assert_eq!(
+                injected.pod["metadata"]["annotations"]["lockkeeper.io/container"],
+                "app"
+            );
+            assert_eq!(injected.warnings, [""; 0], "{key}");
+        }
+    }
+    // Also a name that is no application's.
+    pod["metadata"]["annotations"]["lockkeeper.io/container"] = json!("daprd");
+    assert!(world.refusal(&pod).contains("`daprd` is the proxy"));
+}
+
+#[test]
+fn a_sidecar_that_may_wait_for_a_proxy_that_waits_for_it_is_warned_of() {
+    let world = World::new(NEW).image(&["/legacy"], &[], "daemon");
+    let mut pod = pod_of("signal");
+    let app = pod["spec"]["containers"][0]["name"].clone();
+    pod["metadata"]["annotations"]["lockkeeper.io/container"] = app;
+    let warned = |pod: &Value| {
+        world
+            .injected(pod)
+            .warnings
+            .join("\n")
+            .contains("`linkerd-proxy` is started when")
+    };
+    assert!(!warned(&pod));
+    let proxy = json!({ "name": "linkerd-proxy", "image": "p" });
+    pod["spec"]["containers"].as_array_mut().unwrap().push(proxy);
+    assert!(warned(&pod));
+    let mut excepted = pod.clone();
+    excepted["metadata"]["annotations"]["config.linkerd.io/skip-outbound-ports"] = json!("2181");
+    assert!(!warned(&excepted));
+    // In front of the application the guard waits, and the proxy runs.
+    let mut wrapped = simple();
+    wrapped["metadata"]["annotations"]["lockkeeper.io/container"] = json!("app");
+    let proxy = pod["spec"]["containers"]
+        .as_array()
+        .unwrap()
+        .last()
+        .unwrap()
+        .clone();
+    wrapped["spec"]["containers"].as_array_mut().unwrap().push(proxy);
+    assert!(!warned(&wrapped));
+}
+
+#[test]
+fn a_container_that_was_taken_for_its_place_is_told() {
+    let world = World::new(NEW);
+    let mut pod = simple();
+    assert_eq!(world.injected(&pod).warnings, [""; 0]);
+    let shipper = json!({ "name": "shipper", "image": "s" });
+    pod["spec"]["containers"].as_array_mut().unwrap().push(shipper);
+    // Of a container that does not exist kubectl takes no notice either.
+    pod["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] = json!("gone");
+    let warnings = world.injected(&pod).warnings.join("\n");
+    assert!(
+        warnings.contains("`app` runs under the lock, and the others run in every pod"),
+        "{warnings}"
+    );
+}
+
+#[test]
 fn a_copy_of_an_injected_pod_that_asks_for_another_lock_or_container_is_refused() {
     for (name, world) in golden() {
         let mut pod = world.injected(&pod_of(name)).pod;

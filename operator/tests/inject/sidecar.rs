@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockkeeper_operator::inject::Replicas;
 use serde_json::{Value, json};
 
-use crate::world::{NEW, World, env, sidecar, simple};
+use crate::world::{NEW, TOKEN, World, env, sidecar, simple};
 
 #[test]
 fn a_pod_is_ready_while_it_holds_if_it_is_alone_and_while_it_is_queued_if_it_is_not() {
@@ -14,7 +14,7 @@ fn a_pod_is_ready_while_it_holds_if_it_is_alone_and_while_it_is_queued_if_it_is_
     };
     let mut world = World::new(NEW);
     assert_eq!(path(&world, &simple()), "/readyz");
-    for replicas in [Replicas::Many, Replicas::Unknown] {
+    for replicas in [Replicas::Many, Replicas::InOrder, Replicas::Unknown] {
         world.replicas = replicas;
         assert_eq!(path(&world, &simple()), "/queuedz");
     }
@@ -186,5 +186,48 @@ fn a_startup_command_is_executed_in_its_container_whatever_the_liveness_probe_as
         let probes: Value = serde_json::from_str(probes.as_str().unwrap()).unwrap();
         assert_eq!(probes["liveness"], known);
         assert_eq!(probes["startup"]["exec"]["command"], json!(["/up"]));
+    }
+}
+
+#[test]
+fn what_the_kubelet_asks_of_the_sidecar_is_at_a_path_with_the_token_of_the_pod_and_nowhere_else() {
+    let get = json!({ "httpGet": { "port": 80 } });
+    let command = json!({ "exec": { "command": ["/x"] } });
+    // Fields of the container, and whether the sidecar is asked over the network.
+    for (fields, is_asked) in [
+        (json!({ "livenessProbe": get }), true),
+        (json!({ "readinessProbe": { "grpc": { "port": 80 } } }), true),
+        (json!({ "startupProbe": { "tcpSocket": { "port": 80 } } }), true),
+        (json!({ "lifecycle": { "postStart": get, "preStop": get } }), true),
+        (
+            json!({ "livenessProbe": command, "lifecycle": { "preStop": command } }),
+            false,
+        ),
+        (json!({}), false),
+    ] {
+        let mut pod = simple();
+        let app = pod["spec"]["containers"][0].as_object_mut().unwrap();
+        app.extend(fields.as_object().unwrap().clone());
+        let injected = World::new(NEW).injected(&pod).pod;
+        let app = &injected["spec"]["containers"][0];
+        let places = [
+            "/livenessProbe",
+            "/readinessProbe",
+            "/lifecycle/postStart",
+            "/lifecycle/preStop",
+        ];
+        let paths: Vec<_> = places
+            .iter()
+            .filter_map(|place| app.pointer(place)?.get("httpGet"))
+            .inspect(|get| assert_eq!(get["port"], 9808, "{fields}"))
+            .map(|get| get["path"].as_str().unwrap())
+            .collect();
+        assert_eq!(!paths.is_empty(), is_asked, "{fields}");
+        let below = format!("/app/{TOKEN}/");
+        assert!(paths.iter().all(|path| path.starts_with(&below)), "{paths:?}");
+        let token = env(sidecar(&injected), "LOCKKEEPER_APP_TOKEN");
+        assert_eq!(*token, json!(is_asked.then_some(TOKEN)), "{fields}");
+        // Metadata are shown by more than the pod's own readers: in lists, selectors and metrics.
+        assert!(!injected["metadata"].to_string().contains(TOKEN), "{fields}");
     }
 }

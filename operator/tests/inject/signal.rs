@@ -1,6 +1,6 @@
 //! Guarding by signals.
 
-use lockkeeper_operator::inject::{ClusterFacts, Mode};
+use lockkeeper_operator::inject::{ClusterFacts, ImageUnknown, Mode};
 use serde_json::{Value, json};
 
 use crate::world::{NEW, OLD, World, pod_of, sidecar, simple};
@@ -49,6 +49,71 @@ fn an_image_without_a_known_command_is_guarded_by_signals_where_that_is_safe() {
     );
     let refusal = World::new(OLD).refusal(&pod);
     assert!(refusal.contains("set `command` in the pod"), "{refusal}");
+}
+
+#[test]
+fn a_registry_that_is_away_for_a_moment_refuses_the_pod_and_only_a_fact_chooses_the_weaker_guard() {
+    let mut pod = simple();
+    pod["spec"]["containers"][0]["command"].take();
+    let said = "the registry did not answer".to_owned();
+    let mut world = World::new(NEW);
+    for guard in ["auto", "wrap", "signal"] {
+        pod["metadata"]["annotations"]["lockkeeper.io/guard"] = json!(guard);
+        world.image = Err(ImageUnknown::Passing(said.clone()));
+        let refusal = world.refusal(&pod);
+        assert!(
+            refusal.contains(&said) && refusal.contains("refused until it is"),
+            "{refusal}"
+        );
+    }
+    pod["metadata"]["annotations"]["lockkeeper.io/guard"] = json!("auto");
+    world.image = Err(ImageUnknown::Lasting(said));
+    assert_eq!(world.injected(&pod).mode, Mode::Signal);
+    world.image = Ok(Default::default());
+    assert_eq!(world.injected(&pod).mode, Mode::Signal);
+}
+
+#[test]
+fn the_mode_is_on_the_pod_whoever_chose_it() {
+    for (name, world, mode) in [
+        ("probes", World::new(NEW), "wrap"),
+        ("signal", World::new(NEW), "signal"),
+    ] {
+        let mut pod = pod_of(name);
+        pod["metadata"]["labels"]["lockkeeper.io/guard"] = json!("auto");
+        pod["metadata"]["annotations"]["lockkeeper.io/guard"] = json!("auto");
+        let injected = world.injected(&pod).pod;
+        for keys in ["labels", "annotations"] {
+            assert_eq!(injected["metadata"][keys]["lockkeeper.io/guard"], mode, "{name}");
+        }
+        // As a webhook that is asked again sees it.
+        assert_eq!(world.injected(&injected).pod, injected);
+    }
+}
+
+#[test]
+fn no_pod_is_guarded_by_signals_where_a_kubelet_would_start_it_without_its_gate() {
+    let mut pod = simple();
+    pod["spec"]["containers"][0]["command"].take();
+    let mut world = World::new(NEW).image(&[], &[], "daemon");
+    world.ungated = Some("node old has kubelet v1.34.9".to_owned());
+    for guard in ["auto", "signal"] {
+        pod["metadata"]["annotations"]["lockkeeper.io/guard"] = json!(guard);
+        let refusal = world.refusal(&pod);
+        assert!(
+            refusal.contains("node old has kubelet v1.34.9") && refusal.contains("nodeSelector"),
+            "{refusal}"
+        );
+    }
+    // With the guard as its first process it is no matter of the kubelet's.
+    assert_eq!(world.injected(&simple()).mode, Mode::Wrap);
+    let unknown = World::new(Default::default())
+        .image(&[], &[], "daemon")
+        .refusal(&pod);
+    assert!(
+        unknown.contains("has not found out what the API server can do"),
+        "{unknown}"
+    );
 }
 
 #[test]

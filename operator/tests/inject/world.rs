@@ -5,29 +5,40 @@ use std::time::Duration;
 
 use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_operator::inject::{
-    ClusterFacts, Context, ImageConfig, ImageQuestion, Injection, Refusal, Replicas, SidecarConfig, Subject,
-    image_question, inject,
+    ClusterFacts, Context, ImageConfig, ImageQuestion, ImageUnknown, Injection, Refusal, Replicas,
+    SidecarConfig, Subject, image_question, inject,
 };
+use lockkeeper_sidecar::log::LogFormat;
+use lockkeeper_sidecar::probes::AppToken;
 use serde_json::{Value, json};
 
 pub const OLD: ClusterFacts = ClusterFacts {
+    is_known: true,
     image_volumes: false,
     file_key_ref: false,
     restart_all_containers: false,
 };
 pub const NEW: ClusterFacts = ClusterFacts {
+    is_known: true,
     image_volumes: true,
     file_key_ref: true,
     restart_all_containers: true,
 };
+
+/// In the place of what is drawn for each pod.
+pub const TOKEN: &str = "DRAWN-FOR-THIS-POD-DRAWN-FOR-THI";
 
 /// What is known in a test beside the pod.
 pub struct World {
     pub cluster: ClusterFacts,
     pub sidecar: SidecarConfig,
     pub lock: Option<DistributedLockSpec>,
+    pub ensemble: String,
     pub replicas: Replicas,
-    pub image: Result<ImageConfig, String>,
+    pub image: Result<ImageConfig, ImageUnknown>,
+    /// A node that could not gate the pod.
+    pub ungated: Option<String>,
+    pub token: AppToken,
 }
 
 impl World {
@@ -46,11 +57,15 @@ impl World {
                 has_certificate: false,
                 tick_time: Duration::from_secs(2),
                 root: "/lockkeeper".to_owned(),
+                log_format: LogFormat::Json,
                 readers: vec!["digest:operator:HASH=".to_owned()],
             },
             lock: None,
+            ensemble: "6f1d57a4-2c3b-4d5e-8f90-a1b2c3d4e5f6".to_owned(),
             replicas: Replicas::One,
-            image: Err("it was not looked up".to_owned()),
+            image: Err(ImageUnknown::NotAsked),
+            ungated: None,
+            token: AppToken::parse(TOKEN).unwrap(),
         }
     }
 
@@ -77,9 +92,12 @@ impl World {
                 sidecar: &self.sidecar,
                 namespace: "shop",
                 lock: self.lock.as_ref(),
+                ensemble: &self.ensemble,
                 replicas: self.replicas,
-                image: self.image.as_ref().map_err(String::as_str),
+                ungated: self.ungated.as_deref(),
+                image: self.image.as_ref(),
                 client_certificate: false,
+                app_token: &self.token,
             },
         )
     }

@@ -21,6 +21,16 @@ impl Authority {
         }
     }
 
+    /// Certificate and key for a client of this common name.
+    #[allow(dead_code, reason = "each test uses its part of it")]
+    pub fn sign_client(&self, name: &str) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
     /// Certificate and key for these addresses.
     pub fn sign(&self, addresses: &[String]) -> (String, String) {
         let key = KeyPair::generate().unwrap();

@@ -92,7 +92,7 @@ fn a_namespace_owns_its_part_through_rotations_and_others_need_a_path_of_their_o
                     .create(&contender, b"10.0.0.7", &options)
                     .await
                     .unwrap();
-                wait_for_picture(&mirror, |mirror| !mirror.queue(&key).contenders().is_empty()).await;
+                wait_for_picture(&mirror, |mirror| mirror.queue(&key).contenders().len() > 0).await;
             },
         );
     }
@@ -138,7 +138,7 @@ fn a_session_that_is_taken_elsewhere_is_still_who_it_was_when_it_queued() {
     block_on(ensemble.observer(), || async move {
         let first = zookeeper.attach(0, None, BOUND).await.unwrap();
         first.make_path("/moved/lock", Vec::new()).await.unwrap();
-        let contender = first.create_contender("/moved/lock/_c_x-lock-", Vec::new());
+        let contender = first.create_contender("/moved/lock/_c_x-lock-", Vec::new(), 0);
         let path = contender.await.unwrap().path;
         // Before the connection in use can take it on.
         identities.send_replace(vec![now]);
@@ -218,6 +218,11 @@ fn over_tls_a_lock_is_provided_and_a_certificate_that_is_not_accepted_is_said_to
         )
         .await
         .unwrap();
+        // A long list is read over a connection of its own, to the same server and as the same one.
+        let path = format!("{}/a", tree.layout().locks());
+        let list = async |limit| connection.list_within(&path, limit, BOUND).await.unwrap();
+        assert_eq!(list(100).await, Some(vec!["report".to_owned()]));
+        assert_eq!(list(5).await, None);
     });
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use lockkeeper_lock::LockPath;
 use lockkeeper_lock::zookeeper::ConnectString;
+use uuid::Uuid;
 
 use crate::duration;
 
@@ -27,6 +28,24 @@ pub struct LockArgs {
     /// Make neither of the two nodes: wait until somebody else has made them and given us the right to them
     #[arg(long, env = "LOCKKEEPER_PROVISIONED", value_parser = clap::builder::BoolishValueParser::new())]
     pub provisioned: bool,
+
+    /// ID of the only ensemble to queue in: what the node of --ensemble-id-node has to hold
+    #[arg(
+        long,
+        env = "LOCKKEEPER_ENSEMBLE_ID",
+        value_name = "UUID",
+        requires = "ensemble_id_node"
+    )]
+    pub ensemble_id: Option<Uuid>,
+
+    /// Path of the node with the ID of the ensemble, without which the lock is not taken
+    #[arg(
+        long,
+        env = "LOCKKEEPER_ENSEMBLE_ID_NODE",
+        value_name = "PATH",
+        requires = "ensemble_id"
+    )]
+    pub ensemble_id_node: Option<LockPath>,
 
     /// Who else may read our place in the queue: digest:USER:HASH as in an ACL, separated by commas
     // Checked later: clap would show a wrong one, which may be a password.

@@ -8,7 +8,7 @@ use lockkeeper_lock::{Identity, Pod};
 
 use crate::duration;
 use crate::exit::Failure;
-use crate::probes::AppProbes;
+use crate::probes::{AppProbes, AppToken};
 
 /// The pod of a keeper. The identity comes whole or not at all.
 #[derive(Debug, Args)]
@@ -41,6 +41,17 @@ pub struct PodArgs {
     #[arg(long, env = "LOCKKEEPER_APP_PROBES", value_name = "JSON")]
     pub app_probes: Option<String>,
 
+    /// What the path of these has to hold, /app/TOKEN/KIND, so that nobody but the kubelet asks: 22 to 128 random characters
+    /// of A-Z, a-z, 0-9, - and _. Without it no hook is sent before the end
+    // Checked later: clap would show a wrong one.
+    #[arg(
+        long,
+        env = "LOCKKEEPER_APP_TOKEN",
+        value_name = "TOKEN",
+        hide_env_values = true
+    )]
+    pub app_token: Option<String>,
+
     /// The pod's terminationGracePeriodSeconds: seconds, or with a unit
     #[arg(long, env = "LOCKKEEPER_TERMINATION_GRACE", value_name = "DURATION", default_value = "30s", value_parser = grace)]
     pub termination_grace: Duration,
@@ -51,6 +62,8 @@ pub struct PodArgs {
 pub struct PodSettings {
     /// What to answer in the application's place; nothing where it is not wrapped.
     pub app_probes: AppProbes,
+    /// What has to be in the path for that.
+    pub app_token: Option<AppToken>,
     /// How long the pod may take to end, from the first sign of it.
     pub termination_grace: Duration,
 }
@@ -71,6 +84,7 @@ impl PodArgs {
             revision,
             pod_ip,
             app_probes,
+            app_token,
             termination_grace,
         } = self;
         let parts = [
@@ -83,12 +97,18 @@ impl PodArgs {
         let revision = revision.filter(|revision| !revision.is_empty());
         let app_probes = AppProbes::parse(app_probes.as_deref(), pod_ip)
             .map_err(|problem| Failure::usage(format!("--app-probes {problem}")))?;
+        let app_token = app_token
+            .as_deref()
+            .map(AppToken::parse)
+            .transpose()
+            .map_err(|problem| Failure::usage(format!("--app-token (LOCKKEEPER_APP_TOKEN) {problem}")))?;
         let identity = Identity {
             pod: pod(parts, revision.is_some())?,
             revision,
         };
         let settings = PodSettings {
             app_probes,
+            app_token,
             termination_grace,
         };
         Ok((identity, settings))

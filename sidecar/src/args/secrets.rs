@@ -63,7 +63,7 @@ impl Credentials {
         &self.identities
     }
 
-    fn parse(content: &str) -> Result<Vec<String>, &'static str> {
+    pub(crate) fn parse(content: &str) -> Result<Vec<String>, &'static str> {
         const RIGHT: &str = "must hold USER:PASSWORD or digest:USER:PASSWORD, one in each line";
         let identity = |line: &str| {
             let identity = line.strip_prefix("digest:").unwrap_or(line);

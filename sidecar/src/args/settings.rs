@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lockkeeper_lock::zookeeper::{ConnectString, InvalidReader, Reader};
-use lockkeeper_lock::{Identity, Timing, path};
+use lockkeeper_lock::{EnsembleId, Identity, Mode, Timing, path};
 
 use super::{
     Credentials, LockArgs, OnExit, OnLoss, OnSuspect, PodSettings, ReadWrite, Restart, RunArgs, SidecarArgs,
 };
 use crate::exit::Failure;
-use crate::guard::TargetKind;
+use crate::guard::{ContainerTarget, ContainmentChoice};
+use crate::peer::Users;
 use crate::probes::AppProbes;
 
 /// A lock and what happens to the application with it: everything fits together.
@@ -26,6 +27,8 @@ pub struct Settings {
     pub control: String,
     /// Both nodes are somebody else's to make.
     pub provisioned: bool,
+    /// The only ensemble to queue in.
+    pub ensemble: Option<EnsembleId>,
     /// Who may read our contenders beside us.
     pub readers: Vec<Reader>,
     /// Who we are in the queue.
@@ -71,6 +74,8 @@ pub struct RunSettings {
     pub wait_timeout: Option<Duration>,
     /// Whether to start the command again.
     pub restart: Restart,
+    /// What holds the command together.
+    pub containment: ContainmentChoice,
     /// The socket; `None` for one in a private directory.
     pub socket: Option<PathBuf>,
     /// Where to listen for probes; `None` for nowhere.
@@ -88,8 +93,10 @@ pub struct SidecarSettings {
     pub socket: PathBuf,
     /// Where guards connect.
     pub guard_socket: PathBuf,
+    /// Who may guard, and ask for a release.
+    pub users: Users,
     /// The container to guard by signals.
-    pub container: Option<TargetKind>,
+    pub container: Option<ContainerTarget>,
     /// Where to listen for probes.
     pub admin_listen: SocketAddr,
     /// The file with the token.
@@ -112,6 +119,8 @@ impl LockArgs {
             lock,
             control,
             provisioned,
+            ensemble_id,
+            ensemble_id_node,
             readers,
             session_timeout,
             stop_grace,
@@ -201,6 +210,10 @@ impl LockArgs {
             lock,
             control,
             provisioned,
+            ensemble: ensemble_id.zip(ensemble_id_node).map(|(id, node)| EnsembleId {
+                node: node.to_string(),
+                id,
+            }),
             readers,
             identity: Identity::default(),
             access,
@@ -228,6 +241,16 @@ impl Access {
             Self::Read => "read",
         }
     }
+
+    /// The same in the words of the lock.
+    pub fn mode(self) -> Mode {
+        match self {
+            Self::Exclusive => Mode::Exclusive,
+            Self::Semaphore(holders) => holders.try_into().map_or(Mode::Exclusive, Mode::Semaphore),
+            Self::Write => Mode::Write,
+            Self::Read => Mode::Read,
+        }
+    }
 }
 
 // === impl RunSettings ===
@@ -242,6 +265,7 @@ impl RunArgs {
             lock,
             wait_timeout,
             restart,
+            containment,
             socket,
             admin_listen,
             log: _,
@@ -262,6 +286,7 @@ impl RunArgs {
             lock: lock.check()?,
             wait_timeout,
             restart,
+            containment,
             socket,
             admin_listen,
             command,
@@ -281,8 +306,8 @@ impl SidecarArgs {
             lock,
             socket,
             guard_socket,
+            guard_users,
             container,
-            termination_log,
             admin_listen,
             lease_file,
             pod,
@@ -294,17 +319,17 @@ impl SidecarArgs {
                     "--container is empty: give the name of a container of this pod",
                 ));
             }
-            Some(name) => Some(TargetKind::Container {
+            Some(name) => Some(ContainerTarget {
                 name,
-                termination_log,
                 lease_file: lease_file.clone(),
             }),
             None => None,
         };
         let (identity, pod) = pod.check()?;
-        if container.is_some() && pod.app_probes != AppProbes::default() {
+        let answers_for_it = pod.app_probes != AppProbes::default() || pod.app_token.is_some();
+        if container.is_some() && answers_for_it {
             return Err(Failure::usage(
-                "--app-probes are for a container that runs `lockkeeper guard`; one that is guarded from here \
+                "--app-probes and --app-token are for a container that runs `lockkeeper guard`; one that is guarded from here \
                  (--container) starts with the lock and keeps its own probes: leave one of them out",
             ));
         }
@@ -315,6 +340,7 @@ impl SidecarArgs {
             },
             socket,
             guard_socket,
+            users: Users::with(&guard_users),
             container,
             admin_listen,
             lease_file,

@@ -3,7 +3,7 @@
 //! HTTP/1.0 on purpose: the answer then ends where the connection ends, without chunks, and needs
 //! no HTTP library on this side.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::http::Sentence;
 use crate::probes::Kind;
 
 /// An answer may be this long, in bytes: whatever is longer does not come from a keeper.
-const ANSWER_BYTES: u64 = 64 * 1024;
+pub(crate) const ANSWER_BYTES: u64 = 64 * 1024;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub(super) enum Call {
     Status,
     Events,
     Release,
+    AbandonSurvivors,
+    Inside,
     Terminating,
     Probe(Kind),
     Started(u64),
@@ -28,18 +30,22 @@ pub(super) enum Call {
 
 /// An answer whose body is still to be read.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(crate) struct Reply<S> {
     /// Status code of HTTP.
-    pub(super) status: u16,
+    pub(crate) status: u16,
     /// What follows the head.
-    pub(super) stream: BufReader<UnixStream>,
+    pub(crate) stream: BufReader<S>,
 }
 
 /// Sends a request and reads the head of the answer; waits at most `timeout` for each read.
 ///
 /// # Errors
 /// One sentence with the path of the socket.
-pub(super) fn send(socket: &Path, call: Call, timeout: Option<Duration>) -> Result<Reply, String> {
+pub(super) fn send(
+    socket: &Path,
+    call: Call,
+    timeout: Option<Duration>,
+) -> Result<Reply<UnixStream>, String> {
     let shown = socket.display();
     let stream =
         UnixStream::connect(socket).map_err(|error| format!("no keeper answers on {shown}: {error}"))?;
@@ -47,16 +53,17 @@ pub(super) fn send(socket: &Path, call: Call, timeout: Option<Duration>) -> Resu
     stream.set_read_timeout(timeout).map_err(broken)?;
     stream.set_write_timeout(timeout).map_err(broken)?;
     (&stream).write_all(call.head().as_bytes()).map_err(broken)?;
-    let mut stream = BufReader::new(stream);
+    let reply = read_head(BufReader::new(stream)).map_err(broken)?;
+    reply.ok_or_else(|| format!("what answers on {shown} does not speak HTTP: is it a keeper?"))
+}
+
+/// Reads the head of an answer; `None` when it is none of HTTP.
+pub(crate) fn read_head<S: Read>(mut stream: BufReader<S>) -> io::Result<Option<Reply<S>>> {
     let mut status = None;
     // hyper writes a head of less than 200 bytes.
     for _ in 0..32 {
         let mut line = String::new();
-        stream
-            .by_ref()
-            .take(ANSWER_BYTES)
-            .read_line(&mut line)
-            .map_err(broken)?;
+        stream.by_ref().take(ANSWER_BYTES).read_line(&mut line)?;
         if status.is_none() {
             status = line
                 .strip_prefix("HTTP/1.")
@@ -67,9 +74,7 @@ pub(super) fn send(socket: &Path, call: Call, timeout: Option<Duration>) -> Resu
             break;
         }
     }
-    let status =
-        status.ok_or_else(|| format!("what answers on {shown} does not speak HTTP: is it a keeper?"))?;
-    Ok(Reply { status, stream })
+    Ok(status.map(|status| Reply { status, stream }))
 }
 
 // === impl Call ===
@@ -80,6 +85,8 @@ impl Call {
             Self::Status => "GET /v1/lock".to_owned(),
             Self::Events => "GET /v1/lock/events".to_owned(),
             Self::Release => "POST /v1/lock/release".to_owned(),
+            Self::AbandonSurvivors => "POST /v1/lock/abandon-survivors".to_owned(),
+            Self::Inside => "GET /v1/lock/inside".to_owned(),
             Self::Terminating => "POST /v1/terminating".to_owned(),
             Self::Probe(kind) => format!("GET /v1/app/{}", kind.name()),
             Self::Started(start) => format!("POST /v1/app/started/{start}"),
@@ -90,12 +97,12 @@ impl Call {
 
 // === impl Reply ===
 
-impl Reply {
+impl<S: Read> Reply<S> {
     /// The whole body.
     ///
     /// # Errors
     /// When it does not arrive.
-    pub(super) fn body(self, socket: &Path) -> Result<String, String> {
+    pub(crate) fn body(self, socket: &Path) -> Result<String, String> {
         let mut body = String::new();
         self.stream
             .take(ANSWER_BYTES)
@@ -105,7 +112,7 @@ impl Reply {
     }
 
     /// What the keeper says is wrong.
-    pub(super) fn into_failure(self, socket: &Path) -> Failure {
+    pub(crate) fn into_failure(self, socket: &Path) -> Failure {
         let status = self.status;
         let sentence = self
             .body(socket)

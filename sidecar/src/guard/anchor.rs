@@ -14,108 +14,183 @@
 //!
 //! It learns of the guard's end from a pipe whose writing end only the guard holds. SIGCONT as
 //! its own death signal wakes it should somebody have stopped it. When the anchor itself is killed,
-//! its children become those of the guard, which is a subreaper too, and kills them. Only who
-//! kills both at one blow leaves something behind, and of that not the main process, which has
-//! SIGKILL as its death signal.
+//! its children become those of the guard, which is a subreaper too, and kills them.
+//!
+//! It has a session of its own, so that nobody kills guard and anchor at one blow who kills the guard's
+//! process group or session. The application stays in those: it may belong to a terminal. It is executed
+//! when the anchor has left. Who kills both by their numbers leaves something behind, though not the main
+//! process, which has SIGKILL as its death signal. That is left to the keeper, which a [word] of the last
+//! anchor has told, or not, that nothing was left.
+//!
+//! With a [control group](super::cgroup) the anchor stays outside of it, and kills it as a whole. Of a
+//! [PID namespace](super::namespace) it is the first process: its own end is that of all others, so
+//! that its death signal is SIGKILL, and it stops the others when the guard writes so into that pipe.
 //!
 //! It is a fork without exec, so it shares its memory with the guard.
 
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, getppid};
 
+use self::report::Report;
+use self::word::Word;
+use super::cgroup::Group;
+use super::containment::Kind;
+use super::namespace;
 use super::processes::Processes;
 use super::schedule::{EXIT_SOFTWARE, Sweep};
-use super::target::sweep_marked;
-use crate::sys::{self, Program, SignalSet};
+use super::target::{found_marked, sweep_marked};
+use crate::sys::{self, CommandLine, Program, SignalSet};
 
-/// Bytes of what the anchor reports: a kind and a value.
-pub(super) const REPORT_LEN: usize = 8;
+pub(super) mod report;
+pub(super) mod word;
 
-/// What the anchor reports to the guard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Report {
-    /// The application is this process.
-    Forked(Pid),
-    /// The main process ended so.
-    Exited(u8),
-}
+/// What an anchor is called in a list of processes.
+const TITLE: &str = "guard-anchor";
 
 /// The anchor's ends of the pipes to the guard.
-pub(super) struct Pipes {
-    /// Closed when the guard is gone. Nothing is ever written to it.
+pub(super) struct Pipes<'a> {
+    /// Closed when the guard is gone. To the first process of a namespace it writes its orders.
     pub lifeline: OwnedFd,
-    /// For reports.
+    /// For [`Report`]s.
     pub reports: OwnedFd,
     /// For the errno of a failed `exec`; closed by a successful one.
     pub exec: OwnedFd,
+    /// For [`Word`]s to the keeper.
+    pub words: Option<&'a OwnedFd>,
 }
 
-impl Report {
-    fn encode(self) -> [u8; REPORT_LEN] {
-        let (kind, value) = match self {
-            Self::Forked(pid) => (1u32, pid.as_raw_nonzero().get().unsigned_abs()),
-            Self::Exited(code) => (2, code.into()),
-        };
-        let mut bytes = [0; REPORT_LEN];
-        bytes[..4].copy_from_slice(&kind.to_ne_bytes());
-        bytes[4..].copy_from_slice(&value.to_ne_bytes());
-        bytes
-    }
-
-    pub fn decode(bytes: [u8; REPORT_LEN]) -> Option<Self> {
-        let [a, b, c, d, e, f, g, h] = bytes;
-        let value = u32::from_ne_bytes([e, f, g, h]);
-        match u32::from_ne_bytes([a, b, c, d]) {
-            1 => Pid::from_raw(value.cast_signed()).map(Self::Forked),
-            2 => u8::try_from(value).ok().map(Self::Exited),
-            _ => None,
-        }
-    }
-}
+/// While it kills, it says what is left every so many rounds.
+const ROUNDS_PER_WORD: u32 = 50;
 
 /// The life of the anchor, from the fork on.
-pub(super) fn run(guard: Pid, program: &Program, processes: &mut Processes, pipes: Pipes) -> ! {
+pub(super) fn run(
+    guard: Pid,
+    line: Option<CommandLine>,
+    program: &Program,
+    hold: &Kind,
+    processes: &mut Processes,
+    pipes: Pipes<'_>,
+) -> ! {
     let anchor = getpid();
+    let is_first = matches!(hold, Kind::Pidns);
+    let group = match hold {
+        Kind::Cgroup(group) => Some(group),
+        Kind::Pidns | Kind::Sweep => None,
+    };
     let _ = rustix::process::set_child_subreaper(Some(anchor));
-    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::CONT));
+    let death_signal = if is_first { Signal::KILL } else { Signal::CONT };
+    let _ = rustix::process::set_parent_process_death_signal(Some(death_signal));
+    // Neither `killall` nor `pkill -f` with a word of the guard's command line finds both.
     let _ = rustix::thread::set_name(c"guard-anchor");
+    if let Some(line) = line {
+        line.replace(TITLE);
+    }
+    if is_first && let Err(error) = namespace::prepare() {
+        give_up(&pipes.exec, error);
+    }
 
+    let (gate, left) = gate().unwrap_or_else(|error| give_up(&pipes.exec, error));
     let application = match sys::fork() {
         Ok(Some(pid)) => pid,
-        Ok(None) => become_application(anchor, program, &pipes.exec),
-        Err(error) => give_up(&pipes.exec, &error),
+        Ok(None) => {
+            drop(left);
+            if let Some(Err(error)) = group.map(Group::enter) {
+                give_up(&pipes.exec, error);
+            }
+            // Its own word for it, with which the kernel tells the guard its number.
+            let _ = report::send(&pipes.reports, Report::Forked);
+            wait_at(&gate);
+            become_application(anchor, program, &pipes.exec)
+        }
+        Err(error) => give_up(&pipes.exec, Errno::from_io_error(&error).unwrap_or(Errno::IO)),
     };
+    if let Err(error) = rustix::process::setsid().and_then(|_| rustix::io::write(&left, &[1])) {
+        give_up(&pipes.exec, error);
+    }
     drop(pipes.exec);
-    report(&pipes.reports, Report::Forked(application));
 
     // Every signal stays blocked, as the guard has it: only SIGKILL ends an anchor early.
     let mut chld = SignalSet::default();
     chld.add(libc::SIGCHLD);
     let signals = sys::take_signals(chld).ok();
-    let reopened = processes.reopen().is_ok();
+    // The first process of a namespace has no use for the table, and `/proc` is another one.
+    let reopened = is_first || processes.reopen().is_ok();
     let signals_fd = signals.as_ref().map_or(0, AsRawFd::as_raw_fd);
-    sys::close_all_but([
+    let [group_fd, kill_fd] = group.map_or([0; 2], Group::descriptors);
+    sys::close_all_but(&mut [
         pipes.lifeline.as_raw_fd(),
         pipes.reports.as_raw_fd(),
         processes.as_raw_fd(),
         signals_fd,
+        group_fd,
+        kill_fd,
+        pipes.words.map_or(0, AsRawFd::as_raw_fd),
     ]);
 
-    // An anchor that cannot do its task must not let the application run.
-    let mut guard_is_gone = !reopened || signals.is_none() || getppid() != Some(guard);
+    // A lock is not inherited (mlock(2)).
+    sys::lock_memory();
+    if !is_first {
+        processes.rehearse();
+    }
+
+    // An anchor that cannot do its task must not let the application run. The parent of the first
+    // process of a namespace is outside, where it cannot see it.
+    let is_orphan = || !is_first && getppid() != Some(guard);
+    let is_unfit = !reopened || signals.is_none();
+    let mut guard_is_gone = is_orphan();
+    let mut rounds = 0;
     loop {
         if !reap(application, &pipes.reports) {
+            // A guard that lives may start another application, of which this word would say nothing.
+            if guard_is_gone || is_orphan() {
+                if let Some(group) = group {
+                    group.remove();
+                }
+                if let Some(words) = pipes.words.filter(|_| !is_first) {
+                    word::say(words, Word::Nothing);
+                }
+            }
             sys::exit_now(0);
         }
-        if guard_is_gone {
+        let is_to_kill = guard_is_gone || is_unfit;
+        if is_to_kill {
+            if is_first {
+                sys::exit_now(EXIT_SOFTWARE);
+            }
+            if let Some(group) = group {
+                // What it misses is found below.
+                let _ = group.kill();
+            }
             processes.scan();
             processes.mark_descendants(anchor, None, None, 0);
             sweep_marked(processes, Sweep::Kill);
+            if let Some(words) = pipes.words.filter(|_| rounds % ROUNDS_PER_WORD == 0) {
+                let (count, pid) = found_marked(processes);
+                word::say(words, Word::Left { count, pid });
+            }
+            rounds = rounds.wrapping_add(1);
         }
-        guard_is_gone |= wait(signals.as_ref(), &pipes.lifeline, guard_is_gone);
+        guard_is_gone |= wait(signals.as_ref(), &pipes.lifeline, is_to_kill);
+    }
+}
+
+/// A pipe at which the application waits until the anchor has left its process group and session: what it starts
+/// before that could be the only thing to outlive a kill of these.
+fn gate() -> Result<(OwnedFd, OwnedFd), Errno> {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+}
+
+/// Waits there. Ends with the anchor if that never leaves.
+fn wait_at(gate: &OwnedFd) {
+    loop {
+        match rustix::io::read(gate, &mut [0; 1]) {
+            Ok(1) => return,
+            Err(Errno::INTR) => {}
+            _ => sys::exit_now(EXIT_SOFTWARE),
+        }
     }
 }
 
@@ -127,19 +202,14 @@ pub(super) fn become_application(parent: Pid, program: &Program, exec: &OwnedFd)
         sys::exit_now(EXIT_SOFTWARE);
     }
     sys::release_signals();
-    give_up(exec, &program.exec())
+    let error = program.exec();
+    give_up(exec, Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 /// Tells the guard why there will be no application, and ends.
-fn give_up(exec: &OwnedFd, error: &io::Error) -> ! {
-    let errno = error.raw_os_error().unwrap_or_default();
-    let _ = rustix::io::write(exec, &errno.to_ne_bytes());
+fn give_up(exec: &OwnedFd, error: Errno) -> ! {
+    let _ = rustix::io::write(exec, &error.raw_os_error().to_ne_bytes());
     sys::exit_now(EXIT_SOFTWARE)
-}
-
-/// Without a guard there is nobody to tell, and nothing to do about it.
-fn report(reports: &OwnedFd, report: Report) {
-    let _ = rustix::io::write(reports, &report.encode());
 }
 
 /// Reaps all children that have ended; false when there are none left.
@@ -147,7 +217,8 @@ fn reap(application: Pid, reports: &OwnedFd) -> bool {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) if pid == application => {
-                report(reports, Report::Exited(exit_code(status)))
+                // Without a guard there is nobody to tell, and nothing to do about it.
+                let _ = report::send(reports, Report::Exited(exit_code(status)));
             }
             Ok(Some(_)) => {}
             Ok(None) => return true,
@@ -156,8 +227,8 @@ fn reap(application: Pid, reports: &OwnedFd) -> bool {
     }
 }
 
-/// Waits for a child's end or the guard's. True when the guard is gone.
-fn wait(signals: Option<&OwnedFd>, lifeline: &OwnedFd, guard_is_gone: bool) -> bool {
+/// Waits for a child's end or the guard's, or not for long while it `kills`. True when the guard is gone.
+fn wait(signals: Option<&OwnedFd>, lifeline: &OwnedFd, kills: bool) -> bool {
     // Whatever forks while it is killed is looked for again soon.
     let again = Timespec {
         tv_sec: 0,
@@ -168,14 +239,28 @@ fn wait(signals: Option<&OwnedFd>, lifeline: &OwnedFd, guard_is_gone: bool) -> b
         PollFd::new(signals, PollFlags::IN),
         PollFd::new(lifeline, PollFlags::IN),
     ];
-    if guard_is_gone {
+    if kills {
         let _ = rustix::event::poll(&mut fds[..1], Some(&again));
     } else {
         let _ = rustix::event::poll(&mut fds, None);
     }
-    let gone = !fds[1].revents().is_empty();
+    let has_word = !fds[1].revents().is_empty();
     while sys::next_signal(signals.as_fd()).is_some() {}
-    gone
+    has_word && !obey(lifeline)
+}
+
+/// Does what the guard has written; false when it is gone.
+fn obey(lifeline: &OwnedFd) -> bool {
+    let mut orders = [0; 8];
+    loop {
+        match rustix::io::read(lifeline, &mut orders) {
+            Ok(0) => return false,
+            Ok(len) => orders[..len].iter().copied().for_each(namespace::obey),
+            Err(Errno::AGAIN) => return true,
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
 }
 
 /// The exit code, or 128 and the number of the signal, as shells count.

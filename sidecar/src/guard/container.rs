@@ -1,38 +1,34 @@
-//! The processes of another container of the same pod, found through `/proc`.
+//! The processes of another container of the same pod, found through `/proc`: see [`membership`].
 //!
-//! The kubelet bind-mounts a file of its own at `terminationMessagePath` of every container; the
-//! source of that mount, the root field of the line in `/proc/PID/mountinfo`, ends in
-//! `pods/<uid>/containers/<name>/<id>`. That line is readable across users without a capability.
-//!
-//! A process that gives itself another mount namespace without that file is not found; a container
-//! needs a capability to do that. Signals need the same user or CAP_KILL.
+//! Signals need the same user or CAP_KILL.
 
-mod mountinfo;
+mod groups;
+mod membership;
+
+#[cfg(feature = "fuzzing")]
+pub(super) use self::{groups::Groups, membership::pod_and_container};
 
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use lockkeeper_lock::FencingToken;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{Pid, PidfdFlags, WaitOptions};
+use rustix::process::{PidfdFlags, WaitOptions};
 
-use self::mountinfo::MountInfo;
-use super::options::TargetKind;
-use super::processes::{PATH_BUFFER, Processes, open_in};
+use self::membership::Membership;
+use super::containment::Containment;
+use super::options::ContainerTarget;
+use super::processes::{Process, Processes};
 use super::schedule::{Event, Mode, Sight, Sweep};
-use super::target::{Target, sweep_marked};
-
-/// Where the kubelet mounts it unless the container says otherwise.
-pub const DEFAULT_TERMINATION_LOG: &str = "/dev/termination-log";
+use super::target::{Target, found_marked, sweep_twice};
 
 /// One container, by its name.
 #[derive(Debug)]
-pub(super) struct Container {
+pub struct Container {
     processes: Processes,
-    mountinfo: MountInfo,
+    membership: Membership,
     lease_file: CString,
     /// `Started` is still to be told.
     started: bool,
@@ -41,26 +37,27 @@ pub(super) struct Container {
 }
 
 impl Container {
-    /// The container `name`, which has its termination log at `log` and starts by `lease_file`.
-    pub fn new(name: &str, log: &str, lease_file: &Path) -> io::Result<Self> {
-        let processes = Processes::open()?;
-        let mut mountinfo = MountInfo::new(name, log);
-        let own = std::fs::File::open("/proc/self/mountinfo").map(OwnedFd::from)?;
-        mountinfo.restrict_to_pod_of(&own);
+    /// The container that is named, in the pod of this process.
+    ///
+    /// # Errors
+    /// When its processes could not be told from others.
+    pub fn new(target: &ContainerTarget) -> io::Result<Self> {
         Ok(Self {
-            processes,
-            mountinfo,
-            lease_file: CString::new(lease_file.as_os_str().as_bytes())?,
+            processes: Processes::open()?,
+            membership: Membership::new(&target.name).map_err(|why| {
+                io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    format!(
+                        "the processes of the container {} cannot be told from others, as in gVisor and Kata \
+                         Containers: {why}; let its container run `lockkeeper guard` (guard: Wrap)",
+                        target.name
+                    ),
+                )
+            })?,
+            lease_file: CString::new(target.lease_file.as_os_str().as_bytes())?,
             started: false,
             witness: None,
         })
-    }
-
-    fn mark(&mut self) {
-        let mountinfo = &mut self.mountinfo;
-        self.processes.scan();
-        self.processes
-            .mark(|proc, process| belongs(mountinfo, proc, process.pid));
     }
 }
 
@@ -73,15 +70,8 @@ impl ContainerKiller {
     ///
     /// # Errors
     /// When the target is no container, or its processes could not be found in `/proc`.
-    pub fn new(target: &TargetKind) -> io::Result<Self> {
-        match target {
-            TargetKind::Container {
-                name,
-                termination_log,
-                lease_file,
-            } => Container::new(name, termination_log, lease_file).map(Self),
-            _ => Err(io::Error::other("only a container is killed from beside")),
-        }
+    pub fn new(target: &ContainerTarget) -> io::Result<Self> {
+        Container::new(target).map(Self)
     }
 
     /// SIGKILL to all that is there; true when there was nothing.
@@ -100,14 +90,13 @@ fn has_ended(process: &OwnedFd) -> bool {
     rustix::event::poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
-fn belongs(mountinfo: &mut MountInfo, proc: &OwnedFd, pid: Pid) -> bool {
-    let mut path = [0; PATH_BUFFER];
-    open_in(proc, pid, "mountinfo", &mut path).is_some_and(|file| mountinfo.matches(&file))
-}
-
 impl Target for Container {
     fn mode(&self) -> Mode {
         Mode::Container
+    }
+
+    fn containment(&self) -> Containment {
+        Containment::Container
     }
 
     fn start(&mut self, _: FencingToken) -> io::Result<()> {
@@ -123,27 +112,39 @@ impl Target for Container {
 
     /// The main processes are those whose parent is not of the container.
     fn signal_main(&mut self, signo: u8) {
-        let Some(signal) = rustix::process::Signal::from_named_raw(signo.into()) else {
-            return;
-        };
-        self.mark();
+        self.membership.mark(&mut self.processes);
         for process in self.processes.guarded() {
-            let is_child =
-                |other: &super::processes::Process| other.pid.as_raw_nonzero().get() == process.parent;
-            if !self.processes.guarded().any(is_child) {
-                let _ = self.processes.signal(process, signal);
+            let is_parent = |other: &Process| other.pid.as_raw_nonzero().get() == process.parent;
+            if !self.processes.guarded().any(is_parent) {
+                let _ = self.processes.signal(process.pid, process.started, signo.into());
             }
         }
     }
 
+    fn found(&self) -> (u32, u32) {
+        found_marked(&self.processes)
+    }
+
     fn sweep(&mut self, sweep: Sweep) -> Sight {
-        self.mark();
-        if self.witness.is_none() {
-            let mut found = self.processes.guarded();
-            self.witness =
-                found.find_map(|process| rustix::process::pidfd_open(process.pid, PidfdFlags::empty()).ok());
-        }
-        sweep_marked(&self.processes, sweep)
+        let Self {
+            processes,
+            membership,
+            witness,
+            ..
+        } = self;
+        sweep_twice(processes, sweep, |processes| {
+            membership.mark(processes);
+            if witness.is_none() {
+                let mut found = processes.guarded();
+                *witness = found
+                    .find_map(|process| rustix::process::pidfd_open(process.pid, PidfdFlags::empty()).ok());
+            }
+        })
+    }
+
+    fn rehearse(&mut self) {
+        self.membership.mark(&mut self.processes);
+        self.processes.rehearse();
     }
 
     fn reap(&mut self) {

@@ -1,11 +1,11 @@
-//! The keeper's end of the socket to the guard, for tokio.
+//! The keeper's end of a connection to a guard, for tokio.
 
 use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::task::{Context, Poll, ready};
 
+use rustix::net::SendFlags;
 use tokio::io::AsyncWriteExt;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 
 use super::protocol::{FRAME_LEN, Frame, FromGuard, ToGuard};
 
@@ -15,28 +15,6 @@ pub struct GuardLink {
     stream: UnixStream,
     buffer: Frame,
     filled: usize,
-}
-
-/// The socket to which guards connect (`wrap`): one guard at a time, the newest wins.
-///
-/// Anybody who may open the path can pretend to be the guard, so it belongs into a directory that
-/// only the keeper and the guarded container see.
-#[derive(Debug)]
-pub struct GuardListener {
-    listener: UnixListener,
-    path: PathBuf,
-    link: Option<GuardLink>,
-}
-
-/// What [`GuardListener::recv`] has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GuardEvent {
-    /// A guard has connected; its `Hello` follows. A connection before it is closed.
-    Connected,
-    /// The guard says.
-    Frame(FromGuard),
-    /// The guard's connection is over. That does not mean that the application is gone.
-    Disconnected,
 }
 
 impl GuardLink {
@@ -66,89 +44,34 @@ impl GuardLink {
         self.stream.write_all(&frame.encode()).await
     }
 
+    /// Sends a last frame, if there is room for it, and closes the connection.
+    pub(super) fn send_last(self, frame: &ToGuard) {
+        // Not `try_write`: right after a connection was accepted tokio has not heard yet that it can be written to.
+        let at_once = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let _ = rustix::net::send(&self.stream, &frame.encode(), at_once);
+    }
+
     /// The next frame; `None` when the connection is over, or said something that is not
     /// understood. To cancel it loses nothing.
     pub async fn recv(&mut self) -> Option<FromGuard> {
+        std::future::poll_fn(|context| self.poll_recv(context)).await
+    }
+
+    /// As [`GuardLink::recv`].
+    pub(super) fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<FromGuard>> {
         while self.filled < FRAME_LEN {
-            self.stream.readable().await.ok()?;
+            if ready!(self.stream.poll_read_ready(context)).is_err() {
+                return Poll::Ready(None);
+            }
             match self.stream.try_read(&mut self.buffer[self.filled..]) {
-                Ok(0) => return None,
+                Ok(0) => return Poll::Ready(None),
                 Ok(read) => self.filled += read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return None,
+                Err(_) => return Poll::Ready(None),
             }
         }
         self.filled = 0;
-        FromGuard::decode(&self.buffer).ok()
-    }
-}
-
-impl GuardListener {
-    /// Listens at `path`; a socket that an earlier keeper left there is replaced. `mode` are the
-    /// permissions: the guard often runs as another user than the keeper.
-    ///
-    /// # Errors
-    /// When the path cannot be bound, or there is no tokio runtime with I/O.
-    pub fn bind(path: &Path, mode: u32) -> io::Result<Self> {
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let listener = UnixListener::bind(path)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-        Ok(Self {
-            listener,
-            path: path.to_owned(),
-            link: None,
-        })
-    }
-
-    /// Where guards connect.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Whether a guard is connected.
-    pub fn is_connected(&self) -> bool {
-        self.link.is_some()
-    }
-
-    /// Sends a frame to the guard that is connected.
-    ///
-    /// # Errors
-    /// `NotConnected` when there is none, else what the socket says.
-    pub async fn send(&mut self, frame: &ToGuard) -> io::Result<()> {
-        match &mut self.link {
-            Some(link) => link.send(frame).await,
-            None => Err(io::ErrorKind::NotConnected.into()),
-        }
-    }
-
-    /// What happens next. To cancel it loses nothing.
-    ///
-    /// # Errors
-    /// When no connection can be accepted any more, for want of file descriptors, say.
-    pub async fn recv(&mut self) -> io::Result<GuardEvent> {
-        let frame = async {
-            match &mut self.link {
-                Some(link) => link.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            accepted = self.listener.accept() => {
-                let (stream, _) = accepted?;
-                self.link = Some(GuardLink::new(stream));
-                Ok(GuardEvent::Connected)
-            }
-            frame = frame => Ok(match frame {
-                Some(frame) => GuardEvent::Frame(frame),
-                None => {
-                    self.link = None;
-                    GuardEvent::Disconnected
-                }
-            }),
-        }
+        Poll::Ready(FromGuard::decode(&self.buffer).ok())
     }
 }
 
@@ -194,33 +117,6 @@ mod tests {
 
             guards.write_all(&[9; FRAME_LEN]).expect("written");
             assert_eq!(link.recv().await, None);
-        });
-    }
-
-    #[test]
-    fn the_newest_guard_replaces_the_one_before_it() {
-        runtime().block_on(async {
-            let directory = tempfile::tempdir().expect("a directory");
-            let path = directory.path().join("guard.sock");
-            std::fs::write(&path, "left over").expect("written");
-            let mut listener = GuardListener::bind(&path, 0o660).expect("bound");
-            let revoke = ToGuard::Revoke {
-                token: FencingToken(5),
-            };
-            assert!(listener.send(&revoke).await.is_err());
-
-            let connect = || std::os::unix::net::UnixStream::connect(&path).expect("connected");
-            let mut first = connect();
-            assert_eq!(listener.recv().await.expect("event"), GuardEvent::Connected);
-            let mut second = connect();
-            assert_eq!(listener.recv().await.expect("event"), GuardEvent::Connected);
-            assert_eq!(first.read(&mut [0]).expect("closed"), 0);
-
-            listener.send(&revoke).await.expect("sent");
-            second.read_exact(&mut [0; FRAME_LEN]).expect("read");
-            drop(second);
-            assert_eq!(listener.recv().await.expect("event"), GuardEvent::Disconnected);
-            assert!(!listener.is_connected());
         });
     }
 }

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use rustix::process::Pid;
 
 use super::command::resolve_command;
+use super::container::Container;
+use super::containment::Hold;
 use crate::sys::Program;
 
 /// What a guard needs to know.
@@ -24,25 +26,29 @@ pub struct GuardOptions {
     pub environment: Vec<(OsString, OsString)>,
     /// The keeper, where it is a child of the guard: it is not part of what is stopped.
     pub keeper_pid: Option<Pid>,
+    /// Where anchors say what is left once the guard is gone, for such a keeper.
+    pub words: Option<OwnedFd>,
 }
 
 /// What a guard guards.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum TargetKind {
     /// The PID namespace of which it is PID 1 (`wrap`).
     Pid1,
-    /// Its descendants (`run`).
-    Subreaper,
+    /// Its descendants, and what holds them together (`run`).
+    Subreaper(Hold),
     /// Another container of its pod (`signal`).
-    Container {
-        /// Name of the container in the pod.
-        name: String,
-        /// Its `terminationMessagePath`, see [`DEFAULT_TERMINATION_LOG`](super::DEFAULT_TERMINATION_LOG).
-        termination_log: String,
-        /// What the kubelet starts it by: removed before the guard stops anything, since the keeper
-        /// may not be there to do it.
-        lease_file: PathBuf,
-    },
+    Container(Box<Container>),
+}
+
+/// A container that is guarded from beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerTarget {
+    /// Name of the container in the pod.
+    pub name: String,
+    /// What the kubelet starts it by: removed before the guard stops anything, since the keeper
+    /// may not be there to do it.
+    pub lease_file: PathBuf,
 }
 
 /// How a guard talks to its keeper.

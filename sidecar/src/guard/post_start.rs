@@ -67,6 +67,17 @@ fn write(path: &Path, command: &[OsString]) -> io::Result<()> {
     std::fs::rename(&new, path)
 }
 
+/// The command in such a file, if it is for the container that was started then.
+pub(super) fn parse(words: &[u8], container: &str) -> Option<Vec<OsString>> {
+    let mut words = words
+        .strip_suffix(&[0])
+        .unwrap_or(words)
+        .split(|byte| *byte == 0)
+        .map(|word| OsStr::from_bytes(word).to_owned());
+    words.next().filter(|word| **word == *container)?;
+    Some(words.collect())
+}
+
 /// The guard's side.
 #[derive(Debug)]
 pub(super) struct PostStart {
@@ -85,26 +96,24 @@ impl PostStart {
         })
     }
 
-    /// The hook, ready to be executed, if there is one.
-    pub fn program(&self) -> io::Result<Option<Program>> {
+    /// The words of the hook, if there is one. To read them takes no file system but that of the guard's socket.
+    pub fn command(&self) -> io::Result<Option<Vec<OsString>>> {
         let words = match std::fs::read(&self.path) {
             Ok(words) => words,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut words = words
-            .strip_suffix(&[0])
-            .unwrap_or(&words)
-            .split(|byte| *byte == 0)
-            .map(|word| OsStr::from_bytes(word).to_owned());
-        if words.next().is_none_or(|container| *container != *self.container) {
-            return Ok(None);
-        }
-        let command: Vec<_> = words.collect();
-        let Some(name) = command.first() else {
+        let Some(command) = parse(&words, &self.container) else {
             return Ok(None);
         };
+        Ok((!command.is_empty()).then_some(command))
+    }
+
+    /// A command of [`PostStart::command`], ready to be executed. For the process that executes it alone: it looks
+    /// the program up in the user's file systems, one of which may hang.
+    pub fn program(&self, command: Vec<OsString>) -> io::Result<Program> {
+        let name = &command[0];
         let path = resolve_command(name).map_or_else(|_| name.clone(), PathBuf::into_os_string);
-        Program::new(path, command, self.environment.clone()).map(Some)
+        Program::new(path, command, self.environment.clone())
     }
 }

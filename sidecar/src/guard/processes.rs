@@ -8,7 +8,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags};
+
+use crate::sys;
 
 /// Room for this many processes: 2 MiB of address space, resident only as far as it is used. A
 /// machine with more of them gets incomplete scans, which never count as "nothing left".
@@ -39,19 +41,17 @@ pub(super) struct Process {
 pub(super) struct Processes {
     proc: OwnedFd,
     buffer: Box<[MaybeUninit<u8>]>,
+    /// For the threads of one process.
+    threads: Box<[MaybeUninit<u8>]>,
     table: Vec<Process>,
     complete: bool,
 }
 
 impl Process {
-    /// Whether no thread of it can run until it gets SIGCONT. Doubt counts as no: a process that is
-    /// traced runs when its tracer says so, and threads outlive a main thread that has ended.
-    pub fn is_stopped(&self) -> bool {
-        match self.state {
-            b'T' => true,
-            b'Z' | b'X' => self.threads <= 1,
-            _ => false,
-        }
+    /// Whether its main thread cannot run until the process gets SIGCONT, or has ended. Doubt counts as
+    /// no: who is traced runs when its tracer says so. [`Processes::is_stopped`] asks the others.
+    fn main_thread_is_stopped(&self) -> bool {
+        matches!(self.state, b'T' | b'Z' | b'X')
     }
 
     /// Whether it has ended and only waits to be reaped.
@@ -61,15 +61,15 @@ impl Process {
 
     /// The fields of `stat`, for the process `pid`. The name may contain blanks and brackets, so
     /// everything is counted from the last bracket.
-    fn parse(pid: Pid, stat: &[u8]) -> Option<Self> {
-        let after_name = stat.iter().rposition(|byte| *byte == b')')? + 2;
-        let mut fields = stat.get(after_name..)?.split(|byte| *byte == b' ');
+    pub fn parse(pid: Pid, stat: &[u8]) -> Option<Self> {
+        let (_, after_name) = stat.split_at(stat.iter().rposition(|byte| *byte == b')')?);
+        let mut fields = after_name.strip_prefix(b") ")?.split(|byte| *byte == b' ');
         let number = |field: Option<&[u8]>| std::str::from_utf8(field?).ok()?.parse::<u64>().ok();
         // Field numbers of proc_pid_stat(5): 3 is the state, 4 the parent, 20 the number of
         // threads, 22 the start time.
         let state = *fields.next()?.first()?;
-        let parent = number(fields.next())? as i32;
-        let threads = number(fields.nth(15))? as u32;
+        let parent = number(fields.next())?.try_into().ok()?;
+        let threads = number(fields.nth(15))?.try_into().ok()?;
         let started = number(fields.nth(1))?;
         Some(Self {
             pid,
@@ -79,6 +79,14 @@ impl Process {
             started,
             guarded: false,
         })
+    }
+}
+
+#[cfg(feature = "fuzzing")]
+impl Process {
+    /// Parent, threads and start.
+    pub fn fields(&self) -> (i32, u32, u64) {
+        (self.parent, self.threads, self.started)
     }
 }
 
@@ -108,6 +116,7 @@ impl Processes {
         Ok(Self {
             proc: rustix::fs::open("/proc", directory_flags(), Mode::empty())?,
             buffer: Box::new_uninit_slice(DIRECTORY_BUFFER),
+            threads: Box::new_uninit_slice(DIRECTORY_BUFFER),
             table: Vec::with_capacity(MOST_PROCESSES),
             complete: false,
         })
@@ -132,15 +141,16 @@ impl Processes {
             let Some(pid) = pid_of(entry.file_name()) else {
                 continue;
             };
-            // A process that ended since the directory was read is simply not there any more.
-            let Some(process) = stat(&self.proc, pid) else {
-                continue;
-            };
-            if self.table.len() == self.table.capacity() {
-                self.complete = false;
-                return;
+            match stat(&self.proc, pid) {
+                Ok(process) if self.table.len() < self.table.capacity() => self.table.push(process),
+                // A process that ended since the directory was read is simply not there any more.
+                Err(error) if is_gone(error) => {}
+                Ok(_) => {
+                    self.complete = false;
+                    return;
+                }
+                Err(_) => self.complete = false,
             }
-            self.table.push(process);
         }
     }
 
@@ -179,6 +189,22 @@ impl Processes {
         }
     }
 
+    /// Marks what descends from what is marked.
+    pub fn mark_below(&mut self) {
+        loop {
+            let mut found = false;
+            for at in 0..self.table.len() {
+                let process = self.table[at];
+                let joins = !process.guarded && !process.is_zombie() && self.is_guarded(process.parent);
+                self.table[at].guarded |= joins;
+                found |= joins;
+            }
+            if !found {
+                return;
+            }
+        }
+    }
+
     fn is_guarded(&self, pid: i32) -> bool {
         let is_it = |process: &Process| process.pid.as_raw_nonzero().get() == pid;
         // /proc is sorted by process id; should a kernel not do that, look at each.
@@ -195,10 +221,15 @@ impl Processes {
         }
     }
 
-    /// Marks as guarded what `belongs` says; it gets `/proc` and the process.
-    pub fn mark(&mut self, mut belongs: impl FnMut(&OwnedFd, &Process) -> bool) {
+    /// Marks as guarded what `belongs` says; it gets `/proc` and the process with its mark so far. A
+    /// process of which that cannot be said leaves the look incomplete.
+    pub fn mark(&mut self, mut belongs: impl FnMut(&OwnedFd, &Process) -> Result<bool, Errno>) {
         for process in &mut self.table {
-            process.guarded = belongs(&self.proc, process);
+            match belongs(&self.proc, process) {
+                Ok(belongs) => process.guarded = belongs,
+                Err(error) if is_gone(error) => process.guarded = false,
+                Err(_) => self.complete = false,
+            }
         }
     }
 
@@ -207,24 +238,61 @@ impl Processes {
         self.table.iter().filter(|process| process.guarded)
     }
 
-    /// Start time of one process.
-    pub fn started(&self, pid: Pid) -> Option<u64> {
-        stat(&self.proc, pid).map(|process| process.started)
+    /// What is marked as guarded at this place of the table.
+    pub fn guarded_at(&self, at: usize) -> Option<Process> {
+        self.table.get(at).copied().filter(|process| process.guarded)
     }
 
-    /// Sends `signal` to exactly this process, and to no other that got its process id meanwhile.
-    pub fn signal(&self, process: &Process, signal: Signal) -> Result<(), Errno> {
-        match rustix::process::pidfd_open(process.pid, PidfdFlags::empty()) {
-            Ok(pidfd) => match stat(&self.proc, process.pid) {
-                Some(now) if now.started == process.started => {
-                    rustix::process::pidfd_send_signal(&pidfd, signal)
-                }
-                _ => Err(Errno::SRCH),
-            },
-            Err(Errno::SRCH) => Err(Errno::SRCH),
-            // No descriptor or memory left, or a sandbox without pidfds: a process id that was seen
-            // a moment ago is the best there is, and not to kill would be worse.
-            Err(_) => rustix::process::kill_process(process.pid, signal),
+    /// How many places the table has.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Start time of one process.
+    pub fn started(&self, pid: Pid) -> Option<u64> {
+        stat(&self.proc, pid).ok().map(|process| process.started)
+    }
+
+    /// Whether no thread of this process can run until it gets SIGCONT. The main thread alone says
+    /// nothing: SIGSTOP reaches one thread after the other, and threads outlive a main thread that has
+    /// ended. What cannot be read counts as running.
+    pub fn is_stopped(&mut self, process: &Process) -> bool {
+        if !process.main_thread_is_stopped() {
+            return false;
+        }
+        process.threads <= 1 || all_threads_are_stopped(&self.proc, process.pid, &mut self.threads)
+    }
+
+    /// Does once what a sweep does, to this process alone and with a signal that is none.
+    pub fn rehearse(&mut self) {
+        let own = rustix::process::getpid();
+        self.scan();
+        self.mark_descendants(own, None, None, 0);
+        if let Some(started) = self.started(own) {
+            let _ = self.signal(own, started, 0);
+        }
+        // What was marked is not what is to be stopped.
+        self.table.clear();
+    }
+
+    /// Sends a signal to exactly the process that has this number since `started`, and to no later one.
+    ///
+    /// # Errors
+    /// What `kill(2)` says; `ESRCH` too when the number belongs to another process by now.
+    pub fn signal(&self, pid: Pid, started: u64, signo: i32) -> Result<(), Errno> {
+        // From here on the descriptor cannot come to mean another process; the number can.
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty());
+        match (&pidfd, stat(&self.proc, pid)) {
+            (Err(Errno::SRCH), _) => return Err(Errno::SRCH),
+            (_, Ok(now)) if now.started != started => return Err(Errno::SRCH),
+            (_, Err(error)) if is_gone(error) => return Err(Errno::SRCH),
+            // It cannot be read just now. It was seen a moment ago, and not to kill would be worse.
+            _ => {}
+        }
+        match pidfd.and_then(|pidfd| sys::signal_through(&pidfd, signo)) {
+            // No descriptor or memory left, a sandbox that forbids it, a kernel before 5.3.
+            Err(error) if error != Errno::SRCH => sys::signal_process(pid, signo),
+            sent => sent,
         }
     }
 }
@@ -238,24 +306,74 @@ fn pid_of(name: &CStr) -> Option<Pid> {
     Pid::from_raw(name.parse().ok().filter(|pid| *pid > 0)?)
 }
 
-fn stat(proc: &OwnedFd, pid: Pid) -> Option<Process> {
-    let mut path = [0; PATH_BUFFER];
-    let file = open_in(proc, pid, "stat", &mut path)?;
-    let mut buffer = [0; STAT_BUFFER];
-    let len = rustix::io::read(&file, &mut buffer).ok()?;
-    Process::parse(pid, &buffer[..len])
+fn stat(proc: &OwnedFd, pid: Pid) -> Result<Process, Errno> {
+    read_stat(proc, pid, format_args!("{pid}/stat"))
 }
 
-/// Room for the path of a file of a process, relative to `/proc`.
-pub(super) const PATH_BUFFER: usize = 32;
+fn read_stat(proc: &OwnedFd, pid: Pid, file: std::fmt::Arguments<'_>) -> Result<Process, Errno> {
+    let file = open_in(proc, file)?;
+    let mut buffer = [0; STAT_BUFFER];
+    let len = rustix::io::read(&file, &mut buffer)?;
+    Process::parse(pid, &buffer[..len]).ok_or(Errno::INVAL)
+}
 
-/// Opens `PID/file` in `/proc`; the path is written into `path`.
-pub(super) fn open_in(proc: &OwnedFd, pid: Pid, file: &str, path: &mut [u8; PATH_BUFFER]) -> Option<OwnedFd> {
+/// Whether a process of which this was answered has ended. Everything else (no descriptor, no memory,
+/// no right) says nothing about the process.
+pub(super) fn is_gone(error: Errno) -> bool {
+    matches!(error, Errno::NOENT | Errno::SRCH)
+}
+
+/// Room for the longest path that is opened in `/proc`: two numbers of seven digits, `task`, a name.
+const PATH_BUFFER: usize = 64;
+
+/// Opens a file of a process in `/proc`, by its path from there.
+///
+/// # Errors
+/// What `open(2)` says; see [`is_gone`].
+pub(super) fn open_in(proc: &OwnedFd, file: std::fmt::Arguments<'_>) -> Result<OwnedFd, Errno> {
+    open_as(proc, file, OFlags::RDONLY | OFlags::CLOEXEC)
+}
+
+fn open_as(proc: &OwnedFd, file: std::fmt::Arguments<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     use std::io::Write;
+    let mut path = [0; PATH_BUFFER];
     let mut rest = &mut path[..];
-    write!(rest, "{pid}/{file}\0").ok()?;
-    let path = CStr::from_bytes_until_nul(path).ok()?;
-    rustix::fs::openat(proc, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+    write!(rest, "{file}\0").map_err(|_| Errno::NAMETOOLONG)?;
+    let path = CStr::from_bytes_until_nul(&path).map_err(|_| Errno::NAMETOOLONG)?;
+    rustix::fs::openat(proc, path, flags, Mode::empty())
+}
+
+/// Calls `visit` with each thread of a process until it says true, and says whether it did.
+///
+/// # Errors
+/// When not all threads could be listed.
+pub(super) fn any_thread(
+    proc: &OwnedFd,
+    pid: Pid,
+    buffer: &mut [MaybeUninit<u8>],
+    mut visit: impl FnMut(Pid) -> Result<bool, Errno>,
+) -> Result<bool, Errno> {
+    let tasks = open_as(proc, format_args!("{pid}/task"), directory_flags())?;
+    let mut directory = RawDir::new(tasks.as_fd(), buffer);
+    while let Some(entry) = directory.next() {
+        if let Some(thread) = pid_of(entry?.file_name())
+            && visit(thread)?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn all_threads_are_stopped(proc: &OwnedFd, pid: Pid, buffer: &mut [MaybeUninit<u8>]) -> bool {
+    let runs = any_thread(proc, pid, buffer, |thread| {
+        match read_stat(proc, thread, format_args!("{pid}/task/{thread}/stat")) {
+            Ok(thread) => Ok(!thread.main_thread_is_stopped()),
+            Err(error) if is_gone(error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    });
+    runs == Ok(false)
 }
 
 #[cfg(test)]
@@ -271,23 +389,46 @@ mod tests {
         let stat = "7 (a) R 1 (b) T 42 7 7 0 -1 64 0 0 0 0 0 0 0 0 20 0 3 0 9999 0 0";
         let process = parse(stat).expect("readable");
         assert_eq!((process.parent, process.threads, process.started), (42, 3, 9999));
-        assert!(process.is_stopped());
+        assert!(process.main_thread_is_stopped());
     }
 
     #[test]
-    fn a_process_counts_as_stopped_only_when_no_thread_of_it_can_run() {
+    fn a_number_that_no_kernel_writes_is_not_taken_for_another_one() {
+        let with = |parent: u64, threads: u64| {
+            parse(&format!(
+                "7 (x) S {parent} 7 7 0 -1 64 0 0 0 0 0 0 0 0 20 0 {threads} 0 5 0"
+            ))
+        };
+        assert!(with(42, 1).is_some());
+        // Cut to 32 bits this would be process 42, and that no thread.
+        assert_eq!(with((1 << 32) + 42, 1), None);
+        assert_eq!(with(42, 1 << 32), None);
+    }
+
+    #[test]
+    fn a_main_thread_counts_as_stopped_only_when_it_cannot_run() {
         let in_state = |state, threads| {
             parse(&format!(
                 "7 (x) {state} 1 7 7 0 -1 64 0 0 0 0 0 0 0 0 20 0 {threads} 0 5 0"
             ))
             .expect("readable")
         };
-        assert!(in_state('T', 9).is_stopped());
-        assert!(in_state('Z', 1).is_stopped() && in_state('Z', 1).is_zombie());
-        assert!(!in_state('Z', 2).is_stopped() && !in_state('Z', 2).is_zombie());
+        assert!(in_state('T', 9).main_thread_is_stopped());
+        assert!(in_state('Z', 1).is_zombie() && !in_state('Z', 2).is_zombie());
         for state in ['R', 'S', 'D', 't'] {
-            assert!(!in_state(state, 1).is_stopped(), "{state}");
+            assert!(!in_state(state, 1).main_thread_is_stopped(), "{state}");
         }
+    }
+
+    #[test]
+    fn a_process_is_stopped_when_all_of_its_threads_are() {
+        let mut processes = Processes::open().expect("/proc is mounted");
+        let own = rustix::process::getpid();
+        let mut process = stat(&processes.proc, own).expect("readable");
+        // As it is seen while SIGSTOP has reached the main thread alone: this thread runs.
+        process.state = b'T';
+        process.threads = process.threads.max(2);
+        assert!(!processes.is_stopped(&process));
     }
 
     #[test]
@@ -309,5 +450,15 @@ mod tests {
                 .guarded()
                 .any(|process| process.pid == rustix::process::getpid())
         );
+    }
+
+    #[test]
+    fn a_signal_is_for_the_process_that_was_seen_and_for_no_later_one_of_its_number() {
+        let processes = Processes::open().expect("/proc is mounted");
+        let own = rustix::process::getpid();
+        let started = processes.started(own).expect("readable");
+        // 0 is no signal: it asks whether one would arrive.
+        assert_eq!(processes.signal(own, started, 0), Ok(()));
+        assert_eq!(processes.signal(own, started - 1, 0), Err(Errno::SRCH));
     }
 }

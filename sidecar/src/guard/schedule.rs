@@ -8,6 +8,7 @@ mod actions;
 mod container;
 mod frames;
 mod phase;
+mod rehearsal;
 #[cfg(test)]
 mod tests;
 
@@ -15,11 +16,13 @@ use std::time::Duration;
 
 use lockkeeper_lock::{BootInstant, FencingToken};
 
-pub(crate) use self::actions::{Action, Actions, Sweep};
+pub use self::actions::{Action, Actions, Sight, Sweep};
 use self::container::{START_LOOK, WATCH_SHORTEST};
 pub use self::phase::exit_code_of_errno;
 use self::phase::{Active, Killing, Outcome, Phase, Suspended, interval};
-use super::protocol::{FromGuard, ToGuard};
+pub(super) use self::rehearsal::rehearse;
+use super::containment::Containment;
+use super::protocol::{FromGuard, Hello, ToGuard};
 
 /// Exit code when the lock was lost and the application was stopped (`EX_TEMPFAIL`).
 pub const EXIT_LOST: u8 = 75;
@@ -27,17 +30,27 @@ pub const EXIT_LOST: u8 = 75;
 /// Exit code when the guard cannot go on and nothing was running (`EX_SOFTWARE`).
 pub const EXIT_SOFTWARE: u8 = 70;
 
+/// Exit code when the keeper does not take this guard (`EX_NOPERM`).
+pub const EXIT_REFUSED: u8 = 77;
+
 /// How long SIGKILL or SIGSTOP may take to be seen to work, before the guard takes the next
 /// harsher measure. Half of the fixed part of the margin between deadline and end of the lease
 /// (`lockkeeper_lock::KILL_ALLOWANCE`), so that the harsher measure still has the other half.
 const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How often a keeper that is our child is told that we are at work: it takes a guard for stopped that says nothing
+/// for [`PATIENCE`].
+const AT_WORK_EVERY: Duration = Duration::from_millis(20);
+
+/// How often it is told that something outlives SIGKILL.
+const SURVIVORS_EVERY: Duration = Duration::from_secs(5);
 
 /// How often a paused tree is looked at: somebody else may have sent it SIGCONT.
 const PAUSED_LOOK: Duration = Duration::from_millis(50);
 
 /// What kind of guard this is, as far as its decisions depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// PID 1 of the application's container: its own exit ends everything.
     Pid1,
     /// Parent of an anchor, which is the parent of the application.
@@ -48,7 +61,7 @@ pub(crate) enum Mode {
 
 /// What happens to the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     /// Time has passed.
     Tick,
     /// The keeper says.
@@ -58,35 +71,42 @@ pub(crate) enum Event {
     /// The connection to the keeper is down.
     KeeperLost,
     /// `exec` of the application succeeded.
-    Started { pid: u32 },
+    Started {
+        /// Its number; 0 for a container.
+        pid: u32,
+    },
     /// `exec` of the application failed.
-    StartFailed { errno: u32 },
+    StartFailed {
+        /// Why, as of `errno(3)`.
+        errno: u32,
+    },
     /// The main process of the application has ended.
-    MainExited { code: u8 },
+    MainExited {
+        /// As a shell counts.
+        code: u8,
+    },
     /// Some child has ended: a good moment to look again.
     ChildEnded,
     /// What a sweep saw.
     Saw(Sight),
     /// A signal came in; `to_group` when a terminal sent it to the application as well.
-    Signal { signo: u8, to_group: bool },
-}
-
-/// What a sweep over the tree saw.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sight {
-    /// Something of the tree is left. Also when the sweep could not see everything.
-    pub alive: bool,
-    /// Something of the tree was not stopped. Also when the sweep could not see everything.
-    pub unstopped: bool,
+    Signal {
+        /// Its number.
+        signo: u8,
+        /// The application got it as well.
+        to_group: bool,
+    },
 }
 
 /// The state machine.
 #[derive(Debug)]
-pub(crate) struct Schedule {
+pub struct Schedule {
     mode: Mode,
     /// A lost keeper may come back: the guard connects to a path, it did not inherit the socket.
     reconnects: bool,
     connected: bool,
+    /// Generation of the newest grant on this connection.
+    newest_grant: Option<u32>,
     phase: Phase,
     /// A user wants the guard to end, and this is the signal.
     ending: Option<u8>,
@@ -98,11 +118,13 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
+    /// A guard that runs nothing yet. `reconnects`: a lost keeper may come back.
     pub fn new(mode: Mode, reconnects: bool, now: BootInstant) -> Self {
         Self {
             mode,
             reconnects,
             connected: false,
+            newest_grant: None,
             phase: Phase::Idle,
             ending: None,
             last_code: None,
@@ -111,8 +133,9 @@ impl Schedule {
         }
     }
 
-    /// The frame that opens a connection.
-    pub fn hello(&self, pid: u32) -> FromGuard {
+    /// The frame that opens a connection, for the guard of this process id and instance, whose clock is that of this
+    /// [time namespace](crate::time_namespace).
+    pub fn hello(&self, pid: u32, instance: u64, containment: Containment, clock: u32) -> FromGuard {
         let (token, paused) = match self.phase {
             Phase::Idle => (None, false),
             // Stopped on suspicion or not: it still has its deadlines, and gets SIGTERM for them.
@@ -121,7 +144,15 @@ impl Schedule {
             Phase::Paused { token, .. } => (Some(token), true),
             Phase::Killing(killing) => (Some(killing.token), false),
         };
-        FromGuard::Hello { pid, token, paused }
+        FromGuard::Hello(Hello {
+            pid,
+            instance,
+            is_first: self.mode == Mode::Pid1,
+            token,
+            paused,
+            containment: Some(containment),
+            clock,
+        })
     }
 
     /// When [`Event::Tick`] is due.
@@ -158,7 +189,11 @@ impl Schedule {
         match event {
             Event::Tick => {}
             Event::Frame(frame) => self.frame(frame, now, &mut out),
-            Event::KeeperConnected => self.connected = true,
+            Event::KeeperConnected => {
+                self.connected = true;
+                // It may be another keeper, which counts from 1.
+                self.newest_grant = None;
+            }
             Event::KeeperLost => self.keeper_lost(now, &mut out),
             Event::Started { pid } => self.started(pid, &mut out),
             Event::StartFailed { errno } => {
@@ -186,7 +221,9 @@ impl Schedule {
 
     fn is_renewal(&self, event: &Event) -> bool {
         match (self.phase, event) {
-            (Phase::Active(active), Event::Frame(ToGuard::Grant(grant))) => active.grant.token == grant.token,
+            (Phase::Active(active), Event::Frame(ToGuard::Grant(grant))) => {
+                active.grant.token == grant.token && grant.is_newer_than(self.newest_grant)
+            }
             _ => false,
         }
     }
@@ -212,6 +249,7 @@ impl Schedule {
                             pid,
                             since: now,
                             sweep_at,
+                            tell_at: now,
                         };
                         mode.remove_lease(out);
                         out.push(Action::Sweep(Sweep::Stop));
@@ -271,7 +309,7 @@ impl Schedule {
             since: now,
             sweep_at: now + interval(Duration::ZERO),
             outcome,
-            survivors_told: false,
+            tell_at: now,
             next: None,
             finish: None,
         });
@@ -331,7 +369,11 @@ impl Schedule {
                 }
             }
             Phase::Pausing {
-                token, pid, since, ..
+                token,
+                pid,
+                since,
+                tell_at,
+                ..
             } => {
                 let (token, pid, since) = (*token, *pid, *since);
                 if !sight.unstopped && sight.alive {
@@ -343,6 +385,9 @@ impl Schedule {
                     out.push(Action::Report(FromGuard::Paused { token }));
                 } else if !sight.alive || now - since >= PATIENCE {
                     self.kill(token, Outcome::Gone(None), now, out);
+                } else if self.mode == Mode::Subreaper && now >= *tell_at {
+                    *tell_at = now + AT_WORK_EVERY;
+                    out.push(Action::Report(FromGuard::AtWork { token }));
                 }
             }
             Phase::Paused { token, .. } => {
@@ -356,15 +401,18 @@ impl Schedule {
                     let killing = *killing;
                     self.gone(killing, now, out);
                 } else if now - killing.since >= PATIENCE {
-                    if !killing.survivors_told {
-                        killing.survivors_told = true;
-                        out.push(Action::Report(FromGuard::Survivors { token: killing.token }));
+                    if now >= killing.tell_at {
+                        killing.tell_at = now + SURVIVORS_EVERY;
+                        out.push(Action::ReportSurvivors(killing.token));
                     }
                     if self.mode == Mode::Pid1 {
                         // The kernel then kills all that is left in the PID namespace, whoever it
                         // belongs to. Nothing else is as sure.
                         out.push(Action::Exit(killing.finish.unwrap_or(EXIT_LOST)));
                     }
+                } else if self.mode == Mode::Subreaper && now >= killing.tell_at {
+                    killing.tell_at = (now + AT_WORK_EVERY).min(killing.since + PATIENCE);
+                    out.push(Action::Report(FromGuard::AtWork { token: killing.token }));
                 }
             }
         }

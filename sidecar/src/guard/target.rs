@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use lockkeeper_lock::FencingToken;
 
+use super::containment::Containment;
 use super::processes::Processes;
 use super::schedule::{Event, Mode, Sight, Sweep};
 
@@ -14,6 +15,9 @@ use super::schedule::{Event, Mode, Sight, Sweep};
 pub(super) trait Target {
     /// Which rules the schedule follows.
     fn mode(&self) -> Mode;
+
+    /// What holds the application together.
+    fn containment(&self) -> Containment;
 
     /// Starts the application. Its success or failure comes as an event.
     fn start(&mut self, token: FencingToken) -> io::Result<()>;
@@ -27,6 +31,12 @@ pub(super) trait Target {
     /// Does something to all processes, and says what it saw.
     fn sweep(&mut self, sweep: Sweep) -> Sight;
 
+    /// How many processes the last sweep has found, and the process id of one; zeros for what is not known.
+    fn found(&self) -> (u32, u32);
+
+    /// Looks at what [`Target::sweep`] would look at, and sends signals that are none.
+    fn rehearse(&mut self);
+
     /// Reaps children that have ended. Called whenever some may have.
     fn reap(&mut self);
 
@@ -37,28 +47,116 @@ pub(super) trait Target {
     fn news(&mut self) -> Option<Event>;
 }
 
-/// Signals all processes that are marked as guarded, and says what was there before the signal had
-/// any effect. A sweep that could not see everything has not seen that nothing is left.
-pub(super) fn sweep_marked(processes: &Processes, sweep: Sweep) -> Sight {
-    use rustix::process::Signal;
+/// See [`Target::found`].
+pub(super) fn found_marked(processes: &Processes) -> (u32, u32) {
+    let mut found = processes.guarded();
+    let first = found
+        .next()
+        .map(|process| process.pid.as_raw_nonzero().get().unsigned_abs());
+    let others = u32::try_from(found.count()).unwrap_or(u32::MAX - 1);
+    first.map_or((0, 0), |first| (others + 1, first))
+}
+
+/// Marks, and signals what is marked, and says what was there before the signal had any effect. What
+/// one look did not see counts only when a second one, at once, does not see it either: a fork may hide
+/// behind the place that the first had reached in the table, and who was seen stopped may have been
+/// resumed by another who was seen stopped later.
+pub(super) fn sweep_twice(
+    processes: &mut Processes,
+    sweep: Sweep,
+    mut mark: impl FnMut(&mut Processes),
+) -> Sight {
+    // To read all processes of a machine takes a while; those of the last look are known already.
+    let at_once = match sweep {
+        Sweep::Kill => Some(libc::SIGKILL),
+        Sweep::Stop => Some(libc::SIGSTOP),
+        Sweep::Continue | Sweep::Look => None,
+    };
+    if let Some(signo) = at_once {
+        for process in processes.guarded() {
+            let _ = processes.signal(process.pid, process.started, signo);
+        }
+    }
+    mark(processes);
+    let first = sweep_marked(processes, sweep);
+    if first.alive && first.unstopped {
+        return first;
+    }
+    mark(processes);
+    first.and(sweep_marked(processes, sweep))
+}
+
+/// Signals all processes that are marked as guarded, and says what was there before. A look that could
+/// not see everything has not seen that nothing is left.
+pub(super) fn sweep_marked(processes: &mut Processes, sweep: Sweep) -> Sight {
     let incomplete = !processes.is_complete();
     let mut sight = Sight {
         alive: incomplete,
         unstopped: incomplete,
     };
-    for process in processes.guarded() {
-        sight.alive = true;
-        sight.unstopped |= !process.is_stopped();
-        let signal = match sweep {
-            Sweep::Kill => Signal::KILL,
-            Sweep::Stop => Signal::STOP,
-            Sweep::Continue => Signal::CONT,
-            Sweep::Look => continue,
+    for at in 0..processes.len() {
+        let Some(process) = processes.guarded_at(at) else {
+            continue;
         };
-        if !(process.is_zombie() || sweep == Sweep::Stop && process.is_stopped()) {
-            // Whoever could not be signalled is seen again by the next sweep, or is gone.
-            let _ = processes.signal(process, signal);
+        sight.alive = true;
+        let is_stopped = sweep != Sweep::Kill && processes.is_stopped(&process);
+        sight.unstopped |= !is_stopped;
+        let signo = match sweep {
+            Sweep::Kill => libc::SIGKILL,
+            Sweep::Stop if !is_stopped => libc::SIGSTOP,
+            Sweep::Continue => libc::SIGCONT,
+            Sweep::Stop | Sweep::Look => continue,
+        };
+        if !process.is_zombie() {
+            // Who could not be signalled is seen again by the next sweep, or is gone.
+            let _ = processes.signal(process.pid, process.started, signo);
         }
     }
     sight
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+    use rustix::process::getpid;
+
+    use super::*;
+
+    fn processes() -> Processes {
+        Processes::open().expect("/proc is mounted")
+    }
+
+    #[test]
+    fn what_the_first_look_has_missed_is_seen_by_the_second() {
+        let mut looks = 0;
+        let sight = sweep_twice(&mut processes(), Sweep::Look, |processes| {
+            looks += 1;
+            processes.scan();
+            processes.mark(|_, process| Ok(looks == 2 && process.pid == getpid()));
+        });
+        assert!(sight.alive && sight.unstopped, "{sight:?}");
+    }
+
+    #[test]
+    fn only_the_answer_that_a_process_is_gone_leaves_a_look_complete() {
+        for (error, says_gone) in [
+            (Errno::NOENT, true),
+            (Errno::SRCH, true),
+            (Errno::ACCESS, false),
+            (Errno::PERM, false),
+            (Errno::MFILE, false),
+            (Errno::NOMEM, false),
+            (Errno::IO, false),
+        ] {
+            let sight = sweep_twice(&mut processes(), Sweep::Look, |processes| {
+                processes.scan();
+                processes.mark(|_, _| Err(error));
+            });
+            assert_eq!(
+                (sight.alive, sight.unstopped),
+                (!says_gone, !says_gone),
+                "{error}"
+            );
+        }
+    }
 }

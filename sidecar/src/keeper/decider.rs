@@ -4,7 +4,7 @@
 //! it and says what to do now, with the application ([`application`]) and with the place in the
 //! queue ([`queue`]). The rules, in the order of their weight:
 //! * the lock is given up only when the guard has said that nothing of the application is left (or
-//!   that all of it is stopped, with `onLoss: Pause`);
+//!   that all of it is stopped, with `onLoss: Pause`), or its end has proven it;
 //! * the application gets a grant only for a lock that is held now, and never a longer one than the
 //!   lease less the margin;
 //! * each grant starts the application at most once, and a token under which it was told to stop is
@@ -23,6 +23,7 @@ use lockkeeper_lock::{BootInstant, FencingToken, LockStatus};
 use super::policy::{Kind, Policy};
 use crate::guard::protocol::{Grant, ToGuard};
 use crate::probes::health::Running;
+use crate::view::Survivors;
 
 /// The shortest pause before an application that exits is started again, doubled at each exit...
 const SHORTEST_BACK_OFF: Duration = Duration::from_millis(100);
@@ -45,7 +46,7 @@ const RESERVE_OF_GRACE: Duration = Duration::from_secs(2);
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
+pub enum Act {
     /// Tell the guard.
     Tell(ToGuard),
     /// Write the file with the token.
@@ -68,14 +69,16 @@ pub(super) enum Act {
 
 /// A request to the lock. One at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub enum Ask {
+    /// A place in the queue.
     Contend,
+    /// To leave it.
     Release,
 }
 
 /// How the keeper ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub enum Ending {
     /// With the application's exit code, or what stands for it.
     Code(u8),
     /// The lock was not acquired within `--wait-timeout`.
@@ -98,8 +101,11 @@ enum App {
     /// It is being ended: waiting for the guard's word.
     Stopping { token: FencingToken, cause: Cause },
     /// The guard's connection is lost, and something ran. The guard ends it at its deadline, which
-    /// is unknown if another keeper gave it.
-    OutOfSight { deadline: Option<BootInstant> },
+    /// is unknown if another keeper gave it. The end of its process will be told if that `is_watched`.
+    OutOfSight {
+        deadline: Option<BootInstant>,
+        is_watched: bool,
+    },
 }
 
 /// Why the application is being ended.
@@ -121,7 +127,8 @@ enum Next {
     End(Ending),
 }
 
-pub(super) struct Decider {
+/// What the keeper knows, and what it makes of it.
+pub struct Decider {
     policy: Policy,
     app: App,
     /// The application of the present grant was reported to run.
@@ -148,8 +155,11 @@ pub(super) struct Decider {
     held_since: Option<(FencingToken, BootInstant)>,
     /// The token that others may have taken over already, whatever the lease says.
     revoked: Option<FencingToken>,
-    /// The newest grant that was told, without its `start`.
+    /// The newest grant that was told on this connection, without its `start` and its generation, and
+    /// with the end that a stop has set.
     last_grant: Option<Grant>,
+    /// How many grants were told.
+    generation: u32,
     /// When the guard will have ended what runs, if it hears nothing more.
     guard_deadline: Option<BootInstant>,
     /// When a guard that says nothing after its deadline is killed.
@@ -157,6 +167,12 @@ pub(super) struct Decider {
     /// Whether the guard was told to suspect; unknown after it came back.
     told_suspect: Option<bool>,
     lease_file: Option<FencingToken>,
+    /// What the guard has seen to outlive SIGKILL: how many processes, and the number of one.
+    survivors: Option<(u32, u32)>,
+    /// The lock is to be left to expire: another guard took the place of one that may have left something behind,
+    /// or somebody gives up what has outlived its deadline.
+    is_in_doubt: bool,
+    is_given_up: bool,
     /// When everything has to be stopped, since the pod is ending.
     gone_by: Option<BootInstant>,
     /// Starts of the application, and the process of the last one.
@@ -167,7 +183,7 @@ pub(super) struct Decider {
 
 impl Decider {
     /// A keeper that began at `now`: `--wait-timeout` counts from then.
-    pub(super) fn new(policy: Policy, now: BootInstant) -> Self {
+    pub fn new(policy: Policy, now: BootInstant) -> Self {
         let give_up_at = policy.wait_timeout.map(|limit| {
             // Zero is for an ensemble that answers. One that does not gets its session timeout.
             let unreachable = policy.session_timeout - patience_for_release(&policy);
@@ -194,10 +210,14 @@ impl Decider {
             held_since: None,
             revoked: None,
             last_grant: None,
+            generation: 0,
             guard_deadline: None,
             kill_guard_at: None,
             told_suspect: Some(false),
             lease_file: None,
+            survivors: None,
+            is_in_doubt: false,
+            is_given_up: false,
             gone_by: None,
             starts: 0,
             process: None,
@@ -206,7 +226,7 @@ impl Decider {
     }
 
     /// What to do now. To be called after every event, and at [`Decider::wake_at`].
-    pub(super) fn decide(&mut self, now: BootInstant) -> Vec<Act> {
+    pub fn decide(&mut self, now: BootInstant) -> Vec<Act> {
         let mut acts = Vec::new();
         if self.has_ended {
             return acts;
@@ -215,28 +235,41 @@ impl Decider {
             acts.push(Act::AnswerStepDown);
         }
         self.look_at_the_clock(now);
+        if std::mem::take(&mut self.is_in_doubt) && self.status.state != lockkeeper_lock::LockState::Released
+        {
+            self.remove_lease(&mut acts);
+            self.abandon(&mut acts);
+        }
         match self.app {
             App::Granted { token } => self.decide_running(token, now, &mut acts),
             App::Idle | App::Paused { .. } => self.decide_starting(now, &mut acts),
-            App::Absent | App::Stopping { .. } | App::OutOfSight { .. } => self.remove_lease(&mut acts),
+            App::Stopping { token, cause } => {
+                self.remove_lease(&mut acts);
+                if cause != Cause::Loss {
+                    self.tell_an_earlier_deadline(token, now, &mut acts);
+                }
+            }
+            App::Absent | App::OutOfSight { .. } => self.remove_lease(&mut acts),
         }
         match self.app {
             App::Granted { .. } | App::Stopping { .. } => self.watch_the_guard(now, &mut acts),
-            App::OutOfSight { deadline } => self.decide_out_of_sight(deadline, now, &mut acts),
+            App::OutOfSight { deadline, is_watched } => {
+                self.decide_out_of_sight(deadline, is_watched, now, &mut acts)
+            }
             App::Absent | App::Idle | App::Paused { .. } => self.decide_queue(now, &mut acts),
         }
         acts
     }
 
     /// When to look again though nothing has happened.
-    pub(super) fn wake_at(&self, now: BootInstant) -> Option<BootInstant> {
+    pub fn wake_at(&self, now: BootInstant) -> Option<BootInstant> {
         let of_the_application = match self.app {
             App::Granted { .. } => [
                 self.status.deadline(),
                 self.last_grant.map(lease_file_until),
                 self.stop_at(),
             ],
-            App::OutOfSight { deadline } => [deadline, None, None],
+            App::OutOfSight { deadline, .. } => [deadline, None, None],
             _ => [None; 3],
         };
         let of_the_guard = match self.app {
@@ -268,6 +301,33 @@ impl Decider {
         Some(Running {
             start: self.starts,
             since,
+        })
+    }
+
+    /// Whether the contender is to be kept also when the lock is lost: something of the application may be left, and
+    /// its end will be told.
+    pub fn keeps_the_contender(&self) -> bool {
+        let is_told = matches!(
+            self.app,
+            App::Granted { .. } | App::Stopping { .. } | App::OutOfSight { is_watched: true, .. }
+        );
+        is_told && !self.is_given_up
+    }
+
+    /// What has outlived its deadline.
+    pub(super) fn survivors(&self, now: BootInstant) -> Option<Survivors> {
+        let (count, pid) = match self.app {
+            App::Stopping { .. } => self.survivors?,
+            App::OutOfSight {
+                deadline: Some(deadline),
+                is_watched: true,
+            } if deadline <= now => (0, 0),
+            _ => return None,
+        };
+        Some(Survivors {
+            processes: (count > 0).then_some(count),
+            pid: (pid > 0).then_some(pid),
+            given_up: self.is_given_up,
         })
     }
 
@@ -325,6 +385,15 @@ impl Decider {
         Some((token, deadline))
     }
 
+    /// The token under which `lockDelay` is over: whoever held before it has been waited for.
+    pub fn waited_under(&self, now: BootInstant) -> Option<FencingToken> {
+        let (token, since) = self.held_since?;
+        let delay = self.policy.lock_delay;
+        let is_over = !delay.is_zero() && since + delay <= now;
+        // Of a lock that was lost before that, nobody knows since when the next one holds.
+        (is_over && self.status.token == Some(token) && self.status.is_held(now)).then_some(token)
+    }
+
     /// With `lockDelay`, and a predecessor that did not say that it was gone.
     fn delayed_until(&self) -> Option<BootInstant> {
         let (_, since) = self.held_since?;
@@ -334,7 +403,8 @@ impl Decider {
     }
 }
 
-fn patience_for_release(policy: &Policy) -> Duration {
+/// For a release on the way out.
+pub(super) fn patience_for_release(policy: &Policy) -> Duration {
     PATIENCE_FOR_RELEASE.min(policy.session_timeout / 3)
 }
 

@@ -1,48 +1,57 @@
 //! From settings to the ensemble: what can be found out before anything is started.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_lock::LockOptions;
 #[cfg(feature = "tls")]
 use lockkeeper_lock::zookeeper::InvalidTls;
 use lockkeeper_lock::zookeeper::{self, ZooKeeper};
-use lockkeeper_lock::{LockOptions, Mode};
 use tokio::sync::watch;
 
 use super::PATIENCE_FOR_TICK;
 use super::observer::Observer;
-use crate::args::{Access, Credentials, Settings};
+use super::policy::Kind;
+use crate::args::{Credentials, Settings};
 use crate::exit::Failure;
 
 /// Time between two looks at the credentials file: short beside what a kubelet needs to write it.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Refuses an ensemble of which no server has an address, and one whose tick is longer than stated:
-/// the lease arithmetic stands on it.
-pub(super) async fn check(settings: &Settings) -> Result<(), Failure> {
-    let zookeeper = zookeeper(settings, None)?;
-    let connect = &settings.connect;
-    let mut refusal = None;
-    let mut resolved = 0;
-    for server in connect.servers() {
-        match tokio::net::lookup_host((server.host.as_str(), server.port)).await {
-            // getaddrinfo(3) answers with at least one, or with an error.
-            Ok(_) => resolved += 1,
-            Err(error) => refusal = Some(format!("{server} of --connect has no address: {error}")),
+/// How long the resolver may take before a sidecar goes on without it: a kubelet's probes wait.
+const PATIENCE_FOR_ADDRESSES: Duration = Duration::from_secs(2);
+
+/// Time between two questions for the tick of a server that has not told it yet.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Refuses an ensemble whose tick is longer than stated, since the lease arithmetic stands on it; and in `run` one of
+/// which no server has an address. A pod may be there before the names are: it waits for them as for servers.
+pub(super) async fn check(settings: &Settings, zookeeper: &ZooKeeper, kind: Kind) -> Result<(), Failure> {
+    let looked_up = settings.connect.servers().iter().map(async |server| {
+        let looked_up = tokio::net::lookup_host((server.host.as_str(), server.port));
+        match kind {
+            Kind::Run => looked_up.await.map(drop),
+            Kind::Wrap | Kind::Signal => tokio::time::timeout(PATIENCE_FOR_ADDRESSES, looked_up)
+                .await
+                .unwrap_or_else(|_| Err(io::Error::other("the resolver does not answer")))
+                .map(drop),
         }
-    }
-    match refusal {
-        Some(refusal) if resolved == 0 => return Err(Failure::unavailable(refusal)),
-        Some(refusal) => tracing::warn!("{refusal}; going on with the other servers"),
-        None => {}
+        .map_err(|error| format!("{server} of --connect has no address: {error}"))
+    });
+    let looked_up = futures_util::future::join_all(looked_up).await;
+    // getaddrinfo(3) answers with at least one, or with an error.
+    let has_address = looked_up.iter().any(Result::is_ok);
+    for refusal in looked_up.into_iter().filter_map(Result::err) {
+        match kind {
+            _ if has_address => tracing::warn!("{refusal}; going on with the other servers"),
+            Kind::Run => return Err(Failure::unavailable(refusal)),
+            Kind::Wrap | Kind::Signal => tracing::warn!("{refusal}; waiting for it"),
+        }
     }
     let stated = settings.timing.tick_time;
     match zookeeper.tick_time(PATIENCE_FOR_TICK).await {
-        Some(tick) if tick > stated => Err(Failure::usage(format!(
-            "--tick-time {stated:?} is shorter than the ensemble's tickTime, which is {tick:?}: the lease would be \
-             counted too long; say --tick-time {}ms",
-            tick.as_millis()
-        ))),
+        Some(tick) if tick > stated => Err(longer_tick(stated, tick)),
         Some(_) => Ok(()),
         None => {
             tracing::info!(
@@ -52,6 +61,22 @@ pub(super) async fn check(settings: &Settings) -> Result<(), Failure> {
             Ok(())
         }
     }
+}
+
+/// Asks the servers that were not there for [`check`]. Ends when one of them has a longer tick than stated.
+pub(super) async fn longer_tick_later(zookeeper: ZooKeeper, stated: Duration) -> Failure {
+    let tick = zookeeper
+        .tick_longer_than(stated, PATIENCE_FOR_TICK, ASK_AGAIN)
+        .await;
+    longer_tick(stated, tick)
+}
+
+fn longer_tick(stated: Duration, tick: Duration) -> Failure {
+    Failure::usage(format!(
+        "--tick-time {stated:?} is shorter than the ensemble's tickTime, which is {tick:?}: the lease would be \
+         counted too long; say --tick-time {}ms",
+        tick.as_millis()
+    ))
 }
 
 /// The identities of the credentials file, for as long as the keeper runs.
@@ -140,14 +165,10 @@ pub(super) fn lock_options(
     observer: &Observer,
 ) -> LockOptions {
     LockOptions {
-        mode: match settings.access {
-            Access::Exclusive => Mode::Exclusive,
-            Access::Semaphore(holders) => holders.try_into().map_or(Mode::Exclusive, Mode::Semaphore),
-            Access::Write => Mode::Write,
-            Access::Read => Mode::Read,
-        },
+        mode: settings.access.mode(),
         control: settings.control.clone(),
         provisioned: settings.provisioned,
+        ensemble: settings.ensemble.clone(),
         identity: settings.identity.clone(),
         ask_for_predecessor,
         observer: Some(Arc::new(observer.clone())),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use lockkeeper_lock::{BootInstant, FencingToken, LockState, LockStatus};
 
 use crate::args::OnLoss;
-use crate::guard::protocol::{FromGuard, ToGuard};
+use crate::guard::protocol::{FromGuard, Hello, ToGuard};
 use crate::metrics::{LockMetrics, ReleaseOutcome, StopSignal};
 
 /// The metrics of one keeper, and since when it waits and holds.
@@ -96,6 +96,11 @@ impl Observer {
         self.metrics.released(ReleaseOutcome::Abandoned, held);
     }
 
+    /// Something has outlived its deadline.
+    pub(super) fn survived(&self) {
+        self.metrics.survived();
+    }
+
     /// A frame to the guard that makes it send a signal.
     pub(super) fn guard_told(&self, frame: &ToGuard) {
         let mut times = self.times.lock().expect("no panic while it is locked");
@@ -113,9 +118,8 @@ impl Observer {
         let mut times = self.times.lock().expect("no panic while it is locked");
         let application = &mut times.application;
         match *frame {
-            FromGuard::Survivors { .. } => self.metrics.survived(),
             FromGuard::Paused { .. } => self.metrics.killed(StopSignal::Stop),
-            FromGuard::Started { .. } | FromGuard::Hello { token: Some(_), .. } => {
+            FromGuard::Started { .. } | FromGuard::Hello(Hello { token: Some(_), .. }) => {
                 *application = Application {
                     is_started: true,
                     ..Application::default()
@@ -219,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_guard_has_seen_to_outlive_sigkill_is_a_survivor() {
+    fn a_lock_that_is_only_abandoned_has_no_survivor() {
         let mut registry = crate::metrics::registry();
         let observer = Observer::new(LockMetrics::register(&mut registry), OnLoss::Kill);
         let survivors = || {
@@ -230,7 +234,7 @@ mod tests {
         // A container that waits for its restart, beyond its deadline.
         observer.abandoned();
         assert!(!survivors());
-        observer.guard_said(&FromGuard::Survivors { token: A });
+        observer.survived();
         assert!(survivors());
     }
 

@@ -7,7 +7,7 @@ use crate::exit::Exit;
 
 /// Where the guard is, and so how the application comes and goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// `lockkeeper run`: the guard is our parent, and ends with us.
     Run,
     /// First process of the application's container: it comes and goes with the container.
@@ -18,18 +18,27 @@ pub(super) enum Kind {
 
 /// The rules of one keeper.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Policy {
-    pub(super) kind: Kind,
-    pub(super) on_loss: OnLoss,
-    pub(super) on_suspect: OnSuspect,
-    pub(super) on_exit: OnExit,
-    pub(super) restart: Restart,
-    pub(super) stop_grace: Duration,
-    pub(super) lock_delay: Duration,
-    pub(super) wait_timeout: Option<Duration>,
-    pub(super) session_timeout: Duration,
+pub struct Policy {
+    /// Where the guard is.
+    pub kind: Kind,
+    /// At the deadline.
+    pub on_loss: OnLoss,
+    /// While the connection is in doubt.
+    pub on_suspect: OnSuspect,
+    /// When the application exits by itself.
+    pub on_exit: OnExit,
+    /// Whether it is started again then.
+    pub restart: Restart,
+    /// Time between SIGTERM and SIGKILL.
+    pub stop_grace: Duration,
+    /// Pause before the start after a holder that did not release cleanly.
+    pub lock_delay: Duration,
+    /// How long to wait for the lock; `None` for ever.
+    pub wait_timeout: Option<Duration>,
+    /// The session timeout that was asked for.
+    pub session_timeout: Duration,
     /// From the first sign that the pod is ending to its end; nothing outside of pods.
-    pub(super) termination_grace: Option<Duration>,
+    pub termination_grace: Option<Duration>,
 }
 
 impl Policy {

@@ -6,8 +6,7 @@
 //! only the message matters. A server that has none to give says why in header fields, which are not
 //! decoded: no message is no success. It costs 6 kB of the static binary.
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::handler::connect;
 
@@ -65,7 +64,11 @@ pub(super) async fn check(host: &str, port: u16, service: &str) -> Result<(), St
     }
 }
 
-async fn call(stream: &mut TcpStream, authority: &str, service: &str) -> Result<u64, String> {
+pub(crate) async fn call(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    authority: &str,
+    service: &str,
+) -> Result<u64, String> {
     let broken = |error: std::io::Error| error.to_string();
     let mut out = PREFACE.to_vec();
     out.extend(frame(SETTINGS, 0, 0, &[]));
@@ -114,7 +117,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-async fn read_frame(stream: &mut TcpStream) -> Result<Frame, String> {
+async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Result<Frame, String> {
     let broken = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::UnexpectedEof => "the server closed the connection".to_owned(),
         _ => error.to_string(),

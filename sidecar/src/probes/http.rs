@@ -29,14 +29,14 @@ pub struct HttpGet {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     sentence: String,
     /// Nobody listens.
     pub(super) is_refused: bool,
 }
 
 /// The answer, or the lack of one.
-type Answered = Result<Response<hyper::body::Incoming>, Problem>;
+pub(crate) type Answered = Result<Response<hyper::body::Incoming>, Problem>;
 
 // === impl HttpGet ===
 
@@ -128,7 +128,7 @@ async fn follow(get: &HttpGet) -> Answered {
 }
 
 /// Where a redirect leads; nothing if that cannot be understood.
-fn target(from: &Uri, location: Option<&HeaderValue>) -> Option<Uri> {
+pub(crate) fn target(from: &Uri, location: Option<&HeaderValue>) -> Option<Uri> {
     let location = location?.to_str().ok()?;
     if location.starts_with("http://") || location.starts_with("https://") {
         return location.parse().ok();
@@ -165,7 +165,7 @@ async fn ask(uri: &Uri, headers: &HeaderMap) -> Answered {
     exchange(stream, request).await
 }
 
-fn request(uri: &Uri, headers: &HeaderMap) -> Result<Request<Empty<Bytes>>, Problem> {
+pub(crate) fn request(uri: &Uri, headers: &HeaderMap) -> Result<Request<Empty<Bytes>>, Problem> {
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let mut request = Request::get(path)
         .body(Empty::new())
@@ -181,7 +181,7 @@ fn request(uri: &Uri, headers: &HeaderMap) -> Result<Request<Empty<Bytes>>, Prob
     Ok(request)
 }
 
-async fn exchange(
+pub(crate) async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Empty<Bytes>>,
 ) -> Answered {

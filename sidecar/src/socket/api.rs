@@ -1,34 +1,36 @@
 //! The calls.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::net::unix::UCred;
+use tokio::sync::{Semaphore, oneshot};
 
-use super::{Command, events};
+use super::{Command, Inside, Served, events};
 use crate::duration;
 use crate::http::{self, Answer, Routes, Stopping};
+use crate::peer::Users;
 use crate::probes::Kind;
-use crate::probes::health::Health;
-use crate::view::LockView;
+
+/// The call of `lockkeeper release --abandon-survivors`.
+const SURVIVORS: &str = "/v1/lock/abandon-survivors";
+
+/// Where the keeper answers.
+type Reply = oneshot::Sender<Result<(), String>>;
 
 /// Event streams at once. They last, so they may not take the slots of those who only ask.
-const EVENT_STREAMS: usize = http::CONNECTIONS / 2;
+const EVENT_STREAMS: usize = 32;
 
-const KNOWN: &str = "GET /v1/lock, GET /v1/lock/events, POST /v1/lock/release, POST /v1/terminating, \
-                     GET /v1/app/KIND and POST /v1/app/started/NUMBER";
+const KNOWN: &str = "GET /v1/lock, GET /v1/lock/events, GET /v1/lock/inside, POST /v1/lock/release, \
+                     POST /v1/lock/abandon-survivors, POST /v1/terminating, GET /v1/app/KIND and POST /v1/app/started/NUMBER";
 
 /// Answers the calls about one lock.
 #[derive(Clone)]
 pub(super) struct LockApi {
-    view: LockView,
-    health: Health,
-    commands: mpsc::Sender<Command>,
-    release_timeout: Duration,
+    served: Served,
     event_streams: Arc<Semaphore>,
     one_release: Arc<Semaphore>,
 }
@@ -40,17 +42,9 @@ struct Released {
 }
 
 impl LockApi {
-    pub(super) fn new(
-        view: LockView,
-        health: Health,
-        commands: mpsc::Sender<Command>,
-        release_timeout: Duration,
-    ) -> Self {
+    pub(super) fn new(served: Served) -> Self {
         Self {
-            view,
-            health,
-            commands,
-            release_timeout,
+            served,
             event_streams: Arc::new(Semaphore::new(EVENT_STREAMS)),
             one_release: Arc::new(Semaphore::new(1)),
         }
@@ -63,7 +57,7 @@ impl LockApi {
                 format!("{EVENT_STREAMS} clients follow the events already, which is the most"),
             );
         };
-        let mut answer = Response::new(events::body(self.view, stopping, slot).boxed_unsync());
+        let mut answer = Response::new(events::body(self.served.view, stopping, slot).boxed_unsync());
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -74,7 +68,7 @@ impl LockApi {
         let Ok(_only_one) = self.one_release.try_acquire() else {
             return http::sentence(StatusCode::CONFLICT, "the lock is being released already");
         };
-        let lock = self.view.now();
+        let lock = self.served.view.now();
         if !lock.is_held() {
             return http::sentence(
                 StatusCode::CONFLICT,
@@ -86,10 +80,10 @@ impl LockApi {
         }
         let (answer, confirmation) = oneshot::channel();
         let confirmed = async {
-            self.commands.send(Command::StepDown(answer)).await.ok()?;
+            self.served.commands.send(Command::StepDown(answer)).await.ok()?;
             confirmation.await.ok()
         };
-        match tokio::time::timeout(self.release_timeout, confirmed).await {
+        match tokio::time::timeout(self.served.release_timeout, confirmed).await {
             Ok(Some(Ok(()))) => http::json(StatusCode::OK, &Released { released: true }),
             Ok(Some(Err(reason))) => http::sentence(StatusCode::INTERNAL_SERVER_ERROR, reason),
             Ok(None) => http::sentence(
@@ -100,7 +94,7 @@ impl LockApi {
                 StatusCode::GATEWAY_TIMEOUT,
                 format!(
                     "the release was begun and not confirmed within {}",
-                    duration::format(self.release_timeout)
+                    duration::format(self.served.release_timeout)
                 ),
             ),
         }
@@ -114,9 +108,10 @@ struct Noted {
 }
 
 impl LockApi {
-    async fn terminating(self) -> Answer {
+    /// Notes something that the keeper then sees to.
+    async fn note(self, command: impl FnOnce(Reply) -> Command) -> Answer {
         let (answer, noted) = oneshot::channel();
-        let noted = match self.commands.send(Command::Terminating(answer)).await {
+        let noted = match self.served.commands.send(command(answer)).await {
             Ok(()) => noted.await.ok(),
             Err(_) => None,
         };
@@ -127,14 +122,51 @@ impl LockApi {
         }
     }
 
+    /// Whether the peer is a part of the application.
+    fn inside(&self, peer: Option<UCred>) -> Answer {
+        let pid = peer.and_then(|peer| peer.pid()).unwrap_or_default();
+        let inside = self.served.tree.map_or(Ok(false), |tree| tree.holds(pid));
+        match inside {
+            Ok(inside) => http::json(StatusCode::OK, &Inside { inside }),
+            Err(error) => http::sentence(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!(
+                    "whether this process belongs to the application of the outer `lockkeeper run` is not known: {error}"
+                ),
+            ),
+        }
+    }
+
+    /// Whoever changes something is of the keeper's own user, root, or named; survivors are for the first two.
+    fn refuse(&self, request: &Request<Incoming>, peer: Option<UCred>) -> Option<Answer> {
+        if request.method() != Method::POST {
+            return None;
+        }
+        let (users, named) = match request.uri().path() {
+            SURVIVORS => (&Users::own(), ""),
+            _ => (&self.served.users, ", or one of --guard-user"),
+        };
+        let user = peer.map(|peer| peer.uid());
+        let is_allowed = user.is_some_and(|user| users.allow(user));
+        let who = user.map_or_else(|| "an unknown user".to_owned(), |user| format!("user {user}"));
+        (!is_allowed).then(|| {
+            http::sentence(
+                StatusCode::FORBIDDEN,
+                format!("{who} may look at this lock and not change it: that is for root and the keeper's own user{named}"),
+            )
+        })
+    }
+
     /// What is below `/v1/app/`.
     async fn app(self, request: Request<Incoming>, rest: &str) -> Answer {
         let start = rest.strip_prefix("started/").map(str::parse);
         match (Kind::of_name(rest), start, request.method()) {
-            (Some(kind), _, &Method::GET) => http::json(StatusCode::OK, &self.health.order(kind).await),
+            (Some(kind), _, &Method::GET) => {
+                http::json(StatusCode::OK, &self.served.health.order(kind).await)
+            }
             (Some(_), ..) => http::wrong_method(&request, "GET"),
             (None, Some(Ok(start)), &Method::POST) => {
-                self.health.has_started(start);
+                self.served.health.has_started(start);
                 http::json(StatusCode::OK, &Noted { noted: true })
             }
             (None, Some(Ok(_)), _) => http::wrong_method(&request, "POST"),
@@ -145,13 +177,19 @@ impl LockApi {
 
 impl Routes for LockApi {
     async fn answer(self, request: Request<Incoming>, stopping: Stopping) -> Answer {
+        let peer = request.extensions().get::<UCred>().copied();
+        if let Some(refusal) = self.refuse(&request, peer) {
+            return refusal;
+        }
         match (request.uri().path(), request.method()) {
-            ("/v1/lock", &Method::GET) => http::json(StatusCode::OK, &self.view.now()),
+            ("/v1/lock", &Method::GET) => http::json(StatusCode::OK, &self.served.view.now()),
             ("/v1/lock/events", &Method::GET) => self.events(stopping),
+            ("/v1/lock/inside", &Method::GET) => self.inside(peer),
             ("/v1/lock/release", &Method::POST) => self.release().await,
-            ("/v1/terminating", &Method::POST) => self.terminating().await,
-            ("/v1/lock" | "/v1/lock/events", _) => http::wrong_method(&request, "GET"),
-            ("/v1/lock/release" | "/v1/terminating", _) => http::wrong_method(&request, "POST"),
+            (SURVIVORS, &Method::POST) => self.note(Command::AbandonSurvivors).await,
+            ("/v1/terminating", &Method::POST) => self.note(Command::Terminating).await,
+            ("/v1/lock" | "/v1/lock/events" | "/v1/lock/inside", _) => http::wrong_method(&request, "GET"),
+            ("/v1/lock/release" | SURVIVORS | "/v1/terminating", _) => http::wrong_method(&request, "POST"),
             (path, _) if path.starts_with("/v1/app/") => {
                 let rest = path["/v1/app/".len()..].to_owned();
                 self.app(request, &rest).await

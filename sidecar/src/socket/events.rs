@@ -103,6 +103,7 @@ mod tests {
 
     use super::*;
     use crate::args::{self, Parsed};
+    use crate::view::Guarded;
 
     fn view(status: watch::Receiver<LockStatus>) -> LockView {
         let words = [
@@ -116,7 +117,11 @@ mod tests {
             "true",
         ];
         match args::parse(words.map(Into::into)) {
-            Ok(Parsed::Do(args::Command::Run(args))) => LockView::new(status, &args.check().unwrap().lock),
+            Ok(Parsed::Do(args::Command::Run(args))) => LockView::new(
+                status,
+                watch::channel(Guarded::default()).1,
+                &args.check().unwrap().lock,
+            ),
             other => panic!("{other:?}"),
         }
     }

@@ -1,14 +1,16 @@
 //! The guard beside a container, which it knows by the kubelet's mount.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
 use lockkeeper_sidecar::guard::protocol::{FromGuard, ToGuard};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Resource, Rlimit, Signal};
 
-use crate::harness::{A, B, Guard, LONG, assert_in_time, has, is_root, last_stamp, shell, until};
+use crate::harness::{
+    A, B, Guard, LONG, assert_in_time, has, is_alive, is_root, last_stamp, shell, skip, until,
+};
 use crate::tests;
 
 tests![
@@ -16,6 +18,11 @@ tests![
     a_container_without_the_lock_is_killed_as_often_as_it_starts,
     a_container_gets_sigterm_before_the_deadline_in_its_main_process,
     a_container_is_paused_and_resumed,
+    a_container_is_found_by_whatever_path_its_last_words_are_mounted,
+    a_process_that_has_hidden_its_mounts_is_found_by_its_control_group,
+    a_process_whose_main_thread_has_ended_is_found,
+    what_cannot_be_read_is_never_called_gone,
+    a_sidecar_that_cannot_recognise_its_own_container_says_so,
 ];
 
 /// Something with the mount that the kubelet makes for every container.
@@ -28,19 +35,20 @@ struct Container {
 impl Container {
     /// Runs `script` in the directory of `guard`, in a mount namespace of its own.
     fn start(guard: &Guard, name: &str, script: &str) -> Self {
+        Self::start_at(guard, name, "termination-log", script)
+    }
+
+    /// The same with its last words mounted at this path.
+    fn start_at(guard: &Guard, name: &str, log: &str, script: &str) -> Self {
         let source = guard.file(&format!("pods/6f1c/containers/{name}"));
         std::fs::create_dir_all(&source).expect("a directory");
         let source = source.join("0af3");
-        for file in [&source, &guard.file("termination-log")] {
+        for file in [&source, &guard.file(log)] {
             std::fs::write(file, "").expect("a file");
         }
         let mut command = shell(script);
         let last = command.pop().expect("a script").into_string().expect("text");
-        let mount = format!(
-            "mount --bind {:?} {:?} || exit 1\n",
-            source,
-            guard.file("termination-log")
-        );
+        let mount = format!("mount --bind {:?} {:?} || exit 1\n", source, guard.file(log));
         command.push((mount + &last).into());
         let child = Command::new("unshare")
             .args(["--mount", "--propagation", "private"])
@@ -78,18 +86,33 @@ impl Drop for Container {
     }
 }
 
-/// A guard for the container `app`, which has its termination log in the guard's directory.
+const OWN_MOUNT: &str = r#"mount --bind pods/6f1c/containers/lockkeeper/77aa own-log && exec "$@""#;
+
+/// A guard for the container `app` of its pod.
 fn guard() -> Option<Guard> {
     if !is_root() || !has("unshare") || !has("mount") {
         return None;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let [log, lease] = ["termination-log", "lease.env"].map(|name| dir.path().join(name));
-    let text = |path: &Path| path.to_str().expect("a plain path").to_owned();
-    Some(Guard::start_in(
-        dir,
-        &["container", "app", &text(&log), &text(&lease)],
-    ))
+    let lease = dir.path().join("lease.env");
+    let own = dir.path().join("pods/6f1c/containers/lockkeeper");
+    std::fs::create_dir_all(&own).expect("a directory");
+    for file in [own.join("77aa"), dir.path().join("own-log")] {
+        std::fs::write(file, "").expect("a file");
+    }
+    // The sidecar's container has such a mount as well: it tells the pod.
+    let prefix = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        OWN_MOUNT,
+        "sh",
+    ];
+    let lease = lease.to_str().expect("a plain path");
+    Some(Guard::start_in(dir, &prefix, &["container", "app", lease]))
 }
 
 const TWO: &str = "trap '' TERM; record record-a & exec $recorder role:record record-main";
@@ -147,7 +170,7 @@ fn a_container_gets_sigterm_before_the_deadline_in_its_main_process() {
 
 fn a_container_is_paused_and_resumed() {
     let Some(mut guard) = guard() else { return };
-    guard.grant(A, true, true, 800, 800);
+    guard.grant(A, true, true, 3000, 3000);
     guard.expect_started(A);
     let _app = Container::start(&guard, "app", TWO);
     guard.recorders("record", 2);
@@ -163,4 +186,148 @@ fn a_container_is_paused_and_resumed() {
     guard.grant(B, true, true, 60_000, 60_000);
     guard.expect_started(B);
     until("it goes on", || !stood_still(&guard.file("record-main")));
+}
+
+fn a_container_is_found_by_whatever_path_its_last_words_are_mounted() {
+    for log in ["var-run/term", "run//term", "a b", "./run/../run/term"] {
+        let Some(mut guard) = guard() else { return };
+        std::fs::create_dir(guard.file("run")).expect("a directory");
+        std::os::unix::fs::symlink("run", guard.file("var-run")).expect("a link");
+        guard.begin(A, 60_000, 60_000);
+        let mut app = Container::start_at(&guard, "app", log, TWO);
+        let pids = guard.recorders("record", 2);
+        guard.send(ToGuard::Revoke { token: A });
+        guard.expect_gone(A);
+        assert!(
+            !pids.into_iter().any(is_alive),
+            "{log}: something was called gone that is not"
+        );
+        until("the container's end", || app.has_ended());
+    }
+}
+
+/// A control group of version 2, for all that a test puts into it.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(name: &str) -> Option<Self> {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("proc(5)");
+        let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "));
+        let Some(mount) = mount else {
+            skip("needs control groups of version 2");
+            return None;
+        };
+        let point = mount.split(' ').nth(4).expect("a mount point");
+        let directory = Path::new(point).join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir(&directory).expect("a group");
+        Some(Self(directory))
+    }
+
+    fn procs(&self) -> String {
+        self.0
+            .join("cgroup.procs")
+            .to_str()
+            .expect("a plain path")
+            .to_owned()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.0.join("cgroup.kill"), "1");
+        until("the group is empty", || std::fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+/// A daemon with a root of its own, in which none of the mounts outside shows, and without a parent of
+/// the container.
+const HIDDEN: &str = "mkdir -p jail; mount --bind / jail
+    chroot jail setsid --fork $recorder role:record $PWD/record-hidden
+    exec $recorder role:record record-main";
+
+fn a_process_that_has_hidden_its_mounts_is_found_by_its_control_group() {
+    let Some(group) = Group::new("lockkeeper-test-container") else {
+        return;
+    };
+    let Some(mut guard) = guard() else { return };
+    guard.begin(A, 60_000, 60_000);
+    let script = format!("echo $$ >{}; {HIDDEN}", group.procs());
+    let _app = Container::start(&guard, "app", &script);
+    let hidden = guard.recorders("record-hidden", 1)[0];
+    let main = guard.recorders("record-main", 1)[0];
+    let mounts = std::fs::read_to_string(format!("/proc/{hidden}/mountinfo")).expect("proc(5)");
+    assert!(!mounts.contains("/pods/"), "it hides nothing:\n{mounts}");
+    // The guard has looked while it was to be seen by its main process.
+    std::thread::sleep(Duration::from_millis(100));
+    // Alone it shows nothing that is known but its group.
+    rustix::process::kill_process(main, Signal::KILL).expect("killed");
+    until("the main process has ended", || !is_alive(main));
+    guard.send(ToGuard::Revoke { token: A });
+    guard.expect_gone(A);
+    assert!(!is_alive(hidden), "something was called gone that is not");
+}
+
+fn a_process_whose_main_thread_has_ended_is_found() {
+    let Some(mut guard) = guard() else { return };
+    guard.begin(A, 60_000, 60_000);
+    let _app = Container::start(&guard, "app", "exec $recorder role:headless record");
+    let headless = guard.recorders("record", 1)[0];
+    let mounts = std::fs::read(format!("/proc/{headless}/mountinfo"));
+    assert_eq!(mounts.expect_err("no mounts").raw_os_error(), Some(libc::EINVAL));
+    let kill_at = BootInstant::now();
+    guard.send(ToGuard::Revoke { token: A });
+    guard.expect_gone(A);
+    let last = last_stamp(&guard.file("record"));
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(
+        last_stamp(&guard.file("record")),
+        last,
+        "something was called gone that is not"
+    );
+    assert_in_time(&guard.file("record"), kill_at);
+}
+
+fn what_cannot_be_read_is_never_called_gone() {
+    let Some(mut guard) = guard() else { return };
+    guard.begin(A, 60_000, 60_000);
+    let mut app = Container::start(&guard, "app", TWO);
+    let pids = guard.recorders("record", 2);
+    // From here on it can open nothing more: EMFILE.
+    let none = Rlimit {
+        // As few as poll(2) allows for those that it has.
+        current: Some(5),
+        ..rustix::process::getrlimit(Resource::Nofile)
+    };
+    let before = rustix::process::prlimit(Some(guard.pid()), Resource::Nofile, none).expect("limited");
+    guard.send(ToGuard::Revoke { token: A });
+    let is_gone = guard.expect("an answer", |frame| match frame {
+        FromGuard::Survivors { .. } => Some(false),
+        FromGuard::Gone { .. } => Some(true),
+        _ => None,
+    });
+    assert!(!is_gone, "something was called gone that is not");
+    assert!(pids.iter().copied().all(is_alive));
+    rustix::process::prlimit(Some(guard.pid()), Resource::Nofile, before).expect("unlimited");
+    guard.expect_gone(A);
+    until("the container's end", || app.has_ended());
+}
+
+fn a_sidecar_that_cannot_recognise_its_own_container_says_so() {
+    let output = Command::new(env!("CARGO_BIN_EXE_lockkeeper"))
+        .args([
+            "sidecar",
+            "--connect",
+            "127.0.0.1:1",
+            "--lock",
+            "/l",
+            "--container",
+            "app",
+        ])
+        .output()
+        .expect("executed");
+    let words = String::from_utf8(output.stderr).expect("text");
+    println!("  {}", words.trim());
+    assert_eq!(output.status.code(), Some(64));
+    assert_eq!(words.lines().count(), 1);
+    assert!(words.contains("the container app cannot be told from others"));
 }

@@ -3,7 +3,7 @@
 use lockkeeper_lock::BootInstant;
 use lockkeeper_sidecar::guard::protocol::ToGuard;
 
-use crate::harness::{A, B, Guard, assert_in_time, eventually, is_alive, last_stamp, until};
+use crate::harness::{A, B, Guard, assert_in_time, eventually, is_alive, is_root, last_stamp, until};
 use crate::tests;
 
 tests![
@@ -11,9 +11,11 @@ tests![
     the_application_is_gone_by_the_deadline_when_the_keeper_has_crashed,
     an_application_that_obeys_sigterm_has_all_of_its_grace,
     a_later_grant_keeps_the_application_running,
+    a_newer_grant_that_ends_earlier_ends_the_application_earlier,
     a_revoked_application_is_gone_at_once,
     a_stopped_application_that_is_told_to_end_can_act_on_it,
     the_guard_is_small,
+    what_a_kill_needs_of_guard_and_anchor_is_locked_in_memory,
 ];
 
 const STUBBORN: &str = "trap '' TERM; exec $recorder role:record record";
@@ -64,11 +66,18 @@ fn a_later_grant_keeps_the_application_running() {
     let mut guard = Guard::run(&["subreaper"], STUBBORN);
     let first = guard.begin(A, 700, 750);
     let second = guard.grant(A, false, false, 1000, 1100);
-    // An earlier one changes nothing.
-    guard.grant(A, false, false, 1, 2);
     guard.expect_gone(A);
     assert!(last_stamp(&guard.file("record")) > first);
     assert_in_time(&guard.file("record"), second);
+}
+
+fn a_newer_grant_that_ends_earlier_ends_the_application_earlier() {
+    let mut guard = Guard::run(&["subreaper"], STUBBORN);
+    guard.begin(A, 60_000, 60_000);
+    guard.recorders("record", 1);
+    let earlier = guard.grant(A, false, false, 300, 400);
+    guard.expect_gone(A);
+    assert_in_time(&guard.file("record"), earlier);
 }
 
 fn a_revoked_application_is_gone_at_once() {
@@ -94,6 +103,43 @@ fn a_stopped_application_that_is_told_to_end_can_act_on_it() {
     });
     guard.expect_gone(B);
     assert!(guard.file("done").exists());
+}
+
+fn what_a_kill_needs_of_guard_and_anchor_is_locked_in_memory() {
+    if !is_root() {
+        return;
+    }
+    let mut guard = Guard::run(&["subreaper"], STUBBORN);
+    guard.begin(A, 60_000, 60_000);
+    guard.recorders("record", 1);
+    let anchor = crate::harness::children(guard.pid())[0];
+    for (name, pid) in [("guard", guard.pid()), ("anchor", anchor)] {
+        // Of the mappings of code: how much is in memory (its share, where others use it too), and how much of
+        // that is locked.
+        let code = || {
+            let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("proc(5)");
+            let mut is_code = false;
+            let (mut resident, mut locked) = (0, 0);
+            for line in smaps.lines() {
+                let mut words = line.split_whitespace();
+                let kib = match (words.next(), words.next()) {
+                    (Some("Pss:"), Some(kib)) if is_code => (kib, &mut resident),
+                    (Some("Locked:"), Some(kib)) if is_code => (kib, &mut locked),
+                    (Some(range), Some(rights)) if range.contains('-') && rights.len() == 4 => {
+                        is_code = rights == "r-xp" && line.contains('/');
+                        continue;
+                    }
+                    _ => continue,
+                };
+                *kib.1 += kib.0.parse::<u64>().expect("KiB");
+            }
+            (resident, locked)
+        };
+        let (resident, locked) =
+            eventually("a locked page", || Some(code()).filter(|(_, locked)| *locked > 0));
+        println!("  {name}: {locked} of {resident} KiB of code are locked");
+        assert!(locked > 0);
+    }
 }
 
 fn the_guard_is_small() {

@@ -45,9 +45,10 @@ pub fn main(groups: &[&[Test]]) -> ExitCode {
         println!("test {name} ...");
         if std::panic::catch_unwind(test).is_ok() {
             passed += 1;
+            println!("test {name} ... ok");
         } else {
             failed += 1;
-            println!("test {name} FAILED");
+            println!("test {name} ... FAILED");
         }
     }
     println!("test result: {passed} passed; {failed} failed");
@@ -134,6 +135,8 @@ pub fn shell(script: &str) -> Vec<OsString> {
 pub struct Guard {
     pub child: Child,
     socket: Option<UnixStream>,
+    /// Of the last grant.
+    generation: u32,
     pub dir: TempDir,
 }
 
@@ -172,10 +175,10 @@ impl Guard {
         guard
     }
 
-    /// A guard without a command, in this directory.
-    pub fn start_in(dir: TempDir, kind: &[&str]) -> Self {
+    /// A guard without a command, in this directory, started through `prefix`.
+    pub fn start_in(dir: TempDir, prefix: &[&str], kind: &[&str]) -> Self {
         let (ours, guards) = UnixStream::pair().expect("a socket pair");
-        let mut guard = Self::spawn_in(dir, &own_program(), &[], kind, &[], guards.into());
+        let mut guard = Self::spawn_in(dir, &own_program(), prefix, kind, &[], guards.into());
         guard.keeper(ours);
         guard
     }
@@ -209,6 +212,7 @@ impl Guard {
         Self {
             child,
             socket: None,
+            generation: 0,
             dir,
         }
     }
@@ -218,7 +222,7 @@ impl Guard {
         socket.set_read_timeout(Some(LONG)).expect("a timeout");
         self.socket = Some(socket);
         match self.recv() {
-            Some(FromGuard::Hello { token, .. }) => token,
+            Some(FromGuard::Hello(hello)) => hello.token,
             other => panic!("{other:?} in place of Hello"),
         }
     }
@@ -255,7 +259,9 @@ impl Guard {
     ) -> BootInstant {
         let now = BootInstant::now();
         let [term_at, kill_at] = [term, kill].map(|millis| now + Duration::from_millis(millis));
+        self.generation += 1;
         self.send(ToGuard::Grant(Grant {
+            generation: self.generation,
             token,
             start,
             pause,
@@ -313,6 +319,19 @@ impl Guard {
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => None,
             Err(error) => panic!("nothing from the guard: {error}"),
         }
+    }
+
+    /// All frames that have come.
+    pub fn recv_all(&mut self) -> Vec<FromGuard> {
+        let mut bytes = Vec::new();
+        let socket = self.socket.as_mut().expect("a keeper");
+        socket.set_nonblocking(true).expect("set");
+        // It ends with the connection, or with what has come.
+        let _ = socket.read_to_end(&mut bytes);
+        let frames = bytes.chunks_exact(FRAME_LEN);
+        frames
+            .map(|bytes| FromGuard::decode(bytes.try_into().expect("as long")).expect("a frame of the guard"))
+            .collect()
     }
 
     pub fn pid(&self) -> Pid {

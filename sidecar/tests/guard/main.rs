@@ -6,11 +6,15 @@
 mod container;
 mod deadline;
 mod harness;
+mod held;
 mod helpers;
 mod lifecycle;
+mod listener;
 mod pause;
 mod pid1;
 mod post_start;
+mod sandbox;
+mod sys;
 mod tree;
 
 use std::process::ExitCode;
@@ -31,16 +35,24 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     match arguments.get(1).and_then(|role| role.to_str()) {
         Some("role:guard") => helpers::guard(&arguments[2..]),
+        Some("role:hello") => listener::guard(&arguments[2..]),
         Some("role:record") => helpers::record(&arguments[2..]),
+        Some("role:headless") => helpers::headless(&arguments[2..]),
+        Some("role:old-kernel") => helpers::old_kernel(&arguments[2..]),
+        Some("role:pidfd") => helpers::pidfd(),
+        Some("role:write") => helpers::write(&arguments[2..]),
         _ if harness::ignores_signals() => harness::main_with_plain_signals(&arguments[1..]),
         _ => harness::main(&[
             deadline::TESTS,
             tree::TESTS,
             lifecycle::TESTS,
             pause::TESTS,
+            held::TESTS,
             pid1::TESTS,
             post_start::TESTS,
             container::TESTS,
+            listener::TESTS,
+            sandbox::TESTS,
         ]),
     }
 }

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::harness::{
     A, B, Guard, assert_in_time, children, eventually, has, is_alive, is_root, open_for_everybody, shell,
-    until,
+    state, until,
 };
 use crate::tests;
 use crate::tree::{copy_for_everybody, root_for_everybody};
@@ -15,6 +15,7 @@ use crate::tree::{copy_for_everybody, root_for_everybody};
 tests![
     pid_1_kills_its_namespace_by_the_deadline_and_starts_again_in_the_same_container,
     pid_1_ends_with_its_namespace_when_something_may_not_be_signalled,
+    pid_1_does_not_say_gone_while_something_is_left_that_came_in_from_outside,
     pid_1_reaps_orphans,
     pid_1_in_standby_ends_on_sigterm,
     pid_1_passes_sigterm_on_and_ends_with_the_application,
@@ -96,6 +97,41 @@ fn pid_1_ends_with_its_namespace_when_something_may_not_be_signalled() {
     assert_eq!(guard.exit_code(), Some(75));
     assert!(!pids.into_iter().any(is_alive));
     assert_in_time(&guard.file("record-root"), kill_at);
+}
+
+fn pid_1_does_not_say_gone_while_something_is_left_that_came_in_from_outside() {
+    if !can_unshare() || !has("nsenter") {
+        return;
+    }
+    let mut guard = start("exec $recorder role:record record");
+    guard.begin(A, 60_000, 60_000);
+    guard.recorders("record", 1);
+    // As a runtime executes a hook: its parent is outside, and here does not reap it for a while.
+    let mut runtime = std::process::Command::new("nsenter");
+    let pid = guard_pid(&guard).as_raw_nonzero().to_string();
+    let mut runtime = runtime
+        .args(["--pid", "--target", &pid, "sleep", "60"])
+        .spawn()
+        .expect("started");
+    let outside = Pid::from_child(&runtime);
+    let hook = eventually("the hook", || children(outside).first().copied());
+    rustix::process::kill_process(outside, Signal::STOP).expect("stopped");
+    guard.send(ToGuard::Revoke { token: A });
+    until("the hook was killed", || state(hook) == Some('Z'));
+    // Its own end is the proof then: the kernel lets it end when all of its namespace has.
+    let pid = guard_pid(&guard);
+    until("the guard is ending", || {
+        std::fs::read_link(format!("/proc/{pid}/exe")).is_err()
+    });
+    let said = guard.recv_all();
+    assert!(
+        !said.iter().any(|frame| matches!(frame, FromGuard::Gone { .. })),
+        "{said:?}"
+    );
+    assert_ne!(state(pid), Some('Z'), "it has ended");
+    rustix::process::kill_process(outside, Signal::CONT).expect("resumed");
+    runtime.wait().expect("reaped");
+    guard.wait();
 }
 
 fn pid_1_reaps_orphans() {

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use lockkeeper_lock::BootInstant;
 use lockkeeper_sidecar::guard::protocol::{FromGuard, ToGuard};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, getpgid, getsid};
 
 use crate::harness::{
     A, Guard, LONG, assert_in_time, children, has, is_alive, is_root, own_program, shell, until,
@@ -19,9 +19,12 @@ tests![
     a_process_that_forks_and_ends_again_and_again_is_caught,
     what_may_not_be_signalled_is_reported_and_never_called_gone,
     nothing_is_left_when_the_guard_is_killed,
+    nothing_is_left_when_the_process_group_or_the_session_of_the_guard_is_killed,
+    the_application_stays_in_the_process_group_of_its_guard,
     nothing_is_left_when_the_anchor_is_killed,
     what_the_main_process_leaves_behind_ends_with_it,
     the_keeper_is_not_part_of_what_is_killed,
+    a_process_that_gets_the_number_of_a_keeper_that_has_ended_is_not_spared,
 ];
 
 /// In sessions of their own, with their parents gone, deaf to SIGTERM, in background shells.
@@ -174,6 +177,69 @@ fn nothing_is_left_when_the_guard_is_killed() {
     all_gone("the tree's end", &pids);
 }
 
+/// Processes that end with a test, also when it fails: nobody else may be left who would end them.
+struct Tree(Vec<Pid>);
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        for pid in self.0.iter().filter(|pid| is_alive(**pid)) {
+            let _ = rustix::process::kill_process(*pid, Signal::KILL);
+        }
+    }
+}
+
+/// As `timeout -s KILL`, `killpg` and CI runners do, and `pkill -9 -s`.
+fn nothing_is_left_when_the_process_group_or_the_session_of_the_guard_is_killed() {
+    if !has("setsid") {
+        return;
+    }
+    // One that shows no trace of where it comes from.
+    let script = format!("env -i setsid $recorder role:record record-bare & {HIDING}");
+    for kills_session in [false, true] {
+        let mut guard = Guard::start(&["setsid"], &["subreaper"], &shell(&script));
+        guard.begin(A, 60_000, 60_000);
+        let mut pids = guard.recorders("record", 6);
+        pids.extend(children(guard.pid()));
+        let _tree = Tree(pids.clone());
+        let session: Vec<Pid> = pids
+            .iter()
+            .copied()
+            .chain([guard.pid()])
+            .filter(|pid| getsid(Some(*pid)) == Ok(guard.pid()))
+            .collect();
+        assert!(session.len() > 1, "the main process is in it");
+        if kills_session {
+            // Who stands still does not act before the last of them is killed.
+            for signal in [Signal::STOP, Signal::KILL] {
+                for pid in &session {
+                    let _ = rustix::process::kill_process(*pid, signal);
+                }
+            }
+        } else {
+            rustix::process::kill_process_group(guard.pid(), Signal::KILL).expect("killed");
+        }
+        all_gone("the tree's end", &pids);
+    }
+}
+
+/// A terminal sends its signals to the process group in its foreground, and takes input from that alone.
+fn the_application_stays_in_the_process_group_of_its_guard() {
+    if !has("setsid") {
+        return;
+    }
+    let mut guard = Guard::start(
+        &["setsid"],
+        &["subreaper"],
+        &shell("exec $recorder role:record record"),
+    );
+    guard.begin(A, 60_000, 60_000);
+    let application = guard.recorders("record", 1)[0];
+    let places = |pid: Pid| (getpgid(Some(pid)), getsid(Some(pid)));
+    assert_eq!(places(application), (Ok(guard.pid()), Ok(guard.pid())));
+    let anchor = children(guard.pid())[0];
+    assert_eq!(places(anchor), (Ok(anchor), Ok(anchor)));
+}
+
 fn nothing_is_left_when_the_anchor_is_killed() {
     if !has("setsid") {
         return;
@@ -217,4 +283,48 @@ fn the_keeper_is_not_part_of_what_is_killed() {
     guard.expect_gone(A);
     assert!(is_alive(keeper));
     rustix::process::kill_process(keeper, Signal::KILL).expect("killed");
+}
+
+fn a_process_that_gets_the_number_of_a_keeper_that_has_ended_is_not_spared() {
+    if !crate::pid1::can_unshare() {
+        return;
+    }
+    // In a PID namespace the next number can be chosen (pid_namespaces(7)).
+    let script = "while [ ! -e number ]; do sleep 0.01; done
+        read number <number
+        trap '' TERM; echo $((number - 1)) >/proc/sys/kernel/ns_last_pid
+        $recorder role:record record & wait";
+    let prefix = [
+        &crate::pid1::NAMESPACE[..],
+        &["sh", "-c", "\"$@\"; exit $?", "sh"],
+    ]
+    .concat();
+    let mut guard = Guard::start(&prefix, &["subreaper", "--keeper", "keeper"], &shell(script));
+    guard.begin(A, 60_000, 60_000);
+    let number = guard.recorders("keeper", 1)[0];
+    let first = crate::pid1::guard_pid(&guard);
+    let inside = children(first)[0];
+    // The numbers inside are others than here; the keeper's stand-in is the one that sleeps.
+    let keeper = children(inside)
+        .into_iter()
+        .find(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n"));
+    let keeper = keeper.expect("the keeper's stand-in");
+    rustix::process::kill_process(keeper, Signal::KILL).expect("killed");
+    until("the keeper is reaped", || {
+        !std::path::Path::new(&format!("/proc/{keeper}")).exists()
+    });
+    std::fs::write(guard.file("number.new"), format!("{number}\n")).expect("written");
+    std::fs::rename(guard.file("number.new"), guard.file("number")).expect("renamed");
+    assert_eq!(guard.recorders("record", 1), [number], "it has another number");
+    let kill_at = BootInstant::now();
+    guard.send(ToGuard::Revoke { token: A });
+    guard.expect_gone(A);
+    let last = crate::harness::last_stamp(&guard.file("record"));
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!(
+        crate::harness::last_stamp(&guard.file("record")),
+        last,
+        "it goes on"
+    );
+    assert_in_time(&guard.file("record"), kill_at);
 }

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use super::application::Application;
-use super::{ask, run, serve, status};
+use super::{TOKEN, ask, run, serve, status};
 
 #[test]
 fn nothing_is_asked_while_the_application_does_not_run() {
@@ -189,7 +189,15 @@ fn a_kind_that_was_not_given_is_not_answered() {
     let (status, why) = ask(&served, "liveness");
     assert_eq!(status, 404);
     assert!(why.contains("--app-probes has no liveness"), "{why}");
-    assert_eq!(ask(&served, "health").0, 404);
-    let answer = served.probe_raw("POST /app/liveness HTTP/1.1\r\nhost: lock\r\n\r\n");
+    let (status, why) = ask(&served, "health");
+    assert_eq!(status, 404);
+    assert!(
+        why.contains("liveness, readiness, startup, postStart, preStop"),
+        "{why}"
+    );
+    let answer = served.probe_raw(&format!(
+        "POST /app/{TOKEN}/liveness HTTP/1.1\r\nhost: lock\r\n\r\n"
+    ));
     assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+    assert!(!answer.contains(TOKEN), "{answer}");
 }

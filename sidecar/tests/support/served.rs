@@ -13,10 +13,11 @@ use lockkeeper_lock::{BootInstant, FencingToken, LockState, LockStatus};
 use lockkeeper_sidecar::admin::AdminServer;
 use lockkeeper_sidecar::args::{self, Parsed, RunSettings};
 use lockkeeper_sidecar::metrics::{self, LockMetrics};
-use lockkeeper_sidecar::probes::AppProbes;
+use lockkeeper_sidecar::peer::Users;
 use lockkeeper_sidecar::probes::health::{Health, Running};
-use lockkeeper_sidecar::socket::{Command, SocketServer};
-use lockkeeper_sidecar::view::LockView;
+use lockkeeper_sidecar::probes::{AppProbes, AppToken};
+use lockkeeper_sidecar::socket::{self, Command, SocketServer, Tree};
+use lockkeeper_sidecar::view::{Guarded, LockView};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// What a test waits for at most: far beyond what it should take.
@@ -25,6 +26,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Served {
     pub status: Option<watch::Sender<LockStatus>>,
     pub commands: Option<mpsc::Receiver<Command>>,
+    pub guarded: watch::Sender<Guarded>,
     pub app: watch::Sender<Option<Running>>,
     pub metrics: LockMetrics,
     pub socket: PathBuf,
@@ -34,6 +36,10 @@ pub struct Served {
 }
 
 pub fn settings() -> RunSettings {
+    settings_with(&[])
+}
+
+fn settings_with(options: &[&str]) -> RunSettings {
     let words = [
         "lockkeeper",
         "run",
@@ -41,9 +47,8 @@ pub fn settings() -> RunSettings {
         "zk:2181",
         "--lock",
         "/locks/report",
-        "--",
-        "true",
     ];
+    let words = words.iter().chain(options).chain(&["--", "true"]);
     match args::parse(words.map(OsString::from)) {
         Ok(Parsed::Do(args::Command::Run(args))) => args.check().unwrap(),
         other => panic!("{other:?}"),
@@ -56,18 +61,76 @@ impl Served {
     }
 
     pub fn start_with(directory: &Path, release_timeout: Duration) -> Self {
-        Self::start_probing(directory, release_timeout, AppProbes::default())
+        Self::start_serving(
+            directory,
+            release_timeout,
+            (AppProbes::default(), None),
+            Users::own(),
+            &settings(),
+        )
+    }
+
+    /// Of a run with more options.
+    pub fn start_as(directory: &Path, options: &[&str]) -> Self {
+        let settings = settings_with(options);
+        Self::start_serving(
+            directory,
+            PATIENCE,
+            (AppProbes::default(), None),
+            Users::own(),
+            &settings,
+        )
+    }
+
+    /// For a release by these users.
+    pub fn start_for(directory: &Path, users: Users) -> Self {
+        Self::start_serving(
+            directory,
+            PATIENCE,
+            (AppProbes::default(), None),
+            users,
+            &settings(),
+        )
     }
 
     /// With probes of an application, which does not run yet.
     pub fn start_probing(directory: &Path, release_timeout: Duration, probes: AppProbes) -> Self {
+        Self::start_serving(
+            directory,
+            release_timeout,
+            (probes, None),
+            Users::own(),
+            &settings(),
+        )
+    }
+
+    /// The same, for who knows this token.
+    pub fn start_behind(directory: &Path, probes: AppProbes, token: &str) -> Self {
+        let token = AppToken::parse(token).unwrap();
+        Self::start_serving(
+            directory,
+            PATIENCE,
+            (probes, Some(token)),
+            Users::own(),
+            &settings(),
+        )
+    }
+
+    fn start_serving(
+        directory: &Path,
+        release_timeout: Duration,
+        (probes, token): (AppProbes, Option<AppToken>),
+        users: Users,
+        settings: &RunSettings,
+    ) -> Self {
         let (app, app_now) = watch::channel(None);
         let health = Health::new(app_now, probes);
         let socket = directory.join("lock.sock");
         let (status, watch_status) = watch::channel(waiting(2));
         let (send_command, commands) = mpsc::channel(1);
         let (stop, stopped) = oneshot::channel::<()>();
-        let view = LockView::new(watch_status, &settings().lock);
+        let (guarded, watch_guarded) = watch::channel(Guarded::default());
+        let view = LockView::new(watch_status, watch_guarded, &settings.lock);
         let mut registry = metrics::registry();
         let metrics = LockMetrics::register(&mut registry);
         metrics::register_view(view.clone(), &mut registry);
@@ -80,7 +143,9 @@ impl Served {
                 .unwrap();
             runtime.block_on(async move {
                 let server = SocketServer::bind(&path).unwrap();
-                let admin = AdminServer::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+                let admin = AdminServer::bind("127.0.0.1:0".parse().unwrap())
+                    .unwrap()
+                    .with_app_token(token);
                 tell_address.send(admin.local_address().unwrap()).unwrap();
                 let (stop_both, watch_stop) = watch::channel(false);
                 let until_stop = |mut stop: watch::Receiver<bool>| async move {
@@ -88,10 +153,18 @@ impl Served {
                 };
                 tokio::join!(
                     server.serve(
-                        view.clone(),
-                        health.clone(),
-                        send_command,
-                        release_timeout,
+                        socket::Served {
+                            view: view.clone(),
+                            health: health.clone(),
+                            commands: send_command,
+                            release_timeout,
+                            users,
+                            // What the test starts is inside.
+                            tree: Some(Tree {
+                                guard: rustix::process::getpid(),
+                                keeper: None,
+                            }),
+                        },
                         until_stop(watch_stop.clone())
                     ),
                     admin.serve(view, health, counted, registry, until_stop(watch_stop)),
@@ -105,6 +178,7 @@ impl Served {
         Self {
             status: Some(status),
             commands: Some(commands),
+            guarded,
             app,
             metrics,
             socket,

@@ -1,5 +1,6 @@
 //! What can be broken about guarded pods, and how it is mended.
 
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -7,11 +8,18 @@ use lockkeeper_lock::BootInstant;
 use rustix::process::Pid;
 
 use super::super::Context;
+use crate::faults::Flood;
 use crate::installation::SYSTEM;
 use crate::space::{APPLICATION, GUARD, KEEPER, Space, processes};
 use crate::{Ensemble, faults};
 
-type Mend<'a> = Box<dyn Fn() -> anyhow::Result<()> + 'a>;
+/// Where a sidecar in a pod answers probes (`--admin-listen`).
+const ADMIN_PORT: u16 = 9808;
+
+/// Connections a second that a stranger opens.
+const FLOOD: u32 = 1_000;
+
+type Mend<'a> = Box<dyn FnOnce() -> anyhow::Result<()> + 'a>;
 
 /// Something that is broken for a while.
 pub(super) struct Broken<'a> {
@@ -46,6 +54,9 @@ enum Fault {
     AskedToStepDown,
     Rollout,
     OperatorDeleted,
+    SecondGuard,
+    OtherRoot,
+    Flood,
 }
 
 impl Fault {
@@ -76,6 +87,11 @@ impl Fault {
             Self::AskedToStepDown,
             Self::Rollout,
             Self::OperatorDeleted,
+            Self::SecondGuard,
+            Self::SecondGuard,
+            Self::OtherRoot,
+            Self::Flood,
+            Self::Flood,
         ];
         all[random.usize(..all.len())]
     }
@@ -91,6 +107,7 @@ impl Fault {
             Self::NodeCut(node) | Self::CutFromEnsemble(node) => vec![format!("node {node}")],
             Self::ServerKilled(server) | Self::ServerStopped(server) => vec![format!("server {server}")],
             Self::ApiServerKilled => vec![api_server()],
+            Self::OtherRoot => vec![format!("{self:?}"), api_server()],
             other => vec![format!("{other:?}")],
         }
     }
@@ -157,13 +174,7 @@ impl Fault {
                 over(space.kubectl(&force)?)
             }
             Self::AskedToStepDown => {
-                let holders = space.kubectl(&[
-                    "get",
-                    "dlock",
-                    "report",
-                    "--output=jsonpath={.status.holders[*].pod}",
-                ])?;
-                anyhow::ensure!(!holders.is_empty(), "nobody holds");
+                let holders = holder(space)?;
                 let exec = [
                     "exec",
                     &holders,
@@ -180,6 +191,32 @@ impl Fault {
             Self::OperatorDeleted => {
                 let pod = any_pod(space, SYSTEM, "app.kubernetes.io/component=operator", random)?;
                 over(cluster.kubectl(&["delete", "pod", "--namespace", SYSTEM, &pod, "--wait=false"])?)
+            }
+            Self::SecondGuard => {
+                let (pod, binary) = (holder(space)?, "/lockkeeper/lockkeeper");
+                let exec = ["exec", &pod, "--container=app", "--pod-running-timeout=2s"];
+                let second = [
+                    &exec[..],
+                    &["--", binary, "guard", "--", "/program", "/records/none"],
+                ];
+                // It is refused, or there is no such binary beside a container. What matters is what the records say.
+                over(space.kubectl(&second.concat()).is_ok())
+            }
+            // As an upgrade does it, but without helm: that waits for the operator, and leaves half an upgrade when another
+            // fault keeps it from being ready.
+            Self::OtherRoot => {
+                lead_to(space, "/elsewhere")?;
+                lasts(move || lead_to(space, "/lockkeeper"))
+            }
+            Self::Flood => {
+                let address =
+                    space.kubectl(&["get", "pod", &holder(space)?, "--output=jsonpath={.status.podIP}"])?;
+                let port = SocketAddrV4::new(address.parse()?, ADMIN_PORT);
+                let flood = Flood::begin(cluster.control_plane()?, port, FLOOD);
+                lasts(move || {
+                    drop(flood);
+                    Ok(())
+                })
             }
         }
     }
@@ -221,7 +258,20 @@ pub(super) fn strike<'a>(
     Ok(true)
 }
 
-fn lasts<'a>(mend: impl Fn() -> anyhow::Result<()> + 'a) -> anyhow::Result<Option<Mend<'a>>> {
+fn lead_to(space: &Space, root: &str) -> anyhow::Result<()> {
+    let value = format!("LOCKKEEPER_ROOT={root}");
+    let set = [
+        "set",
+        "env",
+        "--namespace",
+        SYSTEM,
+        "deployment/lockkeeper",
+        &value,
+    ];
+    space.cluster.kubectl(&set).map(drop)
+}
+
+fn lasts<'a>(mend: impl FnOnce() -> anyhow::Result<()> + 'a) -> anyhow::Result<Option<Mend<'a>>> {
     Ok(Some(Box::new(mend)))
 }
 
@@ -249,6 +299,18 @@ fn any(command: &str, random: &mut Rng) -> anyhow::Result<Pid> {
     random
         .choice(found)
         .ok_or_else(|| anyhow::anyhow!("there is no {command}"))
+}
+
+/// The pod that holds, as the operator shows it.
+fn holder(space: &Space) -> anyhow::Result<String> {
+    let pods = space.kubectl(&[
+        "get",
+        "dlock",
+        "report",
+        "--output=jsonpath={.status.holders[*].pod}",
+    ])?;
+    anyhow::ensure!(!pods.is_empty(), "nobody holds");
+    Ok(pods)
 }
 
 fn any_pod(space: &Space, namespace: &str, selector: &str, random: &mut Rng) -> anyhow::Result<String> {

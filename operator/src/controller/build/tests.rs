@@ -25,7 +25,7 @@ fn resolved(queue: &str) -> Resolved {
         let name = format!("{pod}-lock-{at:010}");
         picture.put(
             &key,
-            Contender::read(name, FencingToken(at as i64), data.as_bytes()),
+            Contender::read(name, FencingToken(at as i64), true, data.as_bytes()),
         );
     }
     let queue: Queue = picture.queue(&key).cloned().unwrap();
@@ -39,6 +39,7 @@ fn resolved(queue: &str) -> Resolved {
         pods: BTreeMap::new(),
         identities: None,
         rollout: None,
+        trial: None,
     }
 }
 
@@ -48,11 +49,16 @@ fn edit(resolved: &mut Resolved, edit: impl FnOnce(&mut DistributedLock)) {
 
 fn with_pod(resolved: &mut Resolved, name: &str, uid: &str, role: Option<Role>) {
     let facts = PodFacts {
+        guard: None,
+        ensemble: None,
+        settings: None,
+        is_over: false,
         uid: uid.to_owned(),
         role,
         owner: None,
         revision: None,
         is_healthy: true,
+        ends: 0,
     };
     resolved.pods.insert(name.to_owned(), facts);
 }
@@ -166,11 +172,13 @@ fn a_handoff_that_cannot_be_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_rollout_asks_the_holder_of_the_old_revision_to_step_down() {
+fn a_rollout_asks_the_holder_of_the_old_revision_to_step_down_unless_the_new_one_has_failed_before() {
     let mut resolved = resolved("a* b");
     let candidate = |at: usize, revision: &str| Candidate {
         contender: resolved.participants[at].name.clone(),
         pod: "p".into(),
+        uid: "u".into(),
+        ends: 0,
         revision: revision.into(),
         is_holder: at == 0,
         is_healthy: true,
@@ -180,8 +188,19 @@ fn a_rollout_asks_the_holder_of_the_old_revision_to_step_down() {
         current: Some("2".into()),
     };
     resolved.rollout = Some((vec![candidate(0, "1"), candidate(1, "2")], workload));
-    let Handoff::Rollout(request) = build(&resolved).handoff else {
+    let Handoff::Rollout(request, trial) = build(&resolved).handoff else {
         panic!("it stays")
     };
     assert_eq!(request.request.contenders, ["a-lock-0000000000"]);
+    assert_eq!((trial.revision.as_str(), trial.has_failed), ("2", false));
+
+    // The revision had the lock before, and the application ended under it.
+    resolved.trial = Some(Trial {
+        has_failed: true,
+        ..trial
+    });
+    assert_eq!(build(&resolved).handoff, Handoff::None);
+    // Of another revision nothing is known.
+    resolved.trial.as_mut().unwrap().revision = "3".into();
+    assert!(matches!(build(&resolved).handoff, Handoff::Rollout(..)));
 }

@@ -68,7 +68,7 @@ async fn pass(
         .map_err(|_| Lost)?;
     if is_write {
         state.send_modify(|state| {
-            if let Some(line) = line_of(state, &path) {
+            if let Some((_, line)) = line_of(state, &path) {
                 line.answers.push(format!("{} {what}", answer.status().as_u16()));
             }
         });

@@ -2,21 +2,26 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::process::{Pid, PidfdFlags};
+use rustix::process::Pid;
 
+use crate::guard::processes::Processes;
 use crate::guard::schedule::Event;
-use crate::sys;
+use crate::sys::SignalSet;
 
 /// What is known of the main process.
 #[derive(Debug, Default)]
 pub(super) struct Application {
     pid: Option<Pid>,
-    /// Signals go through this, so that they never reach another process with the same id.
-    pidfd: Option<OwnedFd>,
+    /// When it was started, by which signals never reach another process with the same id.
+    started: Option<u64>,
+    /// Its id is known, and its end is not.
+    is_running: bool,
     /// Open until `exec` has succeeded or failed.
     exec: Option<OwnedFd>,
     state: State,
     code: Option<u8>,
+    /// Signals from before its id was known.
+    early: SignalSet,
 }
 
 /// How far its news have been told.
@@ -40,10 +45,14 @@ impl Application {
         }
     }
 
-    /// It is this process, which has not been reaped yet.
-    pub fn is(&mut self, pid: Pid) {
+    /// It is this process, which gets the signals that came before this was known.
+    pub fn is(&mut self, pid: Pid, processes: &Processes) {
         self.pid = Some(pid);
-        self.pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
+        self.started = processes.started(pid);
+        self.is_running = true;
+        for signo in std::mem::take(&mut self.early).iter() {
+            self.signal(signo, processes);
+        }
     }
 
     /// Some child was reaped; perhaps it was this one.
@@ -55,7 +64,7 @@ impl Application {
 
     /// It has ended.
     pub fn ended(&mut self, code: u8) {
-        self.pidfd = None;
+        self.is_running = false;
         if self.state != State::Nothing {
             self.code.get_or_insert(code);
         }
@@ -63,13 +72,21 @@ impl Application {
 
     /// It was started, and has not ended.
     pub fn is_running(&self) -> bool {
-        self.pidfd.is_some()
+        self.is_running
     }
 
-    pub fn signal(&self, signo: u8) {
-        if let Some(pidfd) = &self.pidfd {
+    /// Passes a signal on: as soon as its id is known, unless it is SIGKILL or SIGSTOP. Those are for all processes,
+    /// and who sends them looks whether they came to pass.
+    pub fn signal(&mut self, signo: u8, processes: &Processes) {
+        let is_for_all = [libc::SIGKILL, libc::SIGSTOP].contains(&i32::from(signo));
+        let is_unknown = self.pid.is_none() && self.state != State::Nothing;
+        if is_unknown && !is_for_all {
+            self.early.add(signo.into());
+        } else if let (true, Some(pid)) = (self.is_running, self.pid)
+            && let Some(started) = self.started.or_else(|| processes.started(pid))
+        {
             // It may have ended a moment ago, or become another user: then it is left to SIGKILL.
-            let _ = sys::signal_pidfd(pidfd.as_fd(), signo.into());
+            let _ = processes.signal(pid, started, signo.into());
         }
     }
 
@@ -122,5 +139,46 @@ pub(super) fn take_terminal() {
     if rustix::termios::isatty(terminal) && rustix::process::setpgid(None, None).is_ok() {
         // Fails when it is not the controlling terminal, and then there is nothing to take.
         let _ = rustix::termios::tcsetpgrp(terminal, rustix::process::getpgrp());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Child, Command};
+
+    use super::*;
+    use crate::guard::child::pipe;
+
+    fn sleeper() -> (Child, Pid) {
+        let child = Command::new("sleep").arg("60").spawn().expect("started");
+        let pid = Pid::from_child(&child);
+        (child, pid)
+    }
+
+    fn forked() -> (Application, Processes) {
+        let (exec, _) = pipe().expect("a pipe");
+        (Application::forked(exec), Processes::open().expect("/proc"))
+    }
+
+    #[test]
+    fn a_signal_that_comes_before_the_process_is_known_reaches_it_all_the_same() {
+        let (mut application, processes) = forked();
+        application.signal(libc::SIGTERM as u8, &processes);
+        let (mut child, pid) = sleeper();
+        application.is(pid, &processes);
+        assert_eq!(child.wait().expect("waited").signal(), Some(libc::SIGTERM));
+    }
+
+    #[test]
+    fn a_signal_before_the_start_of_one_application_is_not_for_the_next_one() {
+        let (mut application, processes) = forked();
+        application.signal(libc::SIGTERM as u8, &processes);
+        let (exec, _) = pipe().expect("a pipe");
+        application = Application::forked(exec);
+        let (mut child, pid) = sleeper();
+        application.is(pid, &processes);
+        application.signal(libc::SIGINT as u8, &processes);
+        assert_eq!(child.wait().expect("waited").signal(), Some(libc::SIGINT));
     }
 }

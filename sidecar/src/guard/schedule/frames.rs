@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockkeeper_lock::{BootInstant, FencingToken};
 
 use super::phase::{Active, Outcome, Phase, Suspended};
-use super::{Action, Actions, EXIT_SOFTWARE, Mode, START_LOOK, Schedule, Sweep, interval};
+use super::{Action, Actions, EXIT_REFUSED, EXIT_SOFTWARE, Mode, START_LOOK, Schedule, Sweep, interval};
 use crate::guard::protocol::{FromGuard, Grant, ToGuard};
 use crate::guard::signals;
 
@@ -42,6 +42,12 @@ impl Schedule {
                 _ => self.revoke(token, now, out),
             },
             ToGuard::Revoke { token } => self.revoke(token, now, out),
+            // One that guards something goes on with its deadlines, and tries again.
+            ToGuard::Refuse { .. } => {
+                if self.phase == Phase::Idle {
+                    out.push(Action::Exit(EXIT_REFUSED));
+                }
+            }
             ToGuard::Finish { code } => match &mut self.phase {
                 Phase::Idle => out.push(Action::Exit(code)),
                 Phase::Killing(killing) => {
@@ -62,17 +68,17 @@ impl Schedule {
     }
 
     fn grant(&mut self, grant: Grant, now: BootInstant, out: &mut Actions) {
+        if !grant.is_newer_than(self.newest_grant) {
+            return;
+        }
+        self.newest_grant = Some(grant.generation);
         match &mut self.phase {
             Phase::Idle => {
                 if grant.start {
                     self.begin(grant, now, out);
                 }
             }
-            Phase::Active(active) if active.grant.token == grant.token => {
-                if !active.stopping {
-                    active.extend(&grant, now);
-                }
-            }
+            Phase::Active(active) if active.grant.token == grant.token => active.renew(&grant, now),
             Phase::Active(Active {
                 grant: Grant { token, .. },
                 ..
@@ -105,7 +111,7 @@ impl Schedule {
                 }
             }
             Phase::Killing(killing) => match &mut killing.next {
-                Some(next) if next.token == grant.token => next.extend(&grant),
+                Some(next) if next.token == grant.token => next.renew(&grant),
                 _ if grant.start && grant.token != killing.token && killing.finish.is_none() => {
                     killing.next = Some(grant);
                 }

@@ -18,6 +18,8 @@ pub(super) enum Phase {
         pid: u32,
         since: BootInstant,
         sweep_at: BootInstant,
+        /// When the keeper is told next that the guard is at work.
+        tell_at: BootInstant,
     },
     Paused {
         token: FencingToken,
@@ -60,7 +62,8 @@ pub(super) struct Killing {
     pub since: BootInstant,
     pub sweep_at: BootInstant,
     pub outcome: Outcome,
-    pub survivors_told: bool,
+    /// When the keeper is told next that something is still there.
+    pub tell_at: BootInstant,
     pub next: Option<Grant>,
     pub finish: Option<u8>,
 }
@@ -79,11 +82,18 @@ impl Grant {
         now < self.term_at && now < self.kill_at
     }
 
-    /// Takes over a later grant of the same token. Deadlines only ever move later.
-    pub(super) fn extend(&mut self, later: &Grant) {
-        self.pause = later.pause;
-        self.term_at = self.term_at.max(later.term_at);
-        self.kill_at = self.kill_at.max(later.kill_at);
+    /// Whether it was given after the grant of this generation, fewer than 2^31 grants later.
+    pub(super) fn is_newer_than(&self, newest: Option<u32>) -> bool {
+        newest.is_none_or(|newest| self.generation.wrapping_sub(newest).cast_signed() > 0)
+    }
+
+    /// Takes over a newer grant of the same token. A server may grant less time than the one before, so
+    /// that its deadlines are earlier.
+    pub(super) fn renew(&mut self, newer: &Grant) {
+        *self = Self {
+            start: self.start,
+            ..*newer
+        };
     }
 }
 
@@ -101,8 +111,12 @@ impl Active {
         }
     }
 
-    pub fn extend(&mut self, later: &Grant, now: BootInstant) {
-        self.grant.extend(later);
+    pub fn renew(&mut self, newer: &Grant, now: BootInstant) {
+        if self.stopping {
+            self.grant.kill_at = self.grant.kill_at.min(newer.kill_at);
+            return;
+        }
+        self.grant.renew(newer);
         // An application that shrugged off SIGTERM gets it again before the new deadline.
         if now < self.grant.term_at {
             self.term_sent = false;

@@ -34,6 +34,7 @@ fn ms(millis: u64) -> BootInstant {
 fn grant(token: FencingToken, start: bool, term_at: u64, kill_at: u64) -> Grant {
     Grant {
         token,
+        generation: 0,
         start,
         pause: false,
         term_at: ms(term_at),
@@ -55,13 +56,18 @@ fn granted(token: FencingToken, start: bool, term_at: u64, kill_at: u64) -> Even
 /// A connected guard and what it has done so far.
 struct Run {
     schedule: Schedule,
+    /// Of the last grant.
+    generation: u32,
 }
 
 impl Run {
     fn new(mode: Mode, reconnects: bool) -> Self {
         let mut schedule = Schedule::new(mode, reconnects, ms(0));
         schedule.handle(Event::KeeperConnected, ms(0));
-        Self { schedule }
+        Self {
+            schedule,
+            generation: 0,
+        }
     }
 
     /// Running under A until 100 (SIGTERM) and 200 ms (SIGKILL).
@@ -85,8 +91,21 @@ impl Run {
         run
     }
 
+    /// Grants are counted from 1 on.
     fn at(&mut self, millis: u64, event: Event) -> Vec<Action> {
-        self.schedule.handle(event, ms(millis)).iter().collect()
+        match event {
+            Event::Frame(ToGuard::Grant(grant)) => {
+                self.generation += 1;
+                self.granted_as(self.generation, millis, grant)
+            }
+            event => self.schedule.handle(event, ms(millis)).iter().collect(),
+        }
+    }
+
+    fn granted_as(&mut self, generation: u32, millis: u64, grant: Grant) -> Vec<Action> {
+        let frame = ToGuard::Grant(Grant { generation, ..grant });
+        let actions = self.schedule.handle(Event::Frame(frame), ms(millis));
+        actions.iter().collect()
     }
 }
 

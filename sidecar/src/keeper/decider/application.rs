@@ -34,6 +34,7 @@ impl Decider {
             let kill_at = latest.min(now + self.policy.stop_grace);
             acts.push(Act::Tell(ToGuard::Stop { token, kill_at }));
             self.guard_deadline = Some(kill_at);
+            self.last_grant = Some(self.grant_until(token, kill_at));
             self.app = App::Stopping {
                 token,
                 cause: Cause::Wish,
@@ -63,7 +64,8 @@ impl Decider {
             self.guard_deadline = Some(now);
             Cause::Loss
         } else if is_ours || self.policy.on_loss == OnLoss::Pause {
-            // At the deadline the guard acts by itself.
+            // At the deadline the guard acts by itself; at the one that it knows.
+            self.tell_an_earlier_deadline(token, now, acts);
             Cause::Deadline
         } else {
             // Started by a keeper before us, whose session nobody renews.
@@ -105,14 +107,8 @@ impl Decider {
         now: BootInstant,
         acts: &mut Vec<Act>,
     ) {
-        let grant = Grant {
-            token,
-            start: false,
-            pause: self.policy.on_loss == OnLoss::Pause,
-            term_at: kill_at.saturating_sub(self.policy.stop_grace),
-            kill_at,
-        };
-        let is_new = self.last_grant.replace(grant) != Some(grant);
+        let grant = self.grant_until(token, kill_at);
+        let is_new = self.last_grant != Some(grant);
         // A guard beside the container removes the file, too, when it does not hear of a renewal in time.
         let may_be_gone = is_new && self.policy.kind == Kind::Signal;
         if now >= lease_file_until(grant) {
@@ -122,8 +118,51 @@ impl Decider {
         }
         if is_new {
             self.guard_deadline = Some(kill_at);
-            acts.push(Act::Tell(ToGuard::Grant(Grant { start, ..grant })));
+            self.tell_grant(grant, start, acts);
         }
+    }
+
+    /// A server may grant less time than the one before, so that the deadline which the guard knows is too
+    /// late. It is told the earlier one, or to act now: also when that has passed by the time that we
+    /// hear of it, when the lock is lost by it, and when the application is being ended already.
+    pub(super) fn tell_an_earlier_deadline(
+        &mut self,
+        token: FencingToken,
+        now: BootInstant,
+        acts: &mut Vec<Act>,
+    ) {
+        if self.held_since.is_none_or(|(held, _)| held != token) {
+            return; // another keeper's, whose lease is not known
+        }
+        let deadline = self.status.deadline().filter(|_| self.revoked != Some(token));
+        let kill_at = deadline.map_or(now, |deadline| deadline.max(now));
+        if self.last_grant.is_none_or(|told| kill_at < told.kill_at) {
+            let earlier = self.guard_deadline.map_or(kill_at, |known| known.min(kill_at));
+            self.guard_deadline = Some(earlier);
+            let grant = self.grant_until(token, kill_at);
+            self.tell_grant(grant, false, acts);
+        }
+    }
+
+    fn grant_until(&self, token: FencingToken, kill_at: BootInstant) -> Grant {
+        Grant {
+            token,
+            generation: 0,
+            start: false,
+            pause: self.policy.on_loss == OnLoss::Pause,
+            term_at: kill_at.saturating_sub(self.policy.stop_grace),
+            kill_at,
+        }
+    }
+
+    fn tell_grant(&mut self, grant: Grant, start: bool, acts: &mut Vec<Act>) {
+        self.last_grant = Some(grant);
+        self.generation = self.generation.wrapping_add(1);
+        acts.push(Act::Tell(ToGuard::Grant(Grant {
+            generation: self.generation,
+            start,
+            ..grant
+        })));
     }
 
     pub(super) fn remove_lease(&mut self, acts: &mut Vec<Act>) {

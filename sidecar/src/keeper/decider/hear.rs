@@ -4,7 +4,7 @@ use lockkeeper_lock::{BootInstant, LockState, LockStatus, LossReason};
 
 use super::{App, Ask, Cause, Decider, Ending, LONGEST_BACK_OFF, Next, RESERVE_OF_GRACE, SHORTEST_BACK_OFF};
 use crate::args::{OnExit, Restart};
-use crate::guard::protocol::FromGuard;
+use crate::guard::protocol::{FromGuard, Hello};
 use crate::keeper::policy::Kind;
 
 /// Exit code of a container whose hook after the start has failed: that of nothing in particular.
@@ -14,7 +14,8 @@ const HOOK_FAILED: u8 = 1;
 const SIGHUP: u8 = 1;
 
 impl Decider {
-    pub(in crate::keeper) fn lock_changed(&mut self, status: LockStatus, now: BootInstant) {
+    /// The lock published a new status.
+    pub fn lock_changed(&mut self, status: LockStatus, now: BootInstant) {
         if let (true, Some(token)) = (status.is_held(now), status.token)
             && self.held_since.is_none_or(|(old, _)| old != token)
         {
@@ -35,7 +36,7 @@ impl Decider {
     }
 
     /// A request to the lock has ended; `is_ok` is false when the ensemble refuses for good.
-    pub(in crate::keeper) fn lock_answered(&mut self, status: LockStatus, is_ok: bool, now: BootInstant) {
+    pub fn lock_answered(&mut self, status: LockStatus, is_ok: bool, now: BootInstant) {
         let asked = self.asked.take();
         self.release_by = None;
         self.lock_changed(status, now);
@@ -47,29 +48,10 @@ impl Decider {
         }
     }
 
-    pub(in crate::keeper) fn guard_said(&mut self, frame: FromGuard, now: BootInstant) {
+    /// A frame of the guard.
+    pub fn guard_said(&mut self, frame: FromGuard, now: BootInstant) {
         match frame {
-            FromGuard::Hello { token: None, .. } => self.hello_of_an_idle_guard(),
-            FromGuard::Hello {
-                token: Some(token),
-                paused,
-                ..
-            } => {
-                self.last_grant = None;
-                self.guard_deadline = None;
-                self.told_suspect = None;
-                self.is_started = true;
-                self.started_at.get_or_insert(now);
-                self.app = if paused {
-                    // It goes on under a new token only.
-                    if self.held_since.is_some_and(|(held, _)| held == token) {
-                        self.next.get_or_insert(Next::QueueAgain);
-                    }
-                    App::Paused { token }
-                } else {
-                    App::Granted { token }
-                };
-            }
+            FromGuard::Hello(hello) => self.greeted(hello, now),
             // The guard is in another container, which may end and start again as often as it likes.
             FromGuard::Signal { .. } if self.policy.kind == Kind::Wrap => {}
             // SIGHUP means many things to an application that runs.
@@ -79,7 +61,8 @@ impl Decider {
             | FromGuard::Exited { token, .. }
             | FromGuard::Gone { token, .. }
             | FromGuard::Paused { token }
-            | FromGuard::Survivors { token }
+            | FromGuard::AtWork { token }
+            | FromGuard::Survivors { token, .. }
             | FromGuard::StartFailed { token, .. } => {
                 // What comes late of an older token says nothing about what runs now.
                 if self.app.token() == Some(token) {
@@ -111,11 +94,17 @@ impl Decider {
                 self.next.get_or_insert(Next::QueueAgain);
             }
             (FromGuard::StartFailed { errno, .. }, _) => {
-                self.app = App::Idle;
+                self.nothing_runs();
                 self.end_unless_ending(Ending::Code(crate::guard::exit_code_of_errno(errno)));
             }
+            // It is not stopped: its time counts anew.
+            (FromGuard::AtWork { .. }, _) => {
+                self.guard_deadline = Some(now);
+                self.kill_guard_at = None;
+            }
             // It goes on trying, and the lock stays ours until it succeeds.
-            (FromGuard::Survivors { token }, app) => {
+            (FromGuard::Survivors { token, count, pid }, app) => {
+                self.survivors = Some((count, pid));
                 // A guard that is the first process of a container ends for it, and the kernel ends the rest.
                 if self.policy.kind != Kind::Wrap {
                     self.guard_deadline = None;
@@ -131,19 +120,60 @@ impl Decider {
         }
     }
 
-    pub(in crate::keeper) fn guard_lost(&mut self) {
+    /// The guard's connection is over; [`Decider::guard_ended`] will tell the end of its process if that `is_watched`.
+    pub fn guard_lost(&mut self, is_watched: bool) {
         self.last_grant = None;
-        self.app = match self.app {
-            App::Absent | App::Idle => App::Absent,
-            App::OutOfSight { deadline } => App::OutOfSight { deadline },
-            App::Granted { .. } | App::Paused { .. } | App::Stopping { .. } => App::OutOfSight {
-                deadline: self.guard_deadline,
-            },
+        let deadline = match self.app {
+            App::Absent | App::Idle => return self.app = App::Absent,
+            App::OutOfSight { deadline, .. } => deadline,
+            App::Granted { .. } | App::Paused { .. } | App::Stopping { .. } => self.guard_deadline,
         };
+        self.app = App::OutOfSight { deadline, is_watched };
+    }
+
+    /// The process of the guard has ended; and with it everything that it started, if there `is_proof` of that.
+    pub fn guard_ended(&mut self, is_proof: bool) {
+        let App::OutOfSight { deadline, .. } = self.app else {
+            return;
+        };
+        if is_proof {
+            self.ended_with_its_guard();
+            self.app = App::Absent;
+        } else {
+            self.app = App::OutOfSight {
+                deadline,
+                is_watched: false,
+            };
+        }
+    }
+
+    /// Another guard takes the place of one that may have left something behind. Nothing is started, and nobody else
+    /// is let in, before the session of that one is over.
+    pub fn guard_succeeded(&mut self) {
+        if matches!(self.app, App::OutOfSight { .. }) {
+            self.nothing_runs();
+            self.app = App::Absent;
+            self.is_in_doubt = true;
+        }
+    }
+
+    /// Somebody says that the lock is not to wait for what has outlived its deadline.
+    ///
+    /// # Errors
+    /// When nothing has.
+    pub fn give_up_survivors(&mut self, now: BootInstant) -> Result<(), String> {
+        if self.survivors(now).is_none() {
+            return Err(
+                "nothing is known to have outlived its deadline, so there is nothing to give up".to_owned(),
+            );
+        }
+        self.is_in_doubt = true;
+        self.is_given_up = true;
+        Ok(())
     }
 
     /// Somebody wants the lock handed over. False when there is nothing to hand over.
-    pub(in crate::keeper) fn step_down_wanted(&mut self) -> bool {
+    pub fn step_down_wanted(&mut self) -> bool {
         let runs = matches!(self.app, App::Granted { .. });
         let ends = matches!(self.next, Some(Next::End(_))) || (self.ending.is_some() && !runs);
         if self.status.state == LockState::Released || ends {
@@ -157,7 +187,7 @@ impl Decider {
     ///
     /// # Errors
     /// When there is no pod.
-    pub(in crate::keeper) fn pod_ends(&mut self, now: BootInstant) -> Result<(), String> {
+    pub fn pod_ends(&mut self, now: BootInstant) -> Result<(), String> {
         let Some(grace) = self.policy.termination_grace else {
             return Err("this keeper is none of a pod: end it by a signal".to_owned());
         };
@@ -167,20 +197,50 @@ impl Decider {
     }
 
     /// A hook after the start has failed. The container is ended for it, as by a kubelet.
-    pub(in crate::keeper) fn post_start_failed(&mut self) {
+    pub fn post_start_failed(&mut self) {
         if matches!(self.app, App::Granted { .. }) {
             self.next.get_or_insert(Next::End(Ending::Code(HOOK_FAILED)));
         }
     }
 
     /// The process is asked to end.
-    pub(in crate::keeper) fn end_wanted(&mut self, code: u8) {
+    pub fn end_wanted(&mut self, code: u8) {
         self.ending = Some(code);
     }
 
-    fn hello_of_an_idle_guard(&mut self) {
-        // Its predecessor ended with its container, without a last word: that is an exit, too.
-        if matches!(self.app, App::OutOfSight { .. }) && self.policy.on_exit == OnExit::Release {
+    /// The lock is not to be had, for a reason that lasts and that the lock itself does not know.
+    pub fn refused(&mut self) {
+        self.end_unless_ending(Ending::Refused);
+    }
+
+    fn greeted(&mut self, hello: Hello, now: BootInstant) {
+        let Some(token) = hello.token else {
+            // It ended while the guard was away.
+            if matches!(self.app, App::OutOfSight { .. }) {
+                self.ended_with_its_guard();
+            }
+            return self.nothing_runs();
+        };
+        self.last_grant = None;
+        self.guard_deadline = None;
+        self.survivors = None;
+        self.told_suspect = None;
+        self.is_started = true;
+        self.started_at.get_or_insert(now);
+        self.app = if hello.paused {
+            // It goes on under a new token only.
+            if self.held_since.is_some_and(|(held, _)| held == token) {
+                self.next.get_or_insert(Next::QueueAgain);
+            }
+            App::Paused { token }
+        } else {
+            App::Granted { token }
+        };
+    }
+
+    /// Without a last word: that is an exit, too.
+    fn ended_with_its_guard(&mut self) {
+        if self.policy.on_exit == OnExit::Release {
             self.next.get_or_insert(Next::QueueAgain);
         }
         self.nothing_runs();
@@ -191,6 +251,8 @@ impl Decider {
     fn nothing_runs(&mut self) {
         self.app = App::Idle;
         self.process = None;
+        self.survivors = None;
+        self.is_given_up = false;
     }
 
     /// The guard stopped it: as we asked, at its deadline, or before it could start.

@@ -7,10 +7,12 @@ use crate::args::OnExit;
 use crate::keeper::policy::Kind;
 
 impl Decider {
-    /// Nobody can say whether something runs: nothing is released.
+    /// Nobody can say whether something runs: nothing is released. While the guard's process is known to live the
+    /// lock is kept: it comes back, or its end is told.
     pub(super) fn decide_out_of_sight(
         &mut self,
         deadline: Option<BootInstant>,
+        is_watched: bool,
         now: BootInstant,
         acts: &mut Vec<Act>,
     ) {
@@ -20,6 +22,8 @@ impl Decider {
             self.end(Ending::Code(code), acts);
         } else if is_refused {
             self.end(Ending::Refused, acts);
+        } else if is_watched {
+            // Nothing to do before its word, or its end.
         } else if self.status.state == LockState::Lost {
             self.abandon(acts);
         } else if self.policy.on_exit == OnExit::Release
@@ -146,7 +150,7 @@ impl Decider {
         acts.push(Act::Ask(Ask::Release));
     }
 
-    fn abandon(&mut self, acts: &mut Vec<Act>) {
+    pub(super) fn abandon(&mut self, acts: &mut Vec<Act>) {
         self.asked = None;
         self.release_by = None;
         self.is_in_queue = false;

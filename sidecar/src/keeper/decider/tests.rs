@@ -4,13 +4,14 @@ mod endings;
 mod losses;
 mod pod;
 mod running;
+mod survivors;
 mod together;
 
 use lockkeeper_lock::{BootInstant, FencingToken, LockState, LockStatus, LossReason};
 
 use super::*;
 use crate::args::{OnExit, OnLoss, OnSuspect, Restart};
-use crate::guard::protocol::FromGuard;
+use crate::guard::protocol::{FromGuard, Hello};
 use crate::keeper::policy::Kind;
 
 /// Session timeout; its margin is 350 ms ([`lockkeeper_lock::LockStatus::deadline`]).
@@ -79,10 +80,22 @@ fn released() -> LockStatus {
 }
 
 fn hello(token: Option<FencingToken>, paused: bool) -> FromGuard {
-    FromGuard::Hello {
+    FromGuard::Hello(Hello {
         pid: 1,
+        instance: 1,
+        is_first: true,
         token,
         paused,
+        containment: None,
+        clock: 0,
+    })
+}
+
+fn survivors(token: FencingToken) -> FromGuard {
+    FromGuard::Survivors {
+        token,
+        count: 1,
+        pid: 9,
     }
 }
 
@@ -91,6 +104,7 @@ fn grant(token: FencingToken, start: bool, end: u64) -> Act {
     let kill_at = ms(end - 350);
     Act::Tell(ToGuard::Grant(Grant {
         token,
+        generation: 0,
         start,
         pause: false,
         term_at: kill_at.saturating_sub(Duration::from_secs(3)),
@@ -123,6 +137,8 @@ fn end(code: u8) -> Act {
 struct Desk {
     decider: Decider,
     now: u64,
+    /// Of the last grant that was told.
+    generation: u32,
 }
 
 impl Desk {
@@ -130,6 +146,7 @@ impl Desk {
         Self {
             decider: Decider::new(policy, ms(0)),
             now: 0,
+            generation: 0,
         }
     }
 
@@ -149,13 +166,20 @@ impl Desk {
         desk
     }
 
+    /// Grants come without their generation, which was looked at here.
     fn decide(&mut self) -> Vec<Act> {
-        let acts = self.decider.decide(ms(self.now));
+        let mut acts = self.decider.decide(ms(self.now));
         assert_eq!(
             self.decider.decide(ms(self.now)),
             [],
             "nothing has happened since"
         );
+        for act in &mut acts {
+            if let Act::Tell(ToGuard::Grant(grant)) = act {
+                self.generation += 1;
+                assert_eq!(std::mem::take(&mut grant.generation), self.generation);
+            }
+        }
         acts
     }
 

@@ -10,20 +10,71 @@ fn an_application_gets_sigterm_then_sigkill_at_the_deadlines_of_its_grant() {
     assert_eq!(run.at(100, Event::Tick), [Action::Terminate]);
     assert_eq!(run.schedule.wake_at(), Some(ms(200)));
     assert_eq!(run.at(200, Event::Tick), [Action::Sweep(Sweep::Kill)]);
-    assert_eq!(run.at(200, ALIVE), []);
+    assert_eq!(run.at(200, ALIVE), [report(FromGuard::AtWork { token: A })]);
     assert_eq!(run.at(201, GONE), [Action::Sweep(Sweep::Kill), told_gone(None)]);
     assert_eq!(run.schedule.wake_at(), None);
 }
 
 #[test]
-fn a_later_grant_never_moves_a_deadline_earlier() {
+fn the_newest_grant_counts_whether_its_deadlines_are_later_or_earlier() {
     let mut run = Run::running();
-    run.at(10, granted(A, false, 50, 60));
-    assert_eq!(run.schedule.wake_at(), Some(ms(100)));
-    run.at(20, granted(A, false, 150, 160));
+    run.at(20, granted(A, false, 150, 260));
     assert_eq!(run.schedule.wake_at(), Some(ms(150)));
-    assert_eq!(run.at(150, Event::Tick), [Action::Terminate]);
-    assert_eq!(run.schedule.wake_at(), Some(ms(200)));
+    run.at(30, granted(A, false, 50, 60));
+    assert_eq!(run.schedule.wake_at(), Some(ms(50)));
+    assert_eq!(run.at(50, Event::Tick), [Action::Terminate]);
+    assert_eq!(run.at(60, Event::Tick), [Action::Sweep(Sweep::Kill)]);
+}
+
+#[test]
+fn a_deadline_that_has_passed_when_it_is_told_is_kept_at_once() {
+    let mut run = Run::running();
+    assert_eq!(
+        run.at(70, granted(A, false, 50, 60)),
+        [Action::Sweep(Sweep::Kill)]
+    );
+
+    let mut run = Run::running();
+    assert_eq!(run.at(55, granted(A, false, 50, 60)), [Action::Terminate]);
+    assert_eq!(run.schedule.wake_at(), Some(ms(60)));
+
+    let mut run = Run::new(Mode::Pid1, true);
+    run.at(0, pausing(A, true, 100));
+    assert_eq!(run.at(70, pausing(A, false, 60)), [Action::Sweep(Sweep::Stop)]);
+}
+
+#[test]
+fn an_older_grant_changes_nothing_whenever_it_comes() {
+    let mut run = Run::running();
+    let late = grant(A, false, 900, 1000);
+    run.granted_as(5, 10, grant(A, false, 80, 90));
+    for older in [4, 5, 0, u32::MAX] {
+        assert_eq!(run.granted_as(older, 20, late), []);
+        assert_eq!(run.schedule.wake_at(), Some(ms(80)), "{older}");
+    }
+    // Nor does it keep a deadline from being looked at.
+    assert_eq!(run.granted_as(4, 95, late), [Action::Sweep(Sweep::Kill)]);
+}
+
+#[test]
+fn grants_are_counted_beyond_the_end_of_their_numbers() {
+    let mut run = Run::running();
+    run.granted_as(i32::MAX as u32, 2, grant(A, false, 100, 200));
+    run.granted_as(u32::MAX - 1, 10, grant(A, false, 300, 400));
+    assert_eq!(run.schedule.wake_at(), Some(ms(300)));
+    run.granted_as(0, 20, grant(A, false, 50, 60));
+    assert_eq!(run.schedule.wake_at(), Some(ms(50)));
+}
+
+#[test]
+fn each_connection_counts_its_grants_from_the_beginning() {
+    let mut run = Run::new(Mode::Pid1, true);
+    run.granted_as(7, 0, grant(A, true, 100, 200));
+    run.at(1, Event::Started { pid: 42 });
+    run.at(2, Event::KeeperLost);
+    run.at(3, Event::KeeperConnected);
+    run.granted_as(1, 4, grant(A, false, 50, 60));
+    assert_eq!(run.schedule.wake_at(), Some(ms(50)));
 }
 
 #[test]
@@ -67,7 +118,7 @@ fn a_new_token_kills_what_runs_under_the_old_one_before_it_starts_anything() {
         run.at(10, granted(B, true, 300, 400)),
         [Action::Sweep(Sweep::Kill)]
     );
-    assert_eq!(run.at(10, ALIVE), []);
+    assert_eq!(run.at(10, ALIVE), [report(FromGuard::AtWork { token: A })]);
     run.at(11, granted(B, false, 500, 600));
     let actions = run.at(12, GONE);
     assert!(
@@ -102,7 +153,9 @@ fn stop_brings_the_end_forward_and_no_grant_moves_it_back() {
     assert_eq!(run.at(10, stop), [Action::Terminate]);
     run.at(20, granted(A, true, 900, 1000));
     assert_eq!(run.schedule.wake_at(), Some(ms(50)));
-    assert_eq!(run.at(50, Event::Tick), [Action::Sweep(Sweep::Kill)]);
+    run.at(25, granted(A, false, 30, 40));
+    assert_eq!(run.schedule.wake_at(), Some(ms(40)), "but forward");
+    assert_eq!(run.at(40, Event::Tick), [Action::Sweep(Sweep::Kill)]);
 
     let mut run = Run::running();
     run.at(

@@ -49,8 +49,8 @@ fn a_command_that_cannot_be_executed_is_reported_with_its_errno() {
 }
 
 #[test]
-fn all_say_once_that_something_outlives_sigkill_and_pid_1_ends_for_it() {
-    let survivors = report(FromGuard::Survivors { token: A });
+fn all_say_that_something_outlives_sigkill_before_a_keeper_takes_them_for_dead_and_pid_1_ends_for_it() {
+    let survivors = Action::ReportSurvivors(A);
     let mut run = Run::new(Mode::Pid1, true);
     run.at(0, granted(A, true, 100, 200));
     run.at(10, Event::Frame(ToGuard::Revoke { token: A }));
@@ -62,10 +62,19 @@ fn all_say_once_that_something_outlives_sigkill_and_pid_1_ends_for_it() {
 
     let mut run = Run::running();
     run.at(10, Event::Frame(ToGuard::Revoke { token: A }));
+    // A keeper that is its child hears at once, and then again and again, that it is at work.
+    let killing = report(FromGuard::AtWork { token: A });
+    assert_eq!(run.at(10, ALIVE), [killing]);
+    assert_eq!(run.at(29, ALIVE), [Action::Sweep(Sweep::Kill)]);
+    for told in [30, 50, 70, 90] {
+        assert_eq!(run.at(told, ALIVE), [Action::Sweep(Sweep::Kill), killing]);
+    }
     assert_eq!(run.at(110, ALIVE), [Action::Sweep(Sweep::Kill), survivors]);
     assert_eq!(run.at(111, ALIVE), [Action::Sweep(Sweep::Kill)]);
     assert_eq!(run.schedule.wake_at(), Some(ms(161)));
-    assert!(run.at(161, GONE).contains(&told_gone(None)));
+    // Their number may have changed since.
+    assert_eq!(run.at(5110, ALIVE), [Action::Sweep(Sweep::Kill), survivors]);
+    assert!(run.at(5161, GONE).contains(&told_gone(None)));
 }
 
 #[test]
@@ -161,4 +170,25 @@ fn a_container_has_ended_by_itself_once_nothing_is_left_of_what_was_seen_in_it()
     run.at(310, Event::ChildEnded);
     run.at(310, GONE);
     assert_eq!(run.at(310, GONE), [told_gone(None), Action::Exit(EXIT_LOST)]);
+}
+
+#[test]
+fn a_guard_that_the_keeper_does_not_take_ends_once_it_has_nothing_to_guard() {
+    let refused = || {
+        Event::Frame(ToGuard::Refuse {
+            why: crate::guard::protocol::Refusal::Another,
+        })
+    };
+    let mut run = Run::new(Mode::Pid1, true);
+    assert_eq!(run.at(1, refused()), [Action::Exit(EXIT_REFUSED)]);
+
+    let mut run = Run::new(Mode::Pid1, true);
+    run.at(0, granted(A, true, 100, 200));
+    assert_eq!(run.at(1, refused()), [], "its lease goes on");
+    run.at(1, Event::KeeperLost);
+    assert_eq!(run.at(100, Event::Tick), [Action::Terminate]);
+    assert_eq!(run.at(200, Event::Tick), [Action::Sweep(Sweep::Kill)]);
+    assert_eq!(run.at(200, GONE), [told_gone(None)]);
+    run.at(210, Event::KeeperConnected);
+    assert_eq!(run.at(210, refused()), [Action::Exit(EXIT_REFUSED)]);
 }

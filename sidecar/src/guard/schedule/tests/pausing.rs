@@ -1,6 +1,7 @@
 //! Trees that are stopped by SIGSTOP: at the deadline, or on suspicion.
 
 use super::*;
+use crate::guard::Containment;
 
 #[test]
 fn a_tree_that_is_stopped_on_suspicion_is_not_called_paused() {
@@ -8,12 +9,16 @@ fn a_tree_that_is_stopped_on_suspicion_is_not_called_paused() {
     run.at(10, Event::Frame(ToGuard::Suspect { token: A }));
     run.at(10, STOPPED);
     assert_eq!(
-        run.schedule.hello(1),
-        FromGuard::Hello {
+        run.schedule.hello(1, 7, Containment::Sweep, 0),
+        FromGuard::Hello(Hello {
             pid: 1,
+            instance: 7,
+            is_first: false,
             token: Some(A),
-            paused: false
-        }
+            paused: false,
+            containment: Some(Containment::Sweep),
+            clock: 0,
+        })
     );
 }
 
@@ -107,6 +112,21 @@ fn a_tree_that_cannot_be_seen_to_be_paused_is_killed() {
         [Action::Sweep(Sweep::Kill)],
         "somebody sent it SIGCONT"
     );
+}
+
+#[test]
+fn a_guard_whose_keeper_would_kill_it_says_that_it_is_at_work_from_the_first_sigstop_on() {
+    let mut run = Run::new(Mode::Subreaper, false);
+    run.at(0, pausing(A, true, 100));
+    assert_eq!(run.at(100, Event::Tick), [Action::Sweep(Sweep::Stop)]);
+    let at_work = report(FromGuard::AtWork { token: A });
+    assert_eq!(run.at(100, ALIVE), [at_work]);
+    assert_eq!(run.at(119, ALIVE), [Action::Sweep(Sweep::Stop)]);
+    assert_eq!(run.at(120, ALIVE), [Action::Sweep(Sweep::Stop), at_work]);
+    // What cannot be stopped is killed, and the word does not fail in between.
+    run.at(195, ALIVE);
+    assert!(run.at(200, ALIVE).contains(&Action::Sweep(Sweep::Kill)));
+    assert!(run.at(201, ALIVE).contains(&at_work));
 }
 
 #[test]

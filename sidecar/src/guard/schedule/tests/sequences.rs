@@ -8,7 +8,7 @@ struct World {
     running: bool,
     exists: bool,
     token: Option<FencingToken>,
-    /// The latest instants granted for each token: SIGTERM and SIGKILL.
+    /// The instants granted last for each token: SIGTERM and SIGKILL.
     allowed: [(u64, u64); 2],
 }
 
@@ -62,14 +62,14 @@ impl World {
 /// Every sequence of five of these events, 2 s apart or at once, for every kind of guard.
 #[test]
 fn no_sequence_of_events_lets_anything_run_beyond_what_was_granted() {
-    const CHOICES: u32 = 15;
+    const CHOICES: u32 = 16;
     const LENGTH: u32 = 5;
     for (mode, reconnects) in [(Mode::Pid1, true), (Mode::Subreaper, false)] {
         for mut sequence in 0..CHOICES.pow(LENGTH) {
             let mut schedule = Schedule::new(mode, reconnects, ms(0));
             let mut world = World::default();
             let mut now = 0;
-            for _ in 0..LENGTH {
+            for generation in 1..=LENGTH {
                 let choice = sequence % CHOICES;
                 sequence /= CHOICES;
                 let token = if choice.is_multiple_of(2) { A } else { B };
@@ -81,7 +81,17 @@ fn no_sequence_of_events_lets_anything_run_beyond_what_was_granted() {
                         *world.allowed_to(token) = (term_at, kill_at);
                         Event::Frame(ToGuard::Grant(Grant {
                             pause,
+                            generation,
                             ..grant(token, start, term_at, kill_at)
+                        }))
+                    }
+                    // A server that grants less time, of which the keeper may hear late.
+                    15 => {
+                        let (term_at, kill_at) = (now.saturating_sub(1000), now + 500);
+                        *world.allowed_to(B) = (term_at, kill_at);
+                        Event::Frame(ToGuard::Grant(Grant {
+                            generation,
+                            ..grant(B, false, term_at, kill_at)
                         }))
                     }
                     6 => Event::Frame(ToGuard::Suspect { token }),

@@ -57,7 +57,7 @@ fn a_container_ends_with_its_application_and_holds_over_its_restart_if_it_is_to(
     let mut desk = Desk::running(policy(Kind::Wrap));
     assert_eq!(desk.said(exited(3)), [Act::RemoveLease, RELEASE]);
     assert_eq!(desk.answered(released()), [finish]);
-    desk.decider.guard_lost();
+    desk.decider.guard_lost(true);
     assert_eq!(desk.decide(), []);
     assert_eq!(desk.said(hello(None, false)), [CONTEND]);
 
@@ -67,7 +67,7 @@ fn a_container_ends_with_its_application_and_holds_over_its_restart_if_it_is_to(
     };
     let mut desk = Desk::running(holding);
     assert_eq!(desk.said(exited(3)), [Act::RemoveLease, finish]);
-    desk.decider.guard_lost();
+    desk.decider.guard_lost(true);
     assert_eq!(
         desk.said(hello(None, false)),
         [Act::WriteLease(A), grant(A, true, 11_000)]

@@ -10,10 +10,59 @@ fn at_the_deadline_the_guard_is_trusted_and_nothing_is_released_before_its_word(
     assert_eq!(desk.at(10_650), []);
     assert_eq!(desk.wake_at(), Some(ms(10_750)));
     assert_eq!(desk.lock(lost(LossReason::DeadlineReached)), []);
-    assert_eq!(desk.said(FromGuard::Survivors { token: A }), []);
+    assert_eq!(desk.said(survivors(A)), []);
     assert_eq!(desk.at(60_000), []);
     assert_eq!(desk.said(GONE), [RELEASE]);
     assert_eq!(desk.answered(released()), [end(75)]);
+}
+
+#[test]
+fn a_deadline_that_moves_earlier_is_told_also_when_it_has_passed_and_when_the_lock_is_lost_by_it() {
+    // A server grants less time than the one before.
+    let mut desk = Desk::running(run());
+    assert_eq!(desk.lock(held(A, 8_000)), [grant(A, false, 8_000)]);
+    desk.now = 1_000;
+    assert_eq!(
+        desk.lock(held(A, 1_200)),
+        [Act::RemoveLease, grant(A, false, 1_350)],
+        "now, since 350 ms before the end has passed"
+    );
+    assert_eq!(desk.at(1_100), [Act::KillGuard]);
+
+    let mut desk = Desk::running(run());
+    desk.now = 1_000;
+    let lost = LockStatus {
+        loss: Some(LossReason::DeadlineReached),
+        ..lock(LockState::Lost, A, 900)
+    };
+    assert_eq!(desk.lock(lost), [Act::RemoveLease, grant(A, false, 1_350)]);
+    assert_eq!(desk.said(GONE), [RELEASE]);
+}
+
+#[test]
+fn an_earlier_deadline_brings_the_end_of_a_stop_forward() {
+    let mut desk = Desk::running(run());
+    desk.decider.step_down_wanted();
+    assert_eq!(desk.decide(), [Act::RemoveLease, stop(3_000)]);
+    assert_eq!(desk.lock(held(A, 2_000)), [grant(A, false, 2_000)]);
+    assert_eq!(desk.wake_at(), Some(ms(1_650)));
+    assert_eq!(desk.lock(held(A, 12_000)), [], "and not back");
+    assert_eq!(desk.lock(held(A, 1_900)), [grant(A, false, 1_900)]);
+}
+
+#[test]
+fn a_guard_that_comes_back_after_the_deadline_is_told_to_act_now() {
+    let mut desk = Desk::running(policy(Kind::Wrap));
+    desk.decider.guard_lost(true);
+    desk.decide();
+    desk.now = 1_000;
+    let lost = LockStatus {
+        loss: Some(LossReason::DeadlineReached),
+        ..lock(LockState::Lost, A, 900)
+    };
+    // It is the same lock still: the release is not asked for before the guard has spoken.
+    desk.decider.lock_changed(lost, ms(1_000));
+    assert_eq!(desk.said(hello(Some(A), false)), [grant(A, false, 1_350)]);
 }
 
 #[test]
@@ -25,6 +74,21 @@ fn a_guard_that_says_nothing_after_its_deadline_is_killed_once() {
     assert_eq!(desk.at(10_750), [Act::KillGuard]);
     assert_eq!(desk.at(10_751), []);
     assert_eq!(desk.at(60_000), []);
+}
+
+#[test]
+fn a_guard_that_is_at_work_after_its_deadline_is_not_killed_for_that() {
+    let mut desk = Desk::running(run());
+    desk.at(10_650);
+    desk.lock(lost(LossReason::DeadlineReached));
+    for told in [10_660, 10_680, 10_700, 10_740] {
+        desk.now = told;
+        assert_eq!(desk.said(FromGuard::AtWork { token: A }), []);
+        assert_eq!(desk.wake_at(), Some(ms(told + 100)));
+    }
+    // One that then falls silent is stopped, or starved.
+    assert_eq!(desk.at(10_839), []);
+    assert_eq!(desk.at(10_840), [Act::KillGuard]);
 }
 
 #[test]
@@ -159,7 +223,7 @@ fn what_is_out_of_sight_is_abandoned_on_a_loss_and_never_released() {
             on_exit,
             ..policy(Kind::Wrap)
         });
-        desk.decider.guard_lost();
+        desk.decider.guard_lost(false);
         assert_eq!(desk.decide(), [Act::RemoveLease]);
         assert_eq!(desk.lock(lost(LossReason::SessionExpired)), [Act::Abandon]);
         assert_eq!(desk.at(60_000), []);
@@ -178,7 +242,7 @@ fn a_container_that_does_not_come_back_keeps_the_lock_only_with_on_exit_hold() {
         });
         desk.now = 1000;
         desk.lock(held(A, 12_000));
-        desk.decider.guard_lost();
+        desk.decider.guard_lost(false);
         desk.decide();
         desk.now = 3000;
         desk.lock(held(A, 14_000));
@@ -207,7 +271,7 @@ fn a_container_that_does_not_come_back_keeps_the_lock_only_with_on_exit_hold() {
 #[test]
 fn a_lock_that_falls_to_a_pod_without_its_container_goes_on_to_the_next() {
     let mut desk = Desk::waiting(policy(Kind::Wrap));
-    desk.decider.guard_lost();
+    desk.decider.guard_lost(false);
     assert_eq!(desk.decide(), []);
     assert_eq!(desk.lock(held(A, 11_000)), [RELEASE]);
     assert_eq!(desk.answered(released()), []);

@@ -22,7 +22,7 @@ fn an_application_that_ends_with_its_pod_gives_the_lock_back_at_once_and_is_not_
             desk.answered(released()),
             [Act::Tell(ToGuard::Finish { code: 0 })]
         );
-        desk.decider.guard_lost();
+        desk.decider.guard_lost(true);
         assert_eq!(
             desk.said(hello(None, false)),
             [],
@@ -66,7 +66,7 @@ fn a_sidecar_that_is_ended_with_the_last_of_the_grace_does_not_give_more_than_th
 #[test]
 fn a_sidecar_that_is_ended_while_nobody_knows_what_runs_leaves_the_lock_to_expire() {
     let mut desk = ending(Desk::running(wrap()));
-    desk.decider.guard_lost();
+    desk.decider.guard_lost(true);
     assert_eq!(desk.decide(), [Act::RemoveLease]);
     desk.decider.end_wanted(0);
     // No release in between.
@@ -78,7 +78,7 @@ fn a_standby_leaves_the_queue_as_soon_as_its_pod_is_ending() {
     let mut desk = ending(Desk::waiting(wrap()));
     assert_eq!(desk.decide(), [RELEASE]);
     assert_eq!(desk.answered(released()), []);
-    desk.decider.guard_lost();
+    desk.decider.guard_lost(true);
     assert_eq!(desk.decide(), []);
 
     let mut desk = Desk::new(wrap());
@@ -115,7 +115,7 @@ fn a_hook_that_fails_after_the_start_ends_the_container() {
     );
     // One that comes late is about nothing.
     desk.decider.post_start_failed();
-    desk.decider.guard_lost();
+    desk.decider.guard_lost(true);
     assert_eq!(desk.said(hello(None, false)), [CONTEND]);
 }
 
@@ -165,7 +165,7 @@ fn an_application_in_a_new_container_was_started_anew_whatever_its_process_numbe
     let mut desk = Desk::running(wrap());
     desk.said(exited(1));
     desk.answered(released());
-    desk.decider.guard_lost();
+    desk.decider.guard_lost(true);
     desk.said(hello(None, false));
     desk.answered(waiting(0));
     desk.lock(held(B, 30_000));
@@ -173,7 +173,8 @@ fn an_application_in_a_new_container_was_started_anew_whatever_its_process_numbe
     assert_eq!(desk.decider.running().unwrap().start, 2);
 
     // Killed with its container, without a last word.
-    desk.decider.guard_lost();
+    desk.decider.guard_lost(true);
+    desk.decider.guard_ended(true);
     desk.said(hello(None, false));
     desk.answered(released());
     desk.answered(waiting(0));
@@ -181,4 +182,11 @@ fn an_application_in_a_new_container_was_started_anew_whatever_its_process_numbe
     desk.lock(held(next, 60_000));
     desk.said(FromGuard::Started { token: next, pid: 2 });
     assert_eq!(desk.decider.running().unwrap().start, 3);
+}
+
+#[test]
+fn nothing_is_started_in_a_pod_that_ends_though_the_lock_is_held() {
+    let mut desk = Desk::waiting(policy(Kind::Wrap));
+    desk.decider.pod_ends(ms(0)).expect("it is in a pod");
+    assert_eq!(desk.lock(held(A, 11_000)), [RELEASE]);
 }

@@ -116,7 +116,7 @@ fn frames_about_an_older_token_change_nothing() {
         FromGuard::Gone { token: B, code: None },
         FromGuard::Exited { token: B, code: 0 },
         FromGuard::Paused { token: B },
-        FromGuard::Survivors { token: B },
+        survivors(B),
         FromGuard::StartFailed { token: B, errno: 2 },
     ] {
         assert_eq!(desk.said(frame), []);
@@ -131,7 +131,7 @@ fn a_guard_that_comes_back_goes_on_under_its_token_awake() {
         ..policy(Kind::Wrap)
     });
     desk.lock(lock(LockState::Suspended, A, 11_000));
-    desk.decider.guard_lost();
+    desk.decider.guard_lost(false);
     assert_eq!(desk.decide(), [Act::RemoveLease]);
     desk.lock(held(A, 11_000));
     assert_eq!(
@@ -187,12 +187,46 @@ fn the_lock_delay_is_waited_for_after_an_unclean_predecessor_only() {
 }
 
 #[test]
+fn who_has_to_release_within_the_lock_delay_does_not_say_that_it_has_waited() {
+    let patient = Policy {
+        lock_delay: Duration::from_secs(5),
+        ..run()
+    };
+    let unclean = |end| LockStatus {
+        predecessor_unclean: true,
+        ..held(A, end)
+    };
+    let mut desk = Desk::waiting(patient);
+    desk.now = 100;
+    assert_eq!(desk.lock(unclean(11_000)), []);
+    assert_eq!(desk.decider.waited_under(ms(5099)), None);
+    assert_eq!(desk.decider.waited_under(ms(5100)), Some(A));
+    assert_eq!(
+        desk.decider.waited_under(ms(11_000)),
+        None,
+        "nobody knows who holds"
+    );
+
+    desk.now = 3000;
+    assert!(desk.decider.step_down_wanted());
+    assert_eq!(desk.decide(), [RELEASE]);
+    assert_eq!(desk.decider.waited_under(ms(3000)), None);
+    assert_eq!(desk.answered(released()), [Act::AnswerStepDown, CONTEND]);
+    assert_eq!(desk.decider.waited_under(ms(9000)), None);
+
+    // Without a delay nobody has waited, however long it has held.
+    let mut desk = Desk::waiting(run());
+    desk.lock(unclean(11_000));
+    assert_eq!(desk.decider.waited_under(ms(10_000)), None);
+}
+
+#[test]
 fn a_step_down_is_answered_when_the_lock_is_released_and_not_before() {
     let mut desk = Desk::running(run());
     assert!(desk.decider.step_down_wanted());
     assert_eq!(desk.decide(), [Act::RemoveLease, stop(3000)]);
     assert_eq!(desk.lock(held(A, 13_000)), []);
-    assert_eq!(desk.said(FromGuard::Survivors { token: A }), []);
+    assert_eq!(desk.said(survivors(A)), []);
     assert_eq!(desk.said(GONE), [RELEASE]);
     assert_eq!(desk.lock(lock(LockState::Releasing, A, 0)), []);
     assert_eq!(desk.answered(released()), [Act::AnswerStepDown, CONTEND]);
@@ -223,4 +257,23 @@ fn a_step_down_is_refused_when_there_is_nothing_to_hand_over() {
     let mut desk = Desk::waiting(run());
     desk.said(TERM);
     assert!(!desk.decider.step_down_wanted());
+}
+
+#[test]
+fn a_stop_shortly_before_the_deadline_does_not_outlast_it() {
+    let mut desk = Desk::running(policy(Kind::Wrap));
+    desk.at(9_000);
+    assert!(desk.decider.step_down_wanted());
+    assert_eq!(desk.decide(), [stop(10_650)]);
+}
+
+#[test]
+fn what_a_keeper_before_us_started_gets_no_grant_under_a_token_of_ours() {
+    let mut desk = Desk::waiting(Policy {
+        on_exit: OnExit::Hold,
+        ..policy(Kind::Wrap)
+    });
+    desk.decider.guard_lost(false);
+    assert_eq!(desk.lock(held(B, 11_000)), []);
+    assert_eq!(desk.said(hello(Some(A), false)), [stop(3_000)]);
 }

@@ -36,10 +36,16 @@ struct World {
     lease_ends: Vec<(FencingToken, BootInstant)>,
     // The guard and its tree.
     schedule: Schedule,
+    /// The keeper hears of the end of the guard's process.
+    is_watched: bool,
+    /// Another guard took the place of this one.
+    is_displaced: bool,
+    was_displaced: bool,
     is_connected: bool,
     is_frozen: bool,
     resists: bool,
     tree: Tree,
+    tree_token: Option<FencingToken>,
     has_lease_file: bool,
     to_guard: VecDeque<ToGuard>,
     to_keeper: VecDeque<FromGuard>,
@@ -73,6 +79,10 @@ impl World {
             next_token: 1,
             lease_ends: Vec::new(),
             schedule: Self::schedule(kind),
+            is_watched: false,
+            is_displaced: false,
+            was_displaced: false,
+            tree_token: None,
             is_connected: false,
             is_frozen: false,
             resists: false,
@@ -82,6 +92,7 @@ impl World {
             to_keeper: VecDeque::new(),
             history: vec![format!("{policy:?}")],
         };
+        world.is_watched = world.rng.bool();
         world.connect();
         world
     }
@@ -126,12 +137,22 @@ impl World {
             }
             Act::Ask(ask) => {
                 if ask == Ask::Release {
-                    assert_ne!(self.tree, Tree::Runs, "released while the application runs");
+                    // What a guard of which nothing was known any more left behind runs under an older token, and its
+                    // session was over before this one held.
+                    let is_older = self.was_displaced && self.tree_token != self.status.token;
+                    assert!(
+                        self.tree != Tree::Runs || is_older,
+                        "released while the application runs"
+                    );
                     self.status.state = LockState::Releasing;
                 }
                 self.asked = Some(ask);
             }
             Act::Abandon => {
+                assert!(
+                    !(self.is_watched && self.policy.kind == Kind::Wrap && self.has_guard_in_doubt()),
+                    "abandoned though the guard's end would be told"
+                );
                 self.asked = None;
                 self.status = LockStatus::new();
             }
@@ -155,16 +176,22 @@ impl World {
         }
     }
 
+    fn has_guard_in_doubt(&self) -> bool {
+        matches!(self.decider.app, App::OutOfSight { .. })
+    }
+
     fn check_grant(&self, grant: &Grant) {
         let ends = self.lease_ends.iter().filter(|(token, _)| *token == grant.token);
         let end = ends
             .map(|(_, end)| *end)
             .max()
             .expect("a grant for a token that was held");
-        assert!(grant.kill_at < end, "a grant beyond the lease");
-        assert!(ms(self.now) < grant.kill_at, "a grant for the past");
+        let now = ms(self.now);
+        let is_to_act_now = grant.kill_at == now && !grant.start;
+        assert!(is_to_act_now || grant.kill_at < end, "a grant beyond the lease");
+        assert!(is_to_act_now || now < grant.kill_at, "a grant for the past");
         assert!(
-            !grant.start || ms(self.now) < grant.term_at,
+            !grant.start || now < grant.term_at,
             "started to be stopped at once"
         );
     }
@@ -188,7 +215,7 @@ impl World {
 
     fn something_happens(&mut self) {
         let is_wrap = self.policy.kind == Kind::Wrap;
-        match self.rng.u32(0..46) {
+        match self.rng.u32(0..48) {
             0..4 => self.pass(self.rng.clone().u64(0..200)),
             4..6 => self.pass(self.rng.clone().u64(0..4000)),
             6 => self.pass(12_000),
@@ -234,13 +261,17 @@ impl World {
                 self.pass(60);
             }
             44..46 => self.kubelet(),
+            46 if is_wrap => self.another_guard(),
+            47 => self.shorten(),
             _ => {}
         }
         self.decide();
+        self.check_the_guard();
     }
 
     fn another_keeper(&mut self) {
         self.disconnect();
+        self.is_displaced = false;
         self.status = LockStatus::new();
         self.asked = None;
         self.decider = Decider::new(self.policy, ms(self.now));

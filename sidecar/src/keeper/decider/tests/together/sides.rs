@@ -1,6 +1,7 @@
 //! The lock and the guard of a [`World`], as far as the keeper sees them.
 
 use super::*;
+use crate::guard::Containment;
 
 impl World {
     pub(super) fn publish(&mut self) {
@@ -15,6 +16,14 @@ impl World {
             self.status.lease_end = Some(end);
             self.lease_ends
                 .extend(self.status.token.map(|token| (token, end)));
+        }
+    }
+
+    /// A server grants less time than the one before.
+    pub(super) fn shorten(&mut self) {
+        let end = ms(self.now + self.rng.u64(0..6_000));
+        if self.status.is_held(ms(self.now)) {
+            self.status.lease_end = self.status.lease_end.min(Some(end));
         }
     }
 
@@ -65,19 +74,41 @@ impl World {
 
 impl World {
     pub(super) fn connect(&mut self) {
-        if !self.is_connected {
-            self.is_connected = true;
-            self.guard(Event::KeeperConnected);
-            let hello = self.schedule.hello(1);
-            self.to_keeper.push_back(hello);
+        if self.is_connected {
+            return;
         }
+        if std::mem::take(&mut self.is_displaced) {
+            self.decider.guard_succeeded();
+            self.decide();
+        }
+        self.is_connected = true;
+        self.guard(Event::KeeperConnected);
+        let hello = self.schedule.hello(1, 1, Containment::Sweep, 0);
+        self.to_keeper.push_back(hello);
+    }
+
+    /// Somebody executes a second guard while the first is away. It is let in where the kernel does not tell whether
+    /// that has ended, and goes again.
+    pub(super) fn another_guard(&mut self) {
+        if self.is_connected || self.is_watched {
+            return;
+        }
+        self.is_displaced = true;
+        self.was_displaced = true;
+        self.decider.guard_succeeded();
+        self.decide();
+        self.decider.guard_said(hello(None, false), ms(self.now));
+        self.decide();
+        self.to_guard.clear();
+        self.decider.guard_lost(false);
+        self.decide();
     }
 
     pub(super) fn disconnect(&mut self) {
         if std::mem::take(&mut self.is_connected) {
             self.to_guard.clear();
             self.to_keeper.clear();
-            self.decider.guard_lost();
+            self.decider.guard_lost(self.is_watched);
             self.decide();
             self.guard(Event::KeeperLost);
         }
@@ -88,6 +119,9 @@ impl World {
         while let Some(event) = events.pop_front() {
             let actions = self.schedule.handle(event, ms(self.now));
             for action in actions.iter() {
+                if let Action::Report(FromGuard::Started { token, .. }) = action {
+                    self.tree_token = Some(token);
+                }
                 if action != Action::Sweep(Sweep::Look) {
                     self.history.push(format!("{} guard: {action:?}", self.now));
                 }
@@ -111,12 +145,43 @@ impl World {
                         let sight = self.sweep(sweep);
                         events.push_back(Event::Saw(sight));
                     }
+                    Action::ReportSurvivors(token) if self.is_connected => {
+                        self.to_keeper.push_back(survivors(token));
+                    }
+                    Action::ReportSurvivors(_) => {}
                     Action::Report(frame) if self.is_connected => self.to_keeper.push_back(frame),
                     Action::Report(_) => {}
                     Action::Exit(_) => return self.guard_exits(),
                 }
             }
         }
+    }
+
+    /// What runs is looked after by the deadline that the keeper knows, once the guard has read what
+    /// it was told.
+    pub(super) fn check_the_guard(&self) {
+        let has_read = self.is_connected && !self.is_frozen && self.to_guard.is_empty();
+        let has_told = !self.is_over && self.to_keeper.is_empty() && !self.resists;
+        let token = match self.decider.app {
+            App::Granted { token } | App::Stopping { token, .. } => Some(token),
+            _ => None,
+        };
+        let is_ours = self
+            .decider
+            .held_since
+            .is_some_and(|(held, _)| Some(held) == token);
+        if !(has_read && has_told && is_ours && self.tree == Tree::Runs) {
+            return;
+        }
+        let now = ms(self.now);
+        let deadline = self.decider.status.deadline().unwrap_or(now).max(now);
+        // It looks every 50 ms at what it kills.
+        let latest = deadline + Duration::from_millis(60);
+        let wakes = self.schedule.wake_at().expect("it looks after what runs");
+        assert!(
+            wakes <= latest,
+            "the guard wakes {wakes:?}, and the lock is held until {deadline:?}"
+        );
     }
 
     /// Starts the container of a guard beside it, if nothing forbids that.
@@ -159,6 +224,13 @@ impl World {
         if self.policy.kind == Kind::Wrap {
             self.schedule = Self::schedule(Kind::Wrap);
             self.disconnect();
+            if self.is_watched {
+                self.decider.guard_ended(true);
+                self.decide();
+            } else {
+                // The next one comes without a proof that nothing is left.
+                self.is_displaced = true;
+            }
         } else {
             // Beyond the decider: the keeper stops what is left, and abandons.
             self.is_over = true;

@@ -1,4 +1,4 @@
-//! Curator's `InterProcessMutex` and `lockkeeper run` stand in one queue.
+//! Other clients and `lockkeeper run` stand in one queue.
 
 use std::time::Duration;
 
@@ -7,20 +7,41 @@ use anyhow::ensure;
 use super::stage::{BOUND, SESSION_TIMEOUT, Stage};
 use super::{Context, Figures, Times, Violations};
 use crate::checker::{Rule, check};
-use crate::java::Contender;
 use crate::record::Records;
+use crate::rivals::{Client, Contender};
 use crate::worker;
 
-/// How often each Curator client takes the lock in a round.
+/// How often each of the other clients takes the lock in a round.
 const TIMES: u32 = 10;
 const HOLD: Duration = Duration::from_millis(200);
 
+/// Curator's `InterProcessMutex`.
 pub(super) fn curator(context: &mut Context<'_>) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new("curator")?;
+    share(context, "curator", &[&[Client::Curator; 2]])
+}
+
+/// The others. go-zookeeper gives up at names of ZooKeeper's own recipe, in which it finds no number, so they
+/// are not in one queue.
+pub(super) fn rivals(context: &mut Context<'_>) -> anyhow::Result<Figures> {
+    let queues: [&[Client]; 2] = [
+        &[
+            Client::Kazoo,
+            Client::Kazoo,
+            Client::GoZookeeper,
+            Client::GoZookeeper,
+        ],
+        &[Client::Kazoo, Client::Recipe, Client::Recipe],
+    ];
+    share(context, "rivals", &queues)
+}
+
+/// In each round, one queue after the other: its clients and ours take turns.
+fn share(context: &mut Context<'_>, trial: &'static str, queues: &[&[Client]]) -> anyhow::Result<Figures> {
+    let mut stage = Stage::new(trial)?;
     let mut violations = Violations::default();
     let mut gaps = Times::default();
-    let (mut by_curator, mut by_us, mut changes) = (0, 0, 0);
-    for _ in 0..context.rounds {
+    let (mut by_others, mut by_us, mut changes) = (0, 0, 0);
+    for queue in (0..context.rounds).flat_map(|_| queues) {
         let round = stage.begin()?;
         let all = round.server_names();
         let mut workers = Vec::new();
@@ -32,20 +53,22 @@ pub(super) fn curator(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             workers.push(stage.start(options.with_recorder(&["--hold", &hold]))?);
         }
         let mut clients = Vec::new();
-        for name in ["curator-one", "curator-two"] {
+        for (index, &client) in queue.iter().enumerate() {
+            let name = format!("{client:?}-{index}").to_lowercase();
             let contender = Contender {
+                client,
                 connect: stage.ensemble.connect_string(),
                 path: round.lock.clone(),
                 times: TIMES,
                 hold: HOLD,
                 session_timeout: SESSION_TIMEOUT,
-                name: name.to_owned(),
+                name: name.clone(),
                 record: stage
                     .ensemble
                     .directory()
                     .join(format!("{name}-{}.record", round.number)),
             };
-            let process = stage.host(name)?.spawn(name, contender.command()?)?;
+            let process = stage.host(&name)?.spawn(&name, contender.command()?)?;
             clients.push((process, contender.record));
         }
         // One that is started again and again, as by cron: it never pauses for longer than a start takes.
@@ -91,11 +114,11 @@ pub(super) fn curator(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             .map(|hold| ours.contains(&hold.token))
             .collect();
         let of_us = is_ours.iter().filter(|&&ours| ours).count();
-        let of_curator = is_ours.len() - of_us;
+        let of_others = is_ours.len() - of_us;
         let turns = is_ours.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        if of_us < 2 || of_curator != 2 * TIMES as usize {
+        if of_us < 2 || of_others != queue.len() * TIMES as usize {
             violations.add(format!(
-                "round {}: Curator held {of_curator} times, ours {of_us} times",
+                "round {}: {queue:?} held {of_others} times, ours {of_us} times",
                 round.number
             ));
         }
@@ -103,18 +126,18 @@ pub(super) fn curator(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             .gaps
             .iter()
             .for_each(|(_, gap)| gaps.add(gap.as_secs_f64()));
-        by_curator += of_curator;
+        by_others += of_others;
         by_us += of_us;
         changes += turns;
         context.say(format!(
-            "round {}: Curator held {of_curator} times, lockkeeper {of_us} times, {turns} changes between them",
+            "round {}: {queue:?} held {of_others} times, lockkeeper {of_us} times, {turns} changes between them",
             round.number
         ))?;
     }
     let mut figures = Figures::default();
     figures.row(
-        "Curator and lockkeeper in one queue: order of begin is order of tokens, no overlap",
-        format!("{by_curator} and {by_us} holds, {changes} changes between them"),
+        "other clients and lockkeeper in one queue: order of begin is order of tokens, no overlap",
+        format!("{by_others} and {by_us} holds, {changes} changes between them"),
     );
     figures.row("from one holder's last stamp to the next begin", gaps.to_string());
     violations.finish(figures)

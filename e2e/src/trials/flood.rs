@@ -1,0 +1,115 @@
+//! A holder's probe is asked by a kubelet while others open 1,000 connections a second and say nothing.
+
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use anyhow::ensure;
+use lockkeeper_lock::BootInstant;
+
+use super::stage::{BOUND, Stage};
+use super::{Context, Figures, Times, Violations};
+use crate::Host;
+use crate::checker::Rule;
+use crate::faults::{Flood, probe};
+
+/// Where the holder answers probes.
+const PORT: u16 = 9808;
+
+/// Connections a second that are promised to do no harm.
+const RATE: u32 = 1_000;
+
+/// What is asked of those who flood: some connections fail.
+const WANTED: u32 = RATE * 11 / 10;
+
+/// How long, when it is not a test.
+const LENGTH: Duration = Duration::from_secs(60);
+
+/// Where a flood comes from.
+#[derive(Clone, Copy)]
+enum From {
+    Strangers,
+    /// A pod with `hostNetwork` has the address of its kubelet.
+    TheKubeletsAddress,
+    Both,
+}
+
+const SOURCES: [(From, &str); 3] = [
+    (From::Strangers, "four other hosts"),
+    (From::TheKubeletsAddress, "the kubelet's own address"),
+    (From::Both, "the kubelet's own address and four other hosts"),
+];
+
+/// Rounds are seconds in a test.
+pub(super) fn flood(context: &mut Context<'_>) -> anyhow::Result<Figures> {
+    let length = if context.minutes.is_some() {
+        LENGTH
+    } else {
+        Duration::from_secs(context.rounds.into())
+    };
+    let mut stage = Stage::new("flood")?;
+    let mut violations = Violations::default();
+    let mut figures = Figures::default();
+    let round = stage.begin()?;
+    let listen = format!("0.0.0.0:{PORT}");
+    let options = stage
+        .options(&round, "holder", &round.server_names())?
+        .with_run(&["--admin-listen", &listen]);
+    let door = SocketAddrV4::new(options.host.address(), PORT);
+    let holder = stage.start(options)?;
+    let token = holder.wait_until_it_runs(0, BOUND)?;
+    let kubelet = stage.host("kubelet")?;
+    let strangers = (1..=4)
+        .map(|number| stage.host(&format!("stranger-{number}")))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    for (from, name) in SOURCES {
+        let hosts: Vec<&Host> = match from {
+            From::Strangers => strangers.iter().collect(),
+            From::TheKubeletsAddress => vec![&kubelet; 4],
+            From::Both => strangers.iter().chain([&kubelet; 4]).collect(),
+        };
+        let share = WANTED.div_ceil(hosts.len() as u32);
+        let begun = BootInstant::now();
+        let floods: Vec<_> = hosts.iter().map(|host| Flood::begin(host, door, share)).collect();
+        let probed = probe(&kubelet, door, "/livez", length)?;
+        let opened: u64 = floods.iter().map(Flood::opened).sum();
+        let rate = opened as f64 / (BootInstant::now() - begun).as_secs_f64();
+        drop(floods);
+        let mut times = Times::default();
+        for time in &probed.answered {
+            times.add(time.as_secs_f64());
+        }
+        figures.row(
+            format!("{rate:.0} connections a second from {name}: probes that failed"),
+            format!(
+                "{} of {}; the others took {times}",
+                probed.failed.len(),
+                probed.failed.len() + probed.answered.len()
+            ),
+        );
+        if let Some(first) = probed.failed.first() {
+            violations.add(format!(
+                "flood from {name}: {} of {} probes failed, the first with: {first}",
+                probed.failed.len(),
+                probed.failed.len() + probed.answered.len()
+            ));
+        } else if context.minutes.is_some() {
+            // A test shares its machine with others: it says how many there were, and the campaign insists.
+            ensure!(
+                rate >= RATE.into(),
+                "there were only {rate:.0} connections a second from {name}: this machine is too slow for the trial"
+            );
+        }
+    }
+    context.say(&figures)?;
+    let report = round.judge(context, [&holder], Rule::Exclusive, &mut violations)?;
+    if report.holds.len() != 1
+        || round
+            .deletions
+            .lives()
+            .iter()
+            .any(|life| life.token == token && life.deleted.is_some())
+    {
+        violations.add("the holder lost its lock");
+    }
+    violations.finish(figures)
+}

@@ -1,0 +1,192 @@
+//! One guard: others that come to its keeper's socket, and what its end proves.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::time::Duration;
+
+use lockkeeper_e2e::checker::{Rule, check};
+use lockkeeper_e2e::{Config, Ensemble, binaries, faults};
+use lockkeeper_lock::BootInstant;
+use rustix::process::{Signal, kill_process};
+
+use crate::pod::{BOUND, Pod, all, assert_gone_before_the_deletion, is_root};
+
+/// Longer than two sessions: who could get the lock would have it by then.
+const LONG: Duration = Duration::from_secs(10);
+
+/// The first pod runs, the second waits; the token of the first.
+fn two_pods(ensemble: &Ensemble, more: &[&str]) -> (Pod, Pod, i64) {
+    let lock = "/locks/pod";
+    let first = Pod::start_with(ensemble, "first", lock, more, &[]);
+    let token = first.wait_until_it_runs(0);
+    let second = Pod::start_with(ensemble, "second", lock, more, &[]);
+    let queued = ["wait", "--for", "queued", "--timeout", "30s"];
+    assert_eq!(second.lockkeeper(&queued), Some(0));
+    (first, second, token)
+}
+
+/// Only the first runs, all the time and without a pause, since `began`.
+fn assert_only_the_first_runs(first: &Pod, second: &Pod, token: i64, began: BootInstant) {
+    let report = check(&all(&[first, second]), Rule::Exclusive);
+    assert!(report.is_clean() && report.holds.len() == 1, "{report}");
+    assert!(second.records().is_empty(), "{}", second.said());
+    let records = first.records();
+    assert!(records.iter().all(|record| record.token == token));
+    let longest = records
+        .windows(2)
+        .filter(|pair| pair[1].at > began)
+        .map(|pair| pair[1].at - pair[0].at)
+        .max();
+    println!("the longest pause of the first: {longest:?}");
+    assert!(longest.is_some_and(|pause| pause < Duration::from_secs(2)));
+}
+
+#[test]
+fn a_second_guard_is_refused_with_a_sentence_and_the_first_goes_on() {
+    if !is_root() {
+        return;
+    }
+    let ensemble = Ensemble::start(Config::default()).unwrap();
+    let (first, second, token) = two_pods(&ensemble, &[]);
+    let began = BootInstant::now();
+    // As `kubectl exec` does it: another process of the container.
+    let code = first.executed(&["guard", "--", "true"]);
+    let mut third = first.another_container("third", &[]);
+    let third = third.wait(Duration::from_secs(3)).unwrap();
+    // Who displaced the first would have let the second in long before.
+    std::thread::sleep(LONG);
+    assert_only_the_first_runs(&first, &second, token, began);
+    assert_eq!(code, Some(64), "{}", first.said());
+    let third = third.expect("a guard that is refused ends");
+    assert_eq!(third.code(), Some(77), "{}", first.said());
+    let sentence = "the keeper has another guard already, whose process has not ended";
+    assert!(first.said().contains(sentence), "{}", first.said());
+}
+
+#[test]
+fn a_guard_whose_container_has_a_clock_of_its_own_is_refused_and_starts_nothing() {
+    if !is_root() {
+        return;
+    }
+    let ensemble = Ensemble::start(Config::default()).unwrap();
+    let mut pod = Pod::empty(&ensemble, "clock");
+    pod.start_sidecar(&ensemble, "/locks/clock", &[]);
+    let mut guard = Command::new("unshare");
+    guard
+        .args(["--time", "--boottime", "-100", "--fork", "--kill-child"])
+        .args(["--pid", "--mount-proc"])
+        .arg(binaries::lockkeeper().unwrap())
+        .args(["guard", "--guard-socket"])
+        .arg(pod.guard_socket())
+        .args(["--", "touch"])
+        .arg(pod.volume.join("started"))
+        .stderr(pod.log());
+    let mut guard = pod.host.spawn("guard", guard).unwrap();
+    let code = guard.wait(BOUND).unwrap().expect("it ends").code();
+    assert_eq!(code, Some(77), "{}", pod.said());
+    let sentence = "the keeper is in another time namespace";
+    assert!(pod.said().contains(sentence), "{}", pod.said());
+    assert!(!pod.volume.join("started").exists());
+}
+
+#[test]
+fn strangers_at_the_guards_socket_change_nothing() {
+    if !is_root() {
+        return;
+    }
+    let ensemble = Ensemble::start(Config::default()).unwrap();
+    let (first, second, token) = two_pods(&ensemble, &[]);
+    let connect = || UnixStream::connect(first.guard_socket());
+    let began = BootInstant::now();
+    let silent: Vec<_> = (0..4).map(|_| connect().unwrap()).collect();
+    connect().unwrap().write_all(&[b'x'; 64]).unwrap();
+    let mut answered = 0;
+    while BootInstant::now() - began < LONG {
+        let mut few: Vec<_> = (0..20).filter_map(|_| connect().ok()).collect();
+        answered += few.len();
+        for stranger in &mut few {
+            // It may be closed by now, for one that came later.
+            let _ = stranger.write_all(b"GET / HTTP/1.1");
+        }
+    }
+    println!("{answered} connections in {LONG:?}");
+    drop(silent);
+    assert_only_the_first_runs(&first, &second, token, began);
+    assert_eq!(first.lockkeeper(&["release"]), Some(0), "its own guard is heard");
+    second.wait_until_it_runs(token);
+}
+
+#[test]
+fn a_second_sidecar_does_not_take_the_sockets_of_the_first() {
+    if !is_root() {
+        return;
+    }
+    let ensemble = Ensemble::start(Config::default()).unwrap();
+    let (mut first, second, token) = two_pods(&ensemble, &[]);
+    let began = BootInstant::now();
+    let running = first.sidecar.take();
+    first.start_sidecar(&ensemble, "/locks/pod", &[]);
+    let code = first
+        .sidecar
+        .as_mut()
+        .unwrap()
+        .wait(BOUND)
+        .unwrap()
+        .unwrap()
+        .code();
+    first.sidecar = running;
+    assert_eq!(code, Some(64), "{}", first.said());
+    assert!(
+        first.said().contains("choose another --guard-socket"),
+        "{}",
+        first.said()
+    );
+    std::thread::sleep(Duration::from_secs(6));
+    assert_only_the_first_runs(&first, &second, token, began);
+}
+
+#[test]
+fn the_end_of_a_container_releases_its_lock_though_the_container_does_not_come_back() {
+    if !is_root() {
+        return;
+    }
+    let ensemble = Ensemble::start(Config::default()).unwrap();
+    let deletions = ensemble.watch_deletions("/locks/pod").unwrap();
+    let (first, second, token) = two_pods(&ensemble, &[]);
+    let killed = BootInstant::now();
+    kill_process(first.guard(), Signal::KILL).unwrap();
+    second.wait_until_it_runs(token);
+    println!(
+        "the next one ran {:?} after the kill",
+        BootInstant::now() - killed
+    );
+    assert_gone_before_the_deletion(&first, token, &deletions);
+    let report = check(&all(&[&first, &second]), Rule::Exclusive);
+    assert!(report.is_clean() && report.holds.len() == 2, "{report}");
+    let next = &report.holds[1];
+    assert!(next.begin - killed < Duration::from_secs(3), "a session is 4 s");
+}
+
+#[test]
+fn a_guard_that_is_frozen_with_its_connection_down_keeps_the_lock_from_others() {
+    if !is_root() {
+        return;
+    }
+    let ensemble = Ensemble::start(Config::default()).unwrap();
+    let (mut first, second, token) = two_pods(&ensemble, &[]);
+    // Stopped from outside: it does not act at its deadline. Its application is stopped too, and would go on with it.
+    let guard = first.guard();
+    faults::stop(guard).unwrap();
+    let mut newcomer = first.another_container("third", &[]);
+    let refused = newcomer.wait(BOUND).unwrap().expect("it ends");
+    assert_eq!(refused.code(), Some(77), "{}", first.said());
+    std::thread::sleep(Duration::from_secs(6));
+    assert!(second.records().is_empty(), "{}", second.said());
+    // Its end is the proof.
+    kill_process(guard, Signal::KILL).unwrap();
+    first.container_ends();
+    second.wait_until_it_runs(token);
+    let report = check(&all(&[&first, &second]), Rule::Exclusive);
+    assert!(report.is_clean() && report.holds.len() == 2, "{report}");
+}

@@ -1,0 +1,225 @@
+//! What outlives SIGKILL: the lock is kept for it. Here it is a process of root, which a guard of another user may not
+//! signal; one in uninterruptible sleep looks the same to the guard.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use lockkeeper_e2e::checker::{Rule, check};
+use lockkeeper_e2e::process::wait_for;
+use lockkeeper_e2e::record::{Record, Records};
+use lockkeeper_e2e::worker::Worker;
+use lockkeeper_e2e::{Ensemble, binaries};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::harness::{BOUND, Run, client, ensemble, wait_for_contenders, worker};
+
+/// Three sessions of 4 s: who could get the lock would have it by then.
+const SOME_SESSIONS: Duration = Duration::from_secs(12);
+
+const NOBODY: [&str; 5] = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+
+/// A holder whose application is a process of root, though it is not root itself.
+struct Holder {
+    run: Run,
+    name: &'static str,
+    directory: PathBuf,
+}
+
+impl Holder {
+    fn start(ensemble: &Ensemble, name: &'static str, lock: &str) -> Self {
+        let directory = ensemble.directory().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        let open = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        open(ensemble.directory(), 0o755);
+        open(&directory, 0o777);
+        let copy = |from: &Path, to: &str, mode| {
+            let copy = directory.join(to);
+            std::fs::copy(from, &copy).unwrap();
+            open(&copy, mode);
+            copy
+        };
+        let setpriv = Command::new("sh")
+            .args(["-c", "command -v setpriv"])
+            .output()
+            .unwrap();
+        let setpriv = PathBuf::from(String::from_utf8(setpriv.stdout).unwrap().trim());
+        let become_root = copy(&setpriv, "become-root", 0o4755);
+        let lockkeeper = copy(&binaries::lockkeeper().unwrap(), "lockkeeper", 0o755);
+        let recorder = copy(&binaries::recorder().unwrap(), "recorder", 0o755);
+        let mut command = Command::new(setpriv);
+        command.args(NOBODY).arg(lockkeeper).args(["run", "--lock", lock]);
+        command.args(["--connect", &ensemble.connect_string()]);
+        command.args([
+            "--session-timeout",
+            "4s",
+            "--stop-grace",
+            "400ms",
+            "--tick-time",
+            "1s",
+        ]);
+        command.arg("--socket").arg(directory.join("lock.sock"));
+        command
+            .arg("--")
+            .arg(become_root)
+            .args(["--reuid", "0", "--regid", "0", "--clear-groups"]);
+        command
+            .arg(recorder)
+            .arg(directory.join("record"))
+            .args(["--name", name]);
+        let run = Run::spawn(ensemble, name, command);
+        let holder = Self { run, name, directory };
+        wait_for(BOUND, || (!holder.records().is_empty()).then_some(()))
+            .unwrap_or_else(|| panic!("it does not run: {}", holder.run.stderr()));
+        holder
+    }
+
+    fn records(&self) -> Vec<Record> {
+        let file = self.directory.join("record");
+        if file.exists() {
+            Records::read(&file).unwrap().records
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn socket(&self) -> String {
+        self.directory.join("lock.sock").to_str().unwrap().to_owned()
+    }
+
+    /// The state of its lock once something is known to survive.
+    fn survivor(&self) -> Value {
+        let survivor = || {
+            let (code, said) = client(&["status", "--socket", &self.socket(), "--output", "json"]);
+            let status: Value = serde_json::from_str(&said).ok().filter(|_| code == 0)?;
+            status.get("survivors").is_some().then_some(status)
+        };
+        wait_for(BOUND, survivor)
+            .unwrap_or_else(|| panic!("{} knows of none: {}", self.name, self.run.stderr()))
+    }
+
+    fn kill_the_survivor(&self, status: &Value) {
+        let pid = status["survivors"]["pid"]
+            .as_i64()
+            .and_then(|pid| i32::try_from(pid).ok());
+        let pid = pid.and_then(Pid::from_raw).expect("its number");
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+}
+
+fn all(holder: &Holder, other: &Worker) -> Vec<Record> {
+    [holder.records(), other.records().unwrap()].concat()
+}
+
+#[test]
+fn nobody_gets_a_lost_lock_while_a_process_is_known_to_outlive_sigkill() {
+    let ensemble = ensemble();
+    if let Err(reason) = ensemble.network().can_cut() {
+        return println!("SKIPPED: {reason}");
+    }
+    if !rustix::process::getuid().is_root() {
+        return println!("SKIPPED: needs root for a process that a guard may not signal");
+    }
+    let lock = "/survivors/lost";
+    let holder = Holder::start(&ensemble, "survivor-lost", lock);
+    let token = holder.records()[0].token;
+    let next = worker(&ensemble, "survivor-next", lock, &[], &[]);
+    wait_for_contenders(&ensemble, lock, 2);
+
+    let host = &holder.run.host;
+    for server in 0..ensemble.len() {
+        ensemble.cut(host, ensemble.server(server)).unwrap();
+    }
+    let status = holder.survivor();
+    for server in 0..ensemble.len() {
+        ensemble.heal(host, ensemble.server(server)).unwrap();
+    }
+    println!("{status}");
+    std::thread::sleep(SOME_SESSIONS);
+    let report = check(&all(&holder, &next), Rule::Exclusive);
+    assert!(report.is_clean(), "{report}");
+    assert!(next.records().unwrap().is_empty(), "{}", next.log());
+    let status = holder.survivor();
+    assert_eq!(
+        (&status["state"], &status["survivors"]["processes"]),
+        (&"Lost".into(), &1.into())
+    );
+    assert!(
+        status["reason"]
+            .as_str()
+            .unwrap()
+            .contains("nobody else gets the lock"),
+        "{status}"
+    );
+
+    holder.kill_the_survivor(&status);
+    next.wait_until_it_runs(token, BOUND).unwrap();
+    let report = check(&all(&holder, &next), Rule::Exclusive);
+    assert!(report.is_clean() && report.holds.len() == 2, "{report}");
+}
+
+#[test]
+fn a_lock_that_is_kept_for_a_survivor_is_given_up_by_an_explicit_word_of_its_user() {
+    let ensemble = ensemble();
+    if !rustix::process::getuid().is_root() {
+        return println!("SKIPPED: needs root for a process that a guard may not signal");
+    }
+    let lock = "/survivors/given-up";
+    let mut holder = Holder::start(&ensemble, "survivor-kept", lock);
+    let token = holder.records()[0].token;
+    let next = worker(&ensemble, "survivor-given", lock, &[], &[]);
+    wait_for_contenders(&ensemble, lock, 2);
+    let socket = holder.socket();
+    let abandon = ["release", "--abandon-survivors", "--socket", &socket];
+    let (code, said) = client(&abandon);
+    assert_eq!(code, 69, "{said}");
+    assert!(
+        said.contains("nothing is known to have outlived its deadline"),
+        "{said}"
+    );
+
+    holder.run.signal(Signal::TERM);
+    // Nobody waits for the confirmation of this one.
+    let asked = client(&["release", "--socket", &socket]);
+    assert_ne!(asked.0, 0, "{}", asked.1);
+    let status = holder.survivor();
+    std::thread::sleep(SOME_SESSIONS);
+    assert!(next.records().unwrap().is_empty(), "{}", next.log());
+
+    let (code, said) = client(&abandon);
+    assert_eq!(code, 0, "{said}");
+    next.wait_until_it_runs(token, BOUND).unwrap();
+    assert_eq!(holder.survivor()["survivors"]["givenUp"], true);
+    holder.kill_the_survivor(&status);
+    assert_eq!(holder.run.code(), 143, "{}", holder.run.stderr());
+}
+
+/// The keeper may neither kill it nor look into its environment. The anchor may not kill it either, but sees it.
+#[test]
+fn nobody_gets_the_lock_while_something_outlives_a_guard_that_was_killed() {
+    let ensemble = ensemble();
+    if !rustix::process::getuid().is_root() {
+        return println!("SKIPPED: needs root for a process that a guard may not signal");
+    }
+    let lock = "/survivors/guard";
+    let mut holder = Holder::start(&ensemble, "survivor-guard", lock);
+    let token = holder.records()[0].token;
+    let next = worker(&ensemble, "survivor-waits", lock, &[], &[]);
+    wait_for_contenders(&ensemble, lock, 2);
+    holder.run.process.kill();
+    let status = holder.survivor();
+    println!("{status}");
+    assert_eq!(status["survivors"]["processes"], 1);
+    std::thread::sleep(SOME_SESSIONS);
+    let report = check(&all(&holder, &next), Rule::Exclusive);
+    assert!(report.is_clean(), "{report}");
+    assert!(next.records().unwrap().is_empty(), "{}", next.log());
+
+    holder.kill_the_survivor(&status);
+    next.wait_until_it_runs(token, BOUND).unwrap();
+    let report = check(&all(&holder, &next), Rule::Exclusive);
+    assert!(report.is_clean() && report.holds.len() == 2, "{report}");
+}

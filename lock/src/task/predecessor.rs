@@ -1,0 +1,233 @@
+//! Who held before us, and what those after us have to know of us: the holders in the control node.
+//!
+//! Who asks ([`crate::LockOptions::ask_for_predecessor`]) writes itself down *before* it holds, in a transaction that
+//! checks what it has read of the others, and its own contender: so nothing runs under a lock whose holder is not
+//! written down, and nobody is overlooked. What cannot be read or written counts as a predecessor that died.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Answer, Entry, Place, Task, Write};
+use crate::clock::{BootInstant, Clock};
+use crate::ensemble::{Connection, Ensemble, EnsembleError, MultiError, Op};
+use crate::error::LockError;
+use crate::queue::Mode;
+use crate::record::{Claimant, CleanRelease, Control, Debts, Holder};
+use crate::state::LossReason;
+use crate::token::FencingToken;
+
+/// Those before us, as far as they matter when we hold.
+#[derive(Default)]
+pub(super) struct Past {
+    /// Those that we have seen before us, and who may have held the lock last.
+    pub(super) suspects: BTreeSet<String>,
+    pub(super) record: Record,
+    /// Who may still be writing, and was not waited for.
+    pub(super) debts: Debts,
+}
+
+/// Whether we are written down among the holders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Record {
+    /// Not asked for.
+    #[default]
+    Unwritten,
+    /// Asked for; what came of it is not known yet, or it has to be asked again.
+    Asked,
+    Written,
+    /// The control node is not there, or gives no right to read it. That may change.
+    Impossible,
+    /// It gives no right to write.
+    Refused,
+}
+
+impl Record {
+    /// Whether there is nothing more to do about it before we hold.
+    pub(super) fn is_done(self) -> bool {
+        matches!(self, Self::Written | Self::Impossible | Self::Refused)
+    }
+
+    /// Whether our end has to be noted.
+    pub(super) fn may_be_written(self) -> bool {
+        matches!(self, Self::Asked | Self::Written)
+    }
+}
+
+/// What a holder leaves behind when it releases cleanly.
+pub(super) struct Farewell {
+    release: CleanRelease,
+    mode: Mode,
+    is_written: bool,
+    is_settled: bool,
+    debts: Debts,
+}
+
+impl Farewell {
+    /// The control node's data with it.
+    pub(super) fn write(&self, control: Control) -> Vec<u8> {
+        let contender = &self.release.contender;
+        let control = match (self.is_written, self.is_settled) {
+            (false, _) => control,
+            (true, false) => control.without_holder(contender, self.mode, &self.debts),
+            (true, true) => {
+                let control = control.without_holder(contender, self.mode, &Debts::default());
+                control.without(&self.debts)
+            }
+        };
+        control.with_release(self.release.clone())
+    }
+}
+
+fn own(entry: &Entry) -> Holder {
+    Holder {
+        contender: entry.name.clone(),
+        token: entry.token,
+    }
+}
+
+impl<E: Ensemble, C: Clock> Task<E, C> {
+    /// Whether the owner has waited for those before us, under this token.
+    pub(super) fn is_settled(&self, token: FencingToken) -> bool {
+        self.options.ask_for_predecessor && *self.settled.borrow() == Some(token)
+    }
+
+    pub(super) fn farewell(&self, entry: &Entry) -> Farewell {
+        Farewell {
+            release: CleanRelease {
+                contender: entry.name.clone(),
+                token: entry.token,
+            },
+            mode: self.options.mode,
+            is_written: entry.past.record.may_be_written() || !entry.past.debts.is_empty(),
+            is_settled: self.is_settled(entry.token),
+            debts: entry.past.debts.clone(),
+        }
+    }
+
+    /// Writes us down among the holders, again if somebody has removed us, and removes those who were waited for.
+    pub(super) fn keep_the_record(&mut self, connection: &Arc<E::Connection>, now: BootInstant) {
+        let least = self.least_lease(true);
+        let is_read = self.is_control_watched && self.control_read == self.control_reading;
+        let Place::In(entry) = &self.place else { return };
+        let is_due = entry.is_held
+            || (entry.is_our_turn && self.options.ask_for_predecessor && self.lease.is_valid(now + least));
+        let is_under_way = self.writes[Write::Record as usize].is_some();
+        if !is_due || !is_read || is_under_way || !self.options.writes_holders() {
+            return;
+        }
+        let (Some((control, version)), Some(agreed)) = (&self.control, entry.agreed) else {
+            return;
+        };
+        let claimant = Claimant {
+            own: own(entry),
+            mode: self.options.mode,
+            root: agreed.czxid,
+            ahead: entry.ahead.as_ref(),
+            suspects: &entry.past.suspects,
+        };
+        let is_listed = control
+            .holders
+            .iter()
+            .flatten()
+            .any(|holder| *holder == claimant.own);
+        let is_named = control.names(&claimant.own);
+        let (data, record, debts, is_settlement) = match (version, entry.past.record) {
+            (_, Record::Refused) => return,
+            (None, Record::Impossible) => return,
+            (None, _) => return self.goes_without_a_record(Record::Impossible),
+            // Written, and the answer was lost.
+            (Some(_), Record::Asked) if is_listed => {
+                let debts = control.debts(&claimant);
+                return self.is_recorded(debts);
+            }
+            (Some(_), Record::Written) if is_named => {
+                if entry.past.debts.is_empty() || !self.is_settled(entry.token) {
+                    return;
+                }
+                let control = control.clone().without(&entry.past.debts);
+                (control.to_data(), Record::Written, entry.past.debts.clone(), true)
+            }
+            (Some(_), Record::Written) => {
+                // Those whom we know already are waited for once. Of others that somebody has removed nobody knows.
+                let mut debts = entry.past.debts.clone();
+                debts.more = debts.more.max(u32::from(control.holders.is_none()));
+                let control = control.clone().with_claim(&claimant, &debts);
+                (control.to_data(), Record::Written, debts, false)
+            }
+            (Some(_), _) => {
+                let debts = control.debts(&claimant);
+                let control = control.clone().with_claim(&claimant, &debts);
+                (control.to_data(), Record::Asked, debts, false)
+            }
+        };
+        let (Some(version), path) = (*version, entry.path.clone()) else {
+            return;
+        };
+        let set = Op::SetData {
+            path: self.options.control.clone(),
+            data,
+            version,
+        };
+        let writing = connection.multi(vec![Op::Check { path }, set]);
+        let Place::In(entry) = &mut self.place else { return };
+        entry.past.record = record;
+        entry.past.debts = debts;
+        let sent = self.writing(Write::Record);
+        self.ask(async move {
+            Answer::Recorded {
+                sent,
+                is_settlement,
+                result: writing.await,
+            }
+        });
+    }
+
+    pub(super) fn recorded(
+        &mut self,
+        sent: BootInstant,
+        is_settlement: bool,
+        result: Result<(), MultiError>,
+    ) {
+        self.written(Write::Record);
+        let Err(MultiError { index, error }) = result else {
+            self.acknowledge(sent);
+            let Place::In(entry) = &mut self.place else { return };
+            entry.past.record = Record::Written;
+            if is_settlement {
+                entry.past.debts = Debts::default();
+            }
+            return;
+        };
+        match error {
+            EnsembleError::NoNode if index == 0 => self.entry_is_gone(LossReason::ContenderDeleted),
+            // Somebody else wrote to the control node, or deleted it: read again.
+            EnsembleError::BadVersion | EnsembleError::NoNode => self.is_control_watched = false,
+            EnsembleError::NoAuth => self.goes_without_a_record(Record::Refused),
+            error => {
+                if !self.is_about_link(&error) {
+                    let action = format!("cannot write the holder into {}", self.options.control);
+                    self.fail(LockError::Refused { action, error });
+                }
+            }
+        }
+    }
+
+    fn is_recorded(&mut self, debts: Debts) {
+        let Place::In(entry) = &mut self.place else { return };
+        entry.past.record = Record::Written;
+        entry.past.debts = debts;
+    }
+
+    /// Nobody can say who died, and nobody after us can be told of us.
+    fn goes_without_a_record(&mut self, record: Record) {
+        let Place::In(entry) = &mut self.place else { return };
+        entry.past.record = record;
+        if self.options.ask_for_predecessor {
+            tracing::warn!(
+                path = self.options.control,
+                "The control node cannot be used; the holder before counts as one that did not release cleanly"
+            );
+            entry.past.debts = Debts::unknown();
+        }
+    }
+}

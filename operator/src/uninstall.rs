@@ -1,0 +1,350 @@
+//! The end of an installation, as hooks of the chart: nothing may be behind a lock then, since what is would run
+//! without it; and no object may be left that waits for an operator.
+
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, ListParams};
+use kube::{Api, Client, Resource, ResourceExt};
+use lockkeeper_crds::{DistributedLock, keys};
+use lockkeeper_sidecar::exit::Failure;
+use serde::de::DeserializeOwned;
+
+use crate::answers;
+use crate::controller::build::FINALIZER;
+use crate::parts::{self, Finalizers, LockPart, PAGE, PodPart};
+use crate::pods::PodFacts;
+
+/// Objects that are named in a refusal; more are counted.
+const NAMED: usize = 20;
+
+/// Looks at all finalizers: an operator that ends may put one back until its rights are gone everywhere.
+const ROUNDS: usize = 5;
+
+/// Time between two of these.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Removes the operator in the right order: what the hooks of its chart do
+#[derive(Debug, Parser)]
+#[command(name = "lockkeeper-operator uninstall")]
+pub struct UninstallArgs {
+    /// When
+    #[command(subcommand)]
+    pub step: Step,
+}
+
+/// When.
+#[derive(Debug, Subcommand)]
+pub enum Step {
+    /// Before: refuse while something is behind a lock; then delete the policy that would refuse it without a guard
+    Before {
+        /// ValidatingAdmissionPolicy, and binding, that outlive the chart; may be given more than once
+        #[arg(long = "policy", value_name = "NAME", required = true)]
+        policies: Vec<String>,
+        /// The release, as helm is told to keep it
+        #[arg(long, value_name = "NAME")]
+        release: String,
+        /// Namespace of the release
+        #[arg(long, value_name = "NAMESPACE")]
+        namespace: String,
+    },
+    /// After: let all DistributedLocks go when somebody deletes them
+    After,
+}
+
+impl UninstallArgs {
+    /// Does it.
+    ///
+    /// # Errors
+    /// What is behind a lock; or what the API server does not answer.
+    pub async fn run(self) -> Result<(), Failure> {
+        let client = Client::try_default()
+            .await
+            .map_err(|error| Failure::unavailable(format!("there is no way to the API server: {error}")))?;
+        let client = answers::bounded(client);
+        match self.step {
+            Step::Before {
+                policies,
+                release,
+                namespace,
+            } => before(&client, &policies, &format!("{release} --namespace {namespace}")).await,
+            Step::After => after(&client).await,
+        }
+    }
+}
+
+async fn before(client: &Client, policies: &[String], release: &str) -> Result<(), Failure> {
+    let marked = marked(client).await?;
+    if !marked.is_empty() {
+        return Err(Failure::usage(refusal(&marked, release)));
+    }
+    for policy in policies {
+        delete::<ValidatingAdmissionPolicyBinding>(client, policy).await?;
+        delete::<ValidatingAdmissionPolicy>(client, policy).await?;
+    }
+    Ok(())
+}
+
+/// `release` is what helm is told of it. Before it runs this hook helm has written down that the release is on its way out
+/// (`pkg/action/hooks.go`, `recordRelease`), and upgrades it no more then (`prepareUpgrade`). A rollback makes a new
+/// revision whatever the last one is.
+fn refusal(marked: &[String], release: &str) -> String {
+    let shown = marked.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>();
+    let more = match marked.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "the operator stays, since these would run without their locks after it: {}{more}. Scale them to zero, take {} \
+         off them, wait until their pods are gone, and uninstall again. Or keep the release: helm upgrades it no more \
+         before `helm rollback {release} REVISION`, with the newest revision of `helm history {release}`. Or say after \
+         that rollback that they may, with helm upgrade --reuse-values --set uninstall.allowUnguarded=true, and uninstall again",
+        shown.join(", "),
+        keys::LOCK
+    )
+}
+
+/// What is behind a lock, or would be when it makes its next pod.
+async fn marked(client: &Client) -> Result<Vec<String>, Failure> {
+    let mut marked = Vec::new();
+    let template = |spec: Option<ObjectMeta>| spec.unwrap_or_default();
+    let add = |marked: &mut Vec<String>, kind: &str, found: Vec<ObjectMeta>| {
+        marked.extend(found.into_iter().map(|of| {
+            let (namespace, name) = (of.namespace.unwrap_or_default(), of.name.unwrap_or_default());
+            format!("{kind} {namespace}/{name}")
+        }));
+    };
+    let found = named::<Deployment>(client, |one| {
+        template(one.spec.clone().and_then(|spec| spec.template.metadata))
+    });
+    add(&mut marked, "deployment", found.await?);
+    let found = named::<StatefulSet>(client, |one| {
+        template(one.spec.clone().and_then(|spec| spec.template.metadata))
+    });
+    add(&mut marked, "statefulset", found.await?);
+    let found = named::<DaemonSet>(client, |one| {
+        template(one.spec.clone().and_then(|spec| spec.template.metadata))
+    });
+    add(&mut marked, "daemonset", found.await?);
+    let found = named::<CronJob>(client, |one| {
+        let job = one.spec.clone().job_template.spec;
+        template(job.and_then(|job| job.template.metadata))
+    });
+    add(&mut marked, "cronjob", found.await?);
+    // Of those that belong to another object the newest one counts, which is looked at itself.
+    let found = named::<ReplicaSet>(client, |one| match is_owned(one) {
+        true => ObjectMeta::default(),
+        false => template(
+            one.spec
+                .clone()
+                .and_then(|spec| spec.template)
+                .and_then(|template| template.metadata),
+        ),
+    });
+    add(&mut marked, "replicaset", found.await?);
+    let found = named::<Job>(client, |one| {
+        let is_over = one.status.as_ref().is_some_and(|status| {
+            let mut conditions = status.conditions.iter().flatten();
+            conditions.any(|one| ["Complete", "Failed"].contains(&&*one.type_) && one.status == "True")
+        });
+        match is_over {
+            true => ObjectMeta::default(),
+            false => template(one.spec.clone().and_then(|spec| spec.template.metadata)),
+        }
+    });
+    add(&mut marked, "job", found.await?);
+    let found = named::<PodPart>(client, |one| match PodFacts::of(one).is_over {
+        true => ObjectMeta::default(),
+        false => one.metadata.clone(),
+    });
+    add(&mut marked, "pod", found.await?);
+    Ok(marked)
+}
+
+fn is_owned(one: &impl Resource) -> bool {
+    let owners = one.meta().owner_references.iter().flatten();
+    owners.into_iter().any(|owner| owner.controller == Some(true))
+}
+
+/// The objects of a kind whose pods name a lock.
+async fn named<K>(client: &Client, of_pods: impl Fn(&K) -> ObjectMeta) -> Result<Vec<ObjectMeta>, Failure>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let api: Api<K> = Api::all(client.clone());
+    let mut params = ListParams::default().limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let page = api
+            .list(&params)
+            .await
+            .map_err(|error| failed(&format!("list {}", K::plural(&())), &error))?;
+        let names_a_lock = |one: &&K| {
+            let of_pods = of_pods(one);
+            let maps = [of_pods.annotations, of_pods.labels];
+            maps.into_iter().flatten().any(|map| map.contains_key(keys::LOCK))
+        };
+        found.extend(
+            page.items
+                .iter()
+                .filter(names_a_lock)
+                .map(|one| one.meta().clone()),
+        );
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
+async fn delete<K>(client: &Client, name: &str) -> Result<(), Failure>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let api: Api<K> = Api::all(client.clone());
+    match api.delete(name, &DeleteParams::default()).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(error) => Err(failed(&format!("delete {} {name}", K::kind(&())), &error)),
+    }
+}
+
+async fn after(client: &Client) -> Result<(), Failure> {
+    for _ in 0..ROUNDS {
+        let locks: Api<LockPart> = Api::all(client.clone());
+        let mut kept = Vec::new();
+        let take = |lock: LockPart| {
+            if lock.finalizers().iter().any(|name| name == FINALIZER) {
+                kept.push(lock);
+            }
+        };
+        let is_all = match parts::list(&locks, ListParams::default(), take).await {
+            Ok(is_all) => is_all,
+            // The resource went with its chart.
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+            Err(error) => return Err(failed("list distributedlocks", &error)),
+        };
+        for lock in &kept {
+            let_go(client, lock).await?;
+        }
+        if is_all && kept.is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Err(Failure::unavailable(format!(
+        "the finalizer {FINALIZER} comes back on DistributedLocks: is an operator running still? See \
+         kubectl get pods --all-namespaces --selector app.kubernetes.io/name=lockkeeper"
+    )))
+}
+
+async fn let_go(client: &Client, lock: &LockPart) -> Result<(), Failure> {
+    let (namespace, name) = (lock.namespace().unwrap_or_default(), lock.name_any());
+    let now = Finalizers::of(client, &namespace, &name).await;
+    let now = now.map_err(|error| failed("list a DistributedLock", &error))?;
+    let Some(patch) = now.and_then(|now| now.patch(false, lock.resource_version())) else {
+        return Ok(());
+    };
+    let patched = parts::patch::<DistributedLock>(client, &namespace, &name, &patch).await;
+    match patched {
+        Ok(_) => Ok(()),
+        // It is gone, or the next round sees it as it is.
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(error) => Err(failed("take the finalizer off a DistributedLock", &error)),
+    }
+}
+
+fn failed(what: &str, error: &kube::Error) -> Failure {
+    Failure::unavailable(format!("cannot {what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use http_body_util::Full;
+    use hyper::body::{Bytes, Incoming};
+    use hyper::service::service_fn;
+    use hyper::{Method, Request, Response};
+    use hyper_util::rt::TokioIo;
+    use serde_json::{Value, json};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// An API server with these pods and nothing else, and what was deleted there.
+    async fn api(pods: Value) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let deleted = Arc::<Mutex<Vec<String>>>::default();
+        let seen = Arc::clone(&deleted);
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (seen, pods) = (Arc::clone(&seen), pods.clone());
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let path = request.uri().path().to_owned();
+                    let answer = match (request.method(), path.as_str()) {
+                        (&Method::GET, "/api/v1/pods") => json!({ "metadata": {}, "items": pods }),
+                        (&Method::GET, _) => json!({ "metadata": {}, "items": [] }),
+                        _ => {
+                            seen.lock().unwrap().push(path);
+                            json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" })
+                        }
+                    };
+                    let answer = Response::new(Full::new(Bytes::from(answer.to_string())));
+                    async { Ok::<_, Infallible>(answer) }
+                });
+                let connection = hyper::server::conn::http1::Builder::new();
+                tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        let client = Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
+        (client, deleted)
+    }
+
+    #[tokio::test]
+    async fn the_operator_stays_while_a_pod_is_behind_a_lock_and_its_policy_with_it() {
+        let pod = json!({
+            "metadata": { "name": "app", "namespace": "shop", "labels": { keys::LOCK: "report" } },
+            "spec": { "containers": [{ "name": "app" }] },
+        });
+        let policies = ["marked".to_owned()];
+        let (client, deleted) = api(json!([pod])).await;
+        let refused = before(&client, &policies, "lockkeeper").await.unwrap_err();
+        assert!(refused.sentence.contains("pod shop/app"), "{refused}");
+        assert!(deleted.lock().unwrap().is_empty());
+
+        let (client, deleted) = api(json!([])).await;
+        before(&client, &policies, "lockkeeper").await.unwrap();
+        let deleted = deleted.lock().unwrap().clone();
+        assert_eq!(deleted.len(), 2, "{deleted:?}");
+        assert!(
+            deleted.iter().all(|path| path.ends_with("/marked")),
+            "{deleted:?}"
+        );
+    }
+
+    #[test]
+    fn a_refusal_names_what_would_run_without_a_lock_and_all_ways_out() {
+        let many: Vec<_> = (0..25).map(|number| format!("pod shop/p{number}")).collect();
+        let sentence = refusal(&many, "mine --namespace system");
+        for part in [
+            "pod shop/p0, ",
+            "and 5 more",
+            "take lockkeeper.io/lock off",
+            "`helm rollback mine --namespace system REVISION`",
+            "helm upgrade --reuse-values --set uninstall.allowUnguarded=true",
+        ] {
+            assert!(sentence.contains(part), "{sentence}");
+        }
+        assert!(!refusal(&many[..1], "mine").contains("more. Scale"));
+    }
+}

@@ -1,0 +1,106 @@
+//! A lock's name on an object whose pods it does not reach.
+
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::pods::{plain, workload};
+use crate::stage::{Said, stage};
+use crate::world::eventually;
+
+/// A resource of somebody's, with a pod template in it or without.
+const CRD: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: { name: clonesets.apps.example.com }
+spec:
+  group: apps.example.com
+  scope: Namespaced
+  names: { kind: CloneSet, plural: clonesets, singular: cloneset }
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: { openAPIV3Schema: { type: object, x-kubernetes-preserve-unknown-fields: true } }
+";
+
+fn replica_set(name: &str, annotations: Value) -> Value {
+    let mut set = workload("Deployment", name, annotations);
+    set["kind"] = json!("ReplicaSet");
+    set["spec"]["replicas"] = json!(0);
+    set
+}
+
+fn clone_set(name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": "apps.example.com/v1", "kind": "CloneSet",
+        "metadata": { "name": name, "annotations": { "lockkeeper.io/lock": "report" } }, "spec": spec,
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_on_a_workload_of_a_kind_that_is_not_followed_is_refused_unless_its_pods_have_it() {
+    let Some(stage) = stage().await else { return };
+    let space = stage.namespace("kinds").await;
+    stage.cluster.apply(CRD).unwrap();
+    let create = |object: &Value| stage.kubectl(&space, &["create", "--filename=-"], object);
+    let refused = |said: &Said, kind: &str| {
+        let sentence = format!("lockkeeper.io/lock on a {kind} does not reach its pods, which would run");
+        !said.is_done && said.words.contains(&sentence)
+    };
+    let named = json!({ "lockkeeper.io/lock": "report" });
+    let bare = create(&replica_set("bare", named.clone()));
+    assert!(refused(&bare, "ReplicaSet"), "{}", bare.words);
+    let template = json!({ "template": { "metadata": {}, "spec": plain("x")["spec"] } });
+    eventually("a resource of somebody's is refused", async || {
+        refused(&create(&clone_set("bare", template.clone())), "CloneSet").then_some(())
+    })
+    .await;
+
+    // Where the pods have it, or nobody asks for anything, all is well.
+    let mut marked = replica_set("marked", named);
+    marked["spec"]["template"]["metadata"]["annotations"] = json!({ "lockkeeper.io/lock": "report" });
+    let plain = replica_set("plain", json!({}));
+    for object in [&marked, &plain] {
+        let said = create(object);
+        assert!(said.is_done && said.words.is_empty(), "{}", said.words);
+    }
+    // Also when it is asked for later.
+    let annotate = ["annotate", "replicaset", "plain", "lockkeeper.io/lock=report"];
+    let said = stage.kubectl(&space, &annotate, &json!(null));
+    assert!(refused(&said, "ReplicaSet"), "{}", said.words);
+    // A resource in which nobody finds a template is a warning.
+    let said = create(&clone_set("other", json!({ "workers": [] })));
+    assert!(
+        said.is_done
+            && said
+                .words
+                .contains("lockkeeper.io/lock on a CloneSet does not reach its pods, if"),
+        "{}",
+        said.words
+    );
+    // And it can be changed, and goes.
+    let kind = GroupVersionKind::gvk("apps.example.com", "v1", "CloneSet");
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(space.client.clone(), &space.name, &ApiResource::from_gvk(&kind));
+    let patch = Patch::Merge(json!({ "metadata": { "labels": { "a": "b" } }, "spec": template }));
+    let patched = api.patch("other", &PatchParams::default(), &patch).await.unwrap();
+    assert_eq!(patched.labels()["a"], "b");
+    api.delete("other", &DeleteParams::default()).await.unwrap();
+
+    // What a Deployment hands to its ReplicaSets is its own affair.
+    let said = create(&workload(
+        "Deployment",
+        "report",
+        json!({ "lockkeeper.io/lock": "report" }),
+    ));
+    assert!(said.is_done, "{}", said.words);
+    eventually("its ReplicaSet is there", async || {
+        let sets = ["get", "replicasets", "--output=name"];
+        let names = stage.kubectl(&space, &sets, &json!(null)).output;
+        names.contains("replicaset.apps/report-").then_some(())
+    })
+    .await;
+    space.abandon().await;
+}

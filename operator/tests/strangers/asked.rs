@@ -1,0 +1,94 @@
+//! What the webhook asks an API server beside the pod: its lock, where that was not seen yet, and its owner.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use lockkeeper_operator::webhook::callers::Callers;
+use serde_json::{Value, json};
+
+use crate::api::{Answer, Http, answer};
+use crate::tls::issued;
+use crate::webhook::{NAME, Server};
+
+fn with(status: u16, body: &Value) -> Answer {
+    answer(status, &[("content-type", "application/json")], body.to_string())
+}
+
+/// What becomes of a pod that names the lock `late`, with an API server that has this at its place.
+async fn review(status: u16, found: Value) -> Value {
+    let api = Http::start(move |request| match request.uri().path() {
+        "/apis/lockkeeper.io/v1alpha1/namespaces/shop/distributedlocks/late" => with(status, &found),
+        other => panic!("nobody asks for {other}"),
+    })
+    .await;
+    let issued = issued(NAME, None);
+    let server = Server::start_with(&issued, &format!("http://{}", api.name), &Callers::Anybody).await;
+    let pod = json!({
+        "metadata": { "name": "app", "annotations": { "lockkeeper.io/lock": "late" } },
+        "spec": { "containers": [{ "name": "app", "image": "app:1", "command": ["/app"] }] },
+    });
+    server.review(&issued, "/pods", "Pod", &pod).await
+}
+
+fn patch(response: &Value) -> String {
+    assert_eq!(response["allowed"], true, "{response}");
+    let patch = STANDARD.decode(response["patch"].as_str().unwrap()).unwrap();
+    String::from_utf8(patch).unwrap()
+}
+
+#[tokio::test]
+async fn a_lock_that_was_made_a_moment_before_its_pod_is_the_one_that_the_pod_gets() {
+    let lock = json!({
+        "apiVersion": "lockkeeper.io/v1alpha1", "kind": "DistributedLock",
+        "metadata": { "name": "late", "namespace": "shop" }, "spec": { "sessionTimeout": "31s" },
+    });
+    let response = review(200, lock).await;
+    assert!(patch(&response).contains(r#""31s""#), "{}", patch(&response));
+}
+
+#[tokio::test]
+async fn a_lock_that_nobody_has_described_has_the_defaults() {
+    let status = json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound" });
+    let response = review(404, status).await;
+    assert!(patch(&response).contains(r#""15s""#), "{}", patch(&response));
+}
+
+#[tokio::test]
+async fn a_pod_does_not_get_the_defaults_because_its_lock_could_not_be_read() {
+    let status = json!({ "kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden",
+                         "message": "distributedlocks \"late\" is forbidden" });
+    let response = review(403, status).await;
+    assert_eq!(response["allowed"], false, "{response}");
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("the settings of DistributedLock `late` cannot be read at the moment"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn the_pods_of_a_statefulset_that_goes_in_order_are_ready_while_they_wait_and_can_be_scaled_up() {
+    for (policy, path) in [
+        (json!(null), "/queuedz"),
+        (json!("OrderedReady"), "/queuedz"),
+        (json!("Parallel"), "/readyz"),
+    ] {
+        let set = json!({
+            "metadata": { "name": "app", "namespace": "shop", "uid": "u" },
+            "spec": { "replicas": 1, "podManagementPolicy": policy, "selector": {}, "template": {} },
+        });
+        let api = Http::start(move |request| match request.uri().path() {
+            "/apis/apps/v1/namespaces/shop/statefulsets/app" => with(200, &set),
+            other => panic!("nobody asks for {other}"),
+        })
+        .await;
+        let issued = issued(NAME, None);
+        let server = Server::start_with(&issued, &format!("http://{}", api.name), &Callers::Anybody).await;
+        let pod = json!({
+            "metadata": { "name": "app-0", "annotations": { "lockkeeper.io/lock": "app" }, "ownerReferences": [
+                { "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "app", "uid": "u", "controller": true }] },
+            "spec": { "containers": [{ "name": "app", "image": "app:1", "command": ["/app"] }] },
+        });
+        let response = server.review(&issued, "/pods", "Pod", &pod).await;
+        assert!(patch(&response).contains(path), "{policy}: {}", patch(&response));
+    }
+}

@@ -1,0 +1,68 @@
+//! What is reported to the guard: over a socket, for the kernel to say who it was.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendFlags,
+    SocketFlags, SocketType,
+};
+use rustix::process::Pid;
+
+/// One report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::guard) enum Report {
+    /// The application says that it was forked.
+    Forked,
+    /// The anchor says that the main process ended so.
+    Exited(u8),
+}
+
+/// A socket pair: the guard's end and that of all others.
+pub(in crate::guard) fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (guards, others) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    // unix(7), SO_PASSCRED: each report comes with the number of its sender in our PID namespace.
+    rustix::net::sockopt::set_socket_passcred(&guards, true)?;
+    Ok((guards, others))
+}
+
+pub(super) fn send(reports: &OwnedFd, report: Report) -> Result<(), Errno> {
+    let bytes = match report {
+        Report::Forked => [1, 0],
+        Report::Exited(code) => [2, code],
+    };
+    let mut nothing = SendAncillaryBuffer::default();
+    rustix::net::sendmsg(
+        reports,
+        &[IoSlice::new(&bytes)],
+        &mut nothing,
+        SendFlags::NOSIGNAL,
+    )
+    .map(drop)
+}
+
+/// The next report and who sent it, if there is one.
+pub(in crate::guard) fn receive(reports: &OwnedFd) -> Option<(Report, Pid)> {
+    let mut bytes = [0; 2];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::net::recvmsg(
+        reports,
+        &mut [IoSliceMut::new(&mut bytes)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    );
+    let report = match (received.ok()?.bytes, bytes) {
+        (2, [1, _]) => Report::Forked,
+        (2, [2, code]) => Report::Exited(code),
+        _ => return None,
+    };
+    let sender = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmCredentials(sender) => Some(sender.pid),
+        _ => None,
+    });
+    Some((report, sender?))
+}

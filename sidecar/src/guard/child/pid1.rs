@@ -1,0 +1,188 @@
+//! The application as a child of a guard that is the first process of its container.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use lockkeeper_lock::FencingToken;
+use rustix::process::{Pid, WaitOptions};
+
+use super::application::{self, Application};
+use super::pipe;
+use crate::guard::anchor::{self, exit_code};
+use crate::guard::containment::Containment;
+use crate::guard::post_start::PostStart;
+use crate::guard::processes::Processes;
+use crate::guard::say;
+use crate::guard::schedule::{EXIT_SOFTWARE, Event, Mode, Sight, Sweep};
+use crate::guard::target::{Target, sweep_twice};
+use crate::sys::{self, Program};
+
+/// The application as a child of a guard that is PID 1.
+#[derive(Debug)]
+pub(in crate::guard) struct Pid1 {
+    program: Program,
+    processes: Processes,
+    application: Application,
+    /// The hook after each start, and its process while that runs.
+    post_start: Option<PostStart>,
+    hook: Option<Pid>,
+    /// The last `wait` said that there are no children. For PID 1 that proves that nothing is left of
+    /// what it has started: an orphan of its namespace is its child.
+    childless: bool,
+}
+
+/// What a start of the hook takes, all of it there before the application is.
+struct Hook {
+    command: Vec<OsString>,
+    /// Why it cannot be executed would be told here: its exit code says enough.
+    nobody: OwnedFd,
+}
+
+impl Pid1 {
+    pub fn new(program: Program, post_start: Option<PostStart>) -> io::Result<Self> {
+        if rustix::process::getpid() != Pid::INIT {
+            return Err(io::Error::other(
+                "not PID 1: the guard must be the first process of the application's container",
+            ));
+        }
+        let processes = Processes::open()?;
+        Ok(Self {
+            program,
+            processes,
+            application: Application::default(),
+            post_start,
+            hook: None,
+            childless: true,
+        })
+    }
+
+    /// Starts the hook beside the application that was just forked, as a kubelet does.
+    fn start_hook(&mut self, hook: Hook, token: FencingToken) -> io::Result<()> {
+        self.hook = match sys::fork()? {
+            None => {
+                let Some(Ok(mut program)) = self.post_start.as_ref().map(|hooks| hooks.program(hook.command))
+                else {
+                    sys::exit_now(EXIT_SOFTWARE)
+                };
+                program.set_token(token.0);
+                anchor::become_application(Pid::INIT, &program, &hook.nobody)
+            }
+            forked => forked,
+        };
+        Ok(())
+    }
+
+    /// The hook for a start, if there is one.
+    fn hook(&self) -> io::Result<Option<Hook>> {
+        let Some(command) = self.post_start.as_ref().map_or(Ok(None), PostStart::command)? else {
+            return Ok(None);
+        };
+        let nobody = File::options().write(true).open("/dev/null")?.into();
+        Ok(Some(Hook { command, nobody }))
+    }
+}
+
+impl Target for Pid1 {
+    fn mode(&self) -> Mode {
+        Mode::Pid1
+    }
+
+    fn containment(&self) -> Containment {
+        Containment::Pidns
+    }
+
+    fn start(&mut self, token: FencingToken) -> io::Result<()> {
+        self.program.set_token(token.0);
+        // Once the application runs, the guard waits for nothing but its deadlines.
+        let hook = self.hook()?;
+        let (exec_read, exec_write) = pipe()?;
+        match sys::fork()? {
+            None => {
+                application::take_terminal();
+                anchor::become_application(Pid::INIT, &self.program, &exec_write)
+            }
+            Some(pid) => {
+                self.childless = false;
+                self.application = Application::forked(exec_read);
+                self.application.is(pid, &self.processes);
+                hook.map_or(Ok(()), |hook| self.start_hook(hook, token))
+            }
+        }
+    }
+
+    fn signal_main(&mut self, signo: u8) {
+        self.application.signal(signo, &self.processes);
+    }
+
+    fn sweep(&mut self, sweep: Sweep) -> Sight {
+        // kill(-1) says nothing about what it skipped, so look afterwards.
+        let signo = match sweep {
+            Sweep::Kill => libc::SIGKILL,
+            Sweep::Stop => libc::SIGSTOP,
+            Sweep::Continue => libc::SIGCONT,
+            Sweep::Look => 0,
+        };
+        sys::signal_everybody(signo);
+        self.reap();
+        // What came in from outside, as a hook of the kubelet, is no child of ours.
+        if self.childless && (sweep != Sweep::Kill || !sys::signal_everybody(0)) {
+            return Sight::default();
+        }
+        if sweep == Sweep::Kill {
+            return Sight {
+                alive: true,
+                unstopped: true,
+            };
+        }
+        // Only what descends from the application: what the runtime put into the container beside
+        // it, as an exec probe, is nobody's lock.
+        sweep_twice(&mut self.processes, Sweep::Look, |processes| {
+            processes.scan();
+            processes.mark_descendants(Pid::INIT, None, None, 0);
+        })
+    }
+
+    /// What may not be signalled ends with this process, and is not looked for.
+    fn found(&self) -> (u32, u32) {
+        (0, 0)
+    }
+
+    fn rehearse(&mut self) {
+        sys::signal_everybody(0);
+        self.processes.rehearse();
+    }
+
+    fn reap(&mut self) {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => {
+                    let code = exit_code(status);
+                    self.application.reaped(pid, code);
+                    let is_hook = self.hook.take_if(|hook| *hook == pid).is_some();
+                    // A kubelet ends a container whose hook fails.
+                    if is_hook && code != 0 && self.application.is_running() {
+                        say(format_args!(
+                            "the postStart hook ended with {code}; ending the application"
+                        ));
+                        self.application.ended(code);
+                    }
+                }
+                Ok(None) => return,
+                Err(_) => {
+                    self.childless = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn pipes(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        [self.application.exec_pipe(), None]
+    }
+
+    fn news(&mut self) -> Option<Event> {
+        self.application.news()
+    }
+}

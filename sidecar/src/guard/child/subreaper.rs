@@ -1,0 +1,301 @@
+//! The application below an [`anchor`], held together by a control group, a PID namespace or nothing.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use lockkeeper_lock::FencingToken;
+use rustix::process::{Pid, WaitOptions};
+
+use super::application::Application;
+use super::pipe;
+use crate::guard::anchor::report::{self, Report};
+use crate::guard::anchor::{self, Pipes};
+use crate::guard::cgroup::{Group, State};
+use crate::guard::containment::{Containment, Hold, Kind};
+use crate::guard::lines::Lines;
+use crate::guard::namespace;
+use crate::guard::processes::Processes;
+use crate::guard::schedule::{Event, Mode, Sight, Sweep};
+use crate::guard::target::{Target, found_marked, sweep_twice};
+use crate::sys::{self, CommandLine, Program};
+
+/// What the main process of an anchor that was killed is said to have ended by: SIGKILL.
+const KILLED: u8 = 128 + 9;
+
+/// The application below an anchor.
+#[derive(Debug)]
+pub(in crate::guard) struct Subreaper {
+    program: Program,
+    /// The guard's own, which each anchor inherits.
+    line: Option<CommandLine>,
+    application: Application,
+    anchor: Option<Anchor>,
+    hold: Hold,
+    /// Where anchors say what is left once we are gone.
+    words: Option<OwnedFd>,
+    tree: Tree,
+}
+
+/// How the processes of the application are found in `/proc`.
+#[derive(Debug)]
+struct Tree {
+    processes: Processes,
+    lines: Lines,
+    /// Spared with all that descends from it.
+    keeper: Option<Pid>,
+    /// The anchor while it lives: not a part of the application.
+    anchor: Option<Pid>,
+    /// Start time of the last anchor. What is older is none of the application's processes, but
+    /// perhaps a child that the guard's process had before.
+    since: u64,
+}
+
+#[derive(Debug)]
+struct Anchor {
+    pid: Pid,
+    /// Reaped by us: as long as it lives its number means no other process.
+    alive: bool,
+    /// It did not end by itself, so that its children may have come to us.
+    killed: bool,
+    reports: OwnedFd,
+    /// Its end is how the anchor learns of ours; the first process of a namespace gets orders by it.
+    lifeline: OwnedFd,
+}
+
+impl Subreaper {
+    /// What it starts is held together by `hold`, and the keeper is not a part of it. Its anchors say their `words`
+    /// there.
+    ///
+    /// # Errors
+    /// When the guard cannot be a subreaper, or cannot read `/proc`.
+    pub fn new(
+        program: Program,
+        hold: Hold,
+        words: Option<OwnedFd>,
+        keeper: Option<Pid>,
+    ) -> io::Result<Self> {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        Ok(Self {
+            program,
+            // Without it the anchor is called like the guard.
+            line: CommandLine::own().ok(),
+            application: Application::default(),
+            anchor: None,
+            hold,
+            words,
+            tree: Tree {
+                processes: Processes::open()?,
+                lines: Lines::new(),
+                keeper,
+                anchor: None,
+                since: 0,
+            },
+        })
+    }
+}
+
+impl Tree {
+    /// Goes over what descends from us and belongs to the application, but for what `spares` says.
+    fn sweep(&mut self, sweep: Sweep, mut spares: impl FnMut(&OwnedFd, Pid, &mut Lines) -> bool) -> Sight {
+        let guard = rustix::process::getpid();
+        sweep_twice(&mut self.processes, sweep, |processes| {
+            processes.scan();
+            processes.mark_descendants(guard, self.anchor, self.keeper, self.since);
+            processes
+                .mark(|proc, process| Ok(process.guarded && !spares(proc, process.pid, &mut self.lines)));
+        })
+    }
+}
+
+impl Subreaper {
+    /// Does to all that is held together what is done in one step, and says what is in there.
+    fn sweep_held(&mut self, sweep: Sweep) -> Sight {
+        let Some(anchor) = &self.anchor else {
+            return Sight::default();
+        };
+        match &self.hold.0 {
+            Kind::Cgroup(group) => sweep_group(group, sweep),
+            Kind::Pidns => {
+                let _ = match sweep {
+                    // Our child, and not reaped: the number cannot mean another process.
+                    Sweep::Kill if anchor.alive => sys::signal_process(anchor.pid, libc::SIGKILL),
+                    Sweep::Stop => rustix::io::write(&anchor.lifeline, &[namespace::STOP]).map(drop),
+                    Sweep::Continue => rustix::io::write(&anchor.lifeline, &[namespace::CONTINUE]).map(drop),
+                    Sweep::Kill | Sweep::Look => Ok(()),
+                };
+                Sight::default()
+            }
+            Kind::Sweep => {
+                // To read all processes of a large machine takes a while; the main one is known already.
+                match sweep {
+                    Sweep::Kill => self.signal_main(libc::SIGKILL as u8),
+                    Sweep::Stop => self.signal_main(libc::SIGSTOP as u8),
+                    Sweep::Continue | Sweep::Look => {}
+                }
+                Sight::default()
+            }
+        }
+    }
+
+    /// The same with what descends from us and is not held together by more than that.
+    fn sweep_descendants(&mut self, sweep: Sweep) -> Sight {
+        match (&self.hold.0, sweep) {
+            // Nothing leaves a PID namespace. It is gone when its first process is.
+            (Kind::Pidns, Sweep::Kill) => Sight {
+                alive: true,
+                unstopped: true,
+            },
+            (Kind::Pidns, _) => self.tree.sweep(Sweep::Look, |_, _, _| false),
+            (Kind::Sweep, _) | (Kind::Cgroup(_), Sweep::Kill) => self.tree.sweep(sweep, |_, _, _| false),
+            // What is frozen is not in a state that shows. Who cannot be placed is none of the group.
+            (Kind::Cgroup(group), _) => self.tree.sweep(sweep, |proc, pid, lines| {
+                group.has(proc, pid, lines).unwrap_or(false)
+            }),
+        }
+    }
+}
+
+fn sweep_group(group: &Group, sweep: Sweep) -> Sight {
+    // What does not work shows in the state, or in the descendants.
+    let _ = match sweep {
+        Sweep::Kill => group.kill(),
+        Sweep::Stop => group.freeze(true),
+        Sweep::Continue => group.freeze(false),
+        Sweep::Look => Ok(()),
+    };
+    match group.state() {
+        Some(State { populated, frozen }) => Sight {
+            alive: populated,
+            unstopped: populated && !frozen,
+        },
+        None => Sight {
+            alive: true,
+            unstopped: true,
+        },
+    }
+}
+
+impl Target for Subreaper {
+    fn mode(&self) -> Mode {
+        Mode::Subreaper
+    }
+
+    fn containment(&self) -> Containment {
+        self.hold.containment()
+    }
+
+    fn start(&mut self, token: FencingToken) -> io::Result<()> {
+        self.program.set_token(token.0);
+        if let Kind::Cgroup(group) = &self.hold.0 {
+            // The one before may have been killed while it was frozen.
+            group.freeze(false)?;
+        }
+        let guard = rustix::process::getpid();
+        let (exec_read, exec) = pipe()?;
+        let (reports_read, reports) = report::channel()?;
+        let (lifeline_read, lifeline) = pipe()?;
+        let forked = match &self.hold.0 {
+            Kind::Pidns => sys::fork_into_namespace()?,
+            Kind::Cgroup(_) | Kind::Sweep => sys::fork()?,
+        };
+        let Some(pid) = forked else {
+            // Without this the anchor would keep its own lifeline up.
+            drop(lifeline);
+            let pipes = Pipes {
+                lifeline: lifeline_read,
+                reports,
+                exec,
+                words: self.words.as_ref(),
+            };
+            anchor::run(
+                guard,
+                self.line,
+                &self.program,
+                &self.hold.0,
+                &mut self.tree.processes,
+                pipes,
+            )
+        };
+        self.tree.since = self.tree.processes.started(pid).unwrap_or(0);
+        self.tree.anchor = Some(pid);
+        self.application = Application::forked(exec_read);
+        self.anchor = Some(Anchor {
+            pid,
+            alive: true,
+            killed: false,
+            reports: reports_read,
+            lifeline,
+        });
+        Ok(())
+    }
+
+    fn signal_main(&mut self, signo: u8) {
+        self.application.signal(signo, &self.tree.processes);
+    }
+
+    fn sweep(&mut self, sweep: Sweep) -> Sight {
+        self.reap();
+        let Some(anchor) = &self.anchor else {
+            return Sight::default();
+        };
+        // A subreaper that has no children left ends, and the first process of a PID namespace is not
+        // reaped before all others there are gone: either proves that nothing descends from us.
+        let is_proof = !anchor.alive && (!anchor.killed || matches!(self.hold.0, Kind::Pidns));
+        let mut sight = self.sweep_held(sweep);
+        if !is_proof {
+            sight = sight.and(self.sweep_descendants(sweep));
+            sight.alive |= self.tree.anchor.is_some();
+        }
+        if !sight.alive {
+            self.anchor = None;
+        }
+        sight
+    }
+
+    fn found(&self) -> (u32, u32) {
+        found_marked(&self.tree.processes)
+    }
+
+    fn rehearse(&mut self) {
+        if let Kind::Cgroup(group) = &self.hold.0 {
+            let _ = group.state();
+        }
+        self.tree.processes.rehearse();
+    }
+
+    fn reap(&mut self) {
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            // From now on the number may be given to a process of the application.
+            self.tree.keeper.take_if(|keeper| *keeper == pid);
+            if let Some(anchor) = self.anchor.as_mut().filter(|anchor| anchor.pid == pid) {
+                anchor.alive = false;
+                anchor.killed = status.signaled();
+                self.tree.anchor = None;
+            }
+        }
+    }
+
+    fn pipes(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        let reports = self
+            .anchor
+            .as_ref()
+            .filter(|anchor| anchor.alive)
+            .map(|anchor| anchor.reports.as_fd());
+        [self.application.exec_pipe(), reports]
+    }
+
+    fn news(&mut self) -> Option<Event> {
+        if let Some(anchor) = &self.anchor {
+            while let Some((report, sender)) = report::receive(&anchor.reports) {
+                match report {
+                    Report::Forked => self.application.is(sender, &self.tree.processes),
+                    Report::Exited(code) => self.application.ended(code),
+                }
+            }
+            if !anchor.alive && anchor.killed {
+                self.application.ended(KILLED);
+            }
+        }
+        self.application.news()
+    }
+}

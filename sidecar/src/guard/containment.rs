@@ -1,0 +1,127 @@
+//! What holds the application together, so that stopping it misses no process of it.
+//!
+//! | | all at once, also against `fork` | who can leave |
+//! |---|---|---|
+//! | a control group of its own | `cgroup.kill`, `cgroup.freeze` | who may write to the control groups above |
+//! | a PID namespace of its own | the end of its first process; SIGSTOP from there | nobody |
+//! | a sweep over `/proc` | no | who forks faster than the table is read |
+//!
+//! Beside each of them the guard still looks for descendants: who has left is found by descent.
+
+use std::io;
+
+use clap::ValueEnum;
+
+use super::cgroup::{Group, GroupKiller};
+use super::namespace;
+
+/// What a user wants the application to be held together by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ContainmentChoice {
+    /// A control group of its own where that can be had, else a sweep.
+    #[default]
+    Auto,
+    /// A control group of its own (version 2, Linux 5.14).
+    Cgroup,
+    /// A PID namespace of its own, and a mount namespace for its `/proc`.
+    Pidns,
+    /// Nothing: what descends from the application is looked for in `/proc`.
+    Sweep,
+}
+
+/// What the application is held together by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Containment {
+    /// A control group of its own, below that of the guard.
+    Cgroup,
+    /// A PID namespace of its own: of its container, or one that the guard made.
+    Pidns,
+    /// Nothing: what descends from the application is looked for in `/proc`.
+    Sweep,
+    /// Another container of the pod, whose processes are looked for in `/proc`.
+    Container,
+}
+
+/// What an application will be held together by: made and tried before anything is started.
+#[derive(Debug)]
+pub struct Hold(pub(super) Kind);
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Cgroup(Group),
+    Pidns,
+    Sweep,
+}
+
+/// What was wanted cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("--containment {wanted} cannot be had: {why}; take another one, or leave it to auto")]
+pub struct ContainmentError {
+    wanted: &'static str,
+    why: String,
+}
+
+impl Containment {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Cgroup, Self::Pidns, Self::Sweep, Self::Container];
+
+    /// Its name, as on the socket and in the metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cgroup => "cgroup",
+            Self::Pidns => "pidns",
+            Self::Sweep => "sweep",
+            Self::Container => "container",
+        }
+    }
+
+    /// Its number in [`Hello`](super::protocol::FromGuard::Hello), where 0 is none of them.
+    pub(super) fn number(self) -> u8 {
+        match self {
+            Self::Cgroup => 1,
+            Self::Pidns => 2,
+            Self::Sweep => 3,
+            Self::Container => 4,
+        }
+    }
+}
+
+impl Hold {
+    /// Makes what was chosen, and tries it out: with a process that is put in and ends.
+    ///
+    /// Call it before the process has a second thread: it forks.
+    ///
+    /// # Errors
+    /// When it cannot be had and nothing else was allowed.
+    pub fn new(choice: ContainmentChoice) -> Result<Self, ContainmentError> {
+        let refuse = |wanted| move |why| ContainmentError { wanted, why };
+        match choice {
+            ContainmentChoice::Auto => Ok(Self(Group::make().map_or(Kind::Sweep, Kind::Cgroup))),
+            ContainmentChoice::Cgroup => Group::make()
+                .map(|group| Self(Kind::Cgroup(group)))
+                .map_err(refuse("cgroup")),
+            ContainmentChoice::Pidns => namespace::try_out()
+                .map(|()| Self(Kind::Pidns))
+                .map_err(refuse("pidns")),
+            ContainmentChoice::Sweep => Ok(Self(Kind::Sweep)),
+        }
+    }
+
+    /// What it is.
+    pub fn containment(&self) -> Containment {
+        match &self.0 {
+            Kind::Cgroup(_) => Containment::Cgroup,
+            Kind::Pidns => Containment::Pidns,
+            Kind::Sweep => Containment::Sweep,
+        }
+    }
+
+    /// For a keeper whose guard was killed: what it takes to kill all that is held together, where that can be done from
+    /// outside.
+    pub(super) fn killer(&self) -> io::Result<Option<GroupKiller>> {
+        match &self.0 {
+            Kind::Cgroup(group) => group.killer().map(Some),
+            Kind::Pidns | Kind::Sweep => Ok(None),
+        }
+    }
+}

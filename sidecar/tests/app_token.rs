@@ -1,0 +1,177 @@
+//! The token of a pod, as the program gets it: it counts, and is nowhere to be read.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use lockkeeper_lock::BootInstant;
+use tempfile::TempDir;
+
+#[path = "support/refused.rs"]
+mod refused;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const TOKEN: &str = "Q0hPU0VOLUZPUi1USElTLVBPRA";
+
+/// A sidecar whose application has a hook, and never runs: nobody listens where its ensemble should be. Ends with the test.
+struct Sidecar {
+    process: Child,
+    admin: SocketAddr,
+    folder: TempDir,
+}
+
+impl Sidecar {
+    fn start(token: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        let admin = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let log = File::create(file("log")).unwrap();
+        let process = Command::new(env!("CARGO_BIN_EXE_lockkeeper"))
+            .args([
+                "sidecar",
+                "--connect",
+                "127.0.0.1:1",
+                "--lock",
+                "/l",
+                "--log",
+                "trace",
+            ])
+            .args(["--admin-listen", &admin.to_string()])
+            .arg("--socket")
+            .arg(file("lock.sock"))
+            .arg("--guard-socket")
+            .arg(file("guard.sock"))
+            .arg("--lease-file")
+            .arg(file("lease.env"))
+            .envs(token.map(|token| ("LOCKKEEPER_APP_TOKEN", token)))
+            .env(
+                "LOCKKEEPER_APP_PROBES",
+                r#"{"liveness":{"httpGet":{"port":1}},"preStop":{"httpGet":{"port":1,"path":"/drain"}}}"#,
+            )
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Self {
+            process,
+            admin,
+            folder,
+        }
+    }
+
+    /// What is answered on the port.
+    fn ask(&self, path: &str) -> String {
+        exchange(|| TcpStream::connect(self.admin), path)
+    }
+
+    /// What is answered on the socket.
+    fn ask_inside(&self, path: &str) -> String {
+        exchange(|| UnixStream::connect(self.folder.path().join("lock.sock")), path)
+    }
+
+    /// All that it has logged.
+    fn end(mut self) -> String {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+}
+
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The answer to a request, once somebody listens.
+fn exchange<S: Read + Write>(connect: impl Fn() -> std::io::Result<S>, path: &str) -> String {
+    let end = BootInstant::now() + PATIENCE;
+    let mut stream = loop {
+        match connect() {
+            Ok(stream) => break stream,
+            Err(error) => {
+                let waits = matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound);
+                assert!(waits && BootInstant::now() < end, "{error}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    };
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn the_token_of_the_environment_opens_the_path_and_is_in_no_log_metric_or_status() {
+    let sidecar = Sidecar::start(Some(TOKEN));
+    for kind in ["preStop", "liveness"] {
+        let answer = sidecar.ask(&format!("/app/{TOKEN}/{kind}"));
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert!(answer.contains("does not run under the lock"), "{answer}");
+    }
+    let mut said = Vec::new();
+    for path in [
+        "/app/preStop",
+        "/app/liveness",
+        "/app/x/preStop",
+        &format!("/app/{}/preStop", &TOKEN[1..]),
+    ] {
+        let answer = sidecar.ask(path);
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{path}: {answer}");
+        said.push(answer);
+    }
+    said.push(sidecar.ask(&format!("/app/{TOKEN}/nothing")));
+    said.extend(["/metrics", "/readyz", "/queuedz", "/nothing"].map(|path| sidecar.ask(path)));
+    said.extend(["/v1/lock", "/v1/app/preStop"].map(|path| sidecar.ask_inside(path)));
+    let log = sidecar.end();
+    assert!(log.contains("INFO"), "it logs: {log}");
+    said.push(log);
+    for text in said {
+        assert!(!text.contains(TOKEN), "{text}");
+    }
+}
+
+#[test]
+fn a_sidecar_without_a_token_says_at_its_start_that_the_hook_is_not_sent() {
+    let sidecar = Sidecar::start(None);
+    let answer = sidecar.ask("/app/preStop");
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    let answer = sidecar.ask("/app/liveness");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let log = sidecar.end();
+    let sentence = "The preStop hook of the application is not sent";
+    assert!(log.contains(sentence) && log.contains("--app-token"), "{log}");
+}
+
+#[test]
+fn a_token_that_is_none_is_refused_and_not_shown_and_neither_is_one_in_the_help() {
+    const SIDECAR: &[&str] = &["sidecar", "--connect", "zk:2181", "--lock", "/l"];
+    const RIGHT: &str = "--app-token (LOCKKEEPER_APP_TOKEN) must have 22 to 128 characters";
+    for wrong in ["", "guessable", "Q0hPU0VOLUZPUi1USElTLVBPR+/="] {
+        let words = [SIDECAR, &["--app-token", wrong]].concat();
+        refused::refused(&[
+            (&words, &[], &[RIGHT]),
+            (SIDECAR, &[("LOCKKEEPER_APP_TOKEN", wrong)], &[RIGHT]),
+        ]);
+        let scratch = tempfile::tempdir().unwrap();
+        let (_, _, err) = refused::run(scratch.path(), &words, &[]);
+        assert!(wrong.is_empty() || !err.contains(wrong), "{err}");
+    }
+    let by_signals = [SIDECAR, &["--container", "app", "--app-token", TOKEN]].concat();
+    refused::refused(&[(&by_signals, &[], &["keeps its own probes: leave one of them out"])]);
+    let scratch = tempfile::tempdir().unwrap();
+    let (code, help, _) = refused::run(
+        scratch.path(),
+        &["sidecar", "--help"],
+        &[("LOCKKEEPER_APP_TOKEN", TOKEN)],
+    );
+    assert_eq!(code, 0);
+    assert!(help.contains("--app-token") && !help.contains(TOKEN), "{help}");
+}

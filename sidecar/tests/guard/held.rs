@@ -1,0 +1,342 @@
+//! Held together by a control group or a PID namespace: stopped in one step, also against `fork`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lockkeeper_lock::BootInstant;
+use lockkeeper_sidecar::guard::protocol::{FromGuard, ToGuard};
+use lockkeeper_sidecar::guard::{ContainmentChoice, Hold};
+use rustix::process::{Pid, Signal};
+
+use crate::harness::{
+    A, B, Guard, MARGIN, assert_in_time, children, is_alive, is_root, last_stamp, skip, until,
+};
+use crate::tests;
+
+tests![
+    a_storm_of_forks_is_gone_at_the_deadline,
+    a_storm_of_forks_stands_still_while_it_is_paused,
+    a_pause_is_not_reported_while_a_thread_still_writes,
+    a_frozen_application_ends_with_its_guard,
+    a_group_that_somebody_thaws_is_killed,
+    who_has_left_the_group_is_found_by_descent,
+    the_group_is_removed_with_its_guard,
+    an_application_in_a_namespace_sees_its_own_numbers_in_proc_and_gets_its_signals,
+    what_cannot_be_had_is_refused_in_a_sentence,
+];
+
+const HELD: [&str; 2] = ["cgroup", "pidns"];
+
+/// Whether both can be had; says so if not.
+fn can_hold() -> bool {
+    if !is_root() {
+        return false;
+    }
+    for choice in [ContainmentChoice::Cgroup, ContainmentChoice::Pidns] {
+        if let Err(error) = Hold::new(choice) {
+            skip(&error.to_string());
+            return false;
+        }
+    }
+    true
+}
+
+/// Eight chains of processes, each of which writes down the time since boot, forks the next one, and
+/// ends. The shell does all of that by itself, so that no `exec` makes it slower. (Not by a function,
+/// which may not call itself more than a thousand times.)
+const STORM: &str = "trap '' TERM
+    link='read up idle </proc/uptime; echo $up >>chain-$chain; eval \"$link\" &'
+    for chain in 1 2 3 4 5 6 7 8; do eval \"$link\"; done
+    exec $recorder role:record record-main";
+
+fn chains(guard: &Guard) -> Vec<PathBuf> {
+    (1..=8)
+        .map(|chain| guard.file(&format!("chain-{chain}")))
+        .collect()
+}
+
+/// When a chain last wrote: in steps of 10 ms.
+fn last_link(chain: &Path) -> Option<BootInstant> {
+    let links = std::fs::read_to_string(chain).ok()?;
+    let seconds: f64 = links.lines().last()?.parse().ok()?;
+    Some(BootInstant::from_nanos((seconds * 1e9) as u64))
+}
+
+fn storm_is_raging(guard: &Guard) {
+    let begun = BootInstant::now();
+    let goes_on = |chain: &PathBuf| last_link(chain).is_some_and(|last| last > begun);
+    until("the storm", || chains(guard).iter().all(goes_on));
+}
+
+fn a_storm_of_forks_is_gone_at_the_deadline() {
+    if !can_hold() {
+        return;
+    }
+    for held in HELD {
+        for _ in 0..3 {
+            let mut guard = Guard::run(&[held], STORM);
+            let kill_at = guard.begin(A, 3900, 4000);
+            storm_is_raging(&guard);
+            guard.expect_gone(A);
+            let gone = BootInstant::now() - kill_at;
+            let last = chains(&guard).iter().filter_map(|chain| last_link(chain)).max();
+            let after = last.expect("a storm").saturating_since(kill_at);
+            println!("  {held}: gone {gone:?}, last link {after:?} after the deadline");
+            assert!(after < MARGIN);
+            assert_in_time(&guard.file("record-main"), kill_at);
+            // Whoever was missed would go on and write.
+            let links = || {
+                chains(&guard)
+                    .iter()
+                    .map(|chain| last_link(chain))
+                    .collect::<Vec<_>>()
+            };
+            let before = links();
+            std::thread::sleep(Duration::from_millis(100));
+            assert_eq!(links(), before, "the storm goes on");
+        }
+    }
+}
+
+fn expect_paused(guard: &mut Guard) {
+    guard.expect("Paused", |frame| {
+        matches!(frame, FromGuard::Paused { .. }).then_some(())
+    });
+}
+
+fn a_storm_of_forks_stands_still_while_it_is_paused() {
+    if !can_hold() {
+        return;
+    }
+    for held in HELD {
+        // A machine with too much to do may not stop it within half of the margin: then it is killed.
+        let stopped = (0..5).find_map(|_| {
+            let mut guard = Guard::run(&[held], STORM);
+            let deadline = guard.grant(A, true, true, 4000, 4000);
+            guard.expect_started(A);
+            storm_is_raging(&guard);
+            let is_paused = guard.expect("a stop", |frame| match frame {
+                FromGuard::Paused { .. } => Some(true),
+                FromGuard::Gone { .. } => Some(false),
+                _ => None,
+            });
+            is_paused.then_some((guard, deadline))
+        });
+        let (mut guard, deadline) = stopped.expect("it is paused in one of five rounds");
+        println!(
+            "  {held}: Paused was read {:?} after the deadline",
+            BootInstant::now() - deadline
+        );
+        let links = || {
+            chains(&guard)
+                .iter()
+                .map(|chain| last_link(chain))
+                .collect::<Vec<_>>()
+        };
+        let before = links();
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(links(), before, "the storm goes on");
+        guard.grant(B, true, true, 60_000, 60_000);
+        guard.expect_started(B);
+        storm_is_raging(&guard);
+        guard.send(ToGuard::Revoke { token: B });
+        guard.expect_gone(B);
+    }
+}
+
+fn a_pause_is_not_reported_while_a_thread_still_writes() {
+    let kinds: &[&str] = if can_hold() {
+        &["subreaper", "cgroup", "pidns"]
+    } else {
+        &["subreaper"]
+    };
+    for held in kinds {
+        let directory = tempfile::tempdir_in("/dev/shm").expect("a file system in memory");
+        let file = directory.path().join("written");
+        // No chance to be missed by luck: each round stops it somewhere else in a write.
+        for round in 0..3 {
+            let script = format!("exec $recorder role:write {}", file.display());
+            let mut guard = Guard::run(&[held], &script);
+            let deadline = guard.grant(A, true, true, 1000 + 7 * round, 1000 + 7 * round);
+            guard.expect_started(A);
+            let said = guard.expect("a stop", |frame| match frame {
+                FromGuard::Paused { .. } => Some("Paused"),
+                // Half of the margin was not enough: then it is killed.
+                FromGuard::Gone { .. } => Some("Gone"),
+                _ => None,
+            });
+            let size = || std::fs::metadata(&file).expect("a file").len();
+            let before = size();
+            let after = BootInstant::now() - deadline;
+            std::thread::sleep(Duration::from_millis(50));
+            println!("  {held}: {said} was read {after:?} after the deadline");
+            assert_eq!(size(), before, "{said} was said and a thread went on writing");
+        }
+    }
+}
+
+const TWO: &str = "trap '' TERM; record record-a & exec $recorder role:record record-main";
+
+/// The processes of a guard's application: all but the anchor.
+fn application(guard: &Guard) -> Vec<Pid> {
+    fn below(pid: Pid) -> Vec<Pid> {
+        children(pid)
+            .into_iter()
+            .flat_map(|child| [vec![child], below(child)].concat())
+            .collect()
+    }
+    children(guard.pid()).into_iter().flat_map(below).collect()
+}
+
+/// The directory of the control group in which a process is.
+fn group(pid: Pid) -> PathBuf {
+    let read = |file: String| std::fs::read_to_string(file).expect("proc(5)");
+    let groups = read(format!("/proc/{pid}/cgroup"));
+    let path = groups
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .expect("version 2");
+    let mounts = read("/proc/self/mountinfo".to_owned());
+    let mount = mounts
+        .lines()
+        .find(|line| line.contains(" - cgroup2 "))
+        .expect("mounted");
+    let point = mount.split(' ').nth(4).expect("a mount point");
+    PathBuf::from(format!("{point}{path}"))
+}
+
+fn a_frozen_application_ends_with_its_guard() {
+    if !can_hold() {
+        return;
+    }
+    for held in HELD {
+        let mut guard = Guard::run(&[held], TWO);
+        guard.grant(A, true, true, 1000, 1000);
+        guard.expect_started(A);
+        guard.recorders("record", 2);
+        let pids = application(&guard);
+        expect_paused(&mut guard);
+        let directory = group(pids[0]);
+        guard.signal(Signal::KILL);
+        let killed = BootInstant::now();
+        until("the tree's end", || !pids.iter().copied().any(is_alive));
+        println!(
+            "  {held}: all gone {:?} after the guard was killed",
+            BootInstant::now() - killed
+        );
+        if held == "cgroup" {
+            until("the group's end", || !directory.exists());
+        }
+    }
+}
+
+fn a_group_that_somebody_thaws_is_killed() {
+    if !can_hold() {
+        return;
+    }
+    let mut guard = Guard::run(&["cgroup"], TWO);
+    guard.grant(A, true, true, 1000, 1000);
+    guard.expect_started(A);
+    guard.recorders("record", 2);
+    let pids = application(&guard);
+    expect_paused(&mut guard);
+    std::fs::write(group(pids[0]).join("cgroup.freeze"), "0").expect("thawed");
+    guard.expect("its end", |frame| {
+        matches!(frame, FromGuard::Gone { token: A, .. }).then_some(())
+    });
+    assert!(!pids.into_iter().any(is_alive));
+}
+
+fn who_has_left_the_group_is_found_by_descent() {
+    if !can_hold() {
+        return;
+    }
+    for pause in [false, true] {
+        let mut guard = Guard::run(&["cgroup"], TWO);
+        let deadline = guard.grant(A, true, pause, 1500, 1500);
+        guard.expect_started(A);
+        let leaver = guard.recorders("record-a", 1)[0];
+        guard.recorders("record-main", 1);
+        let inside = group(leaver);
+        let outside = inside.parent().expect("the guard's group");
+        std::fs::write(outside.join("cgroup.procs"), leaver.to_string()).expect("moved");
+        if pause {
+            expect_paused(&mut guard);
+            let last = last_stamp(&guard.file("record-a"));
+            std::thread::sleep(Duration::from_millis(100));
+            assert_eq!(last_stamp(&guard.file("record-a")), last, "it goes on");
+            guard.send(ToGuard::Revoke { token: A });
+        }
+        guard.expect_gone(A);
+        assert!(!is_alive(leaver));
+        assert_in_time(&guard.file("record-a"), deadline);
+    }
+}
+
+fn the_group_is_removed_with_its_guard() {
+    if !can_hold() {
+        return;
+    }
+    let mut guard = Guard::run(&["cgroup"], TWO);
+    guard.begin(A, 60_000, 60_000);
+    guard.recorders("record", 2);
+    let pids = application(&guard);
+    let directory = group(pids[0]);
+    assert_ne!(directory, group(guard.pid()), "the guard is outside");
+    guard.send(ToGuard::Finish { code: 7 });
+    assert_eq!(guard.exit_code(), Some(7));
+    assert!(!pids.into_iter().any(is_alive));
+    assert!(!directory.exists());
+}
+
+fn an_application_in_a_namespace_sees_its_own_numbers_in_proc_and_gets_its_signals() {
+    if !can_hold() {
+        return;
+    }
+    let script = "trap 'echo term >signals; exit 3' TERM
+        read own rest </proc/self/stat; echo $$ $own $PPID >numbers; echo >ready
+        while :; do sleep 0.01; done";
+    let mut guard = Guard::run(&["pidns"], script);
+    guard.grant(A, true, false, 60_000, 60_000);
+    let pid = guard.expect_started(A);
+    until("it runs", || guard.file("ready").exists());
+    let numbers = std::fs::read_to_string(guard.file("numbers")).expect("numbers");
+    assert_eq!(numbers.trim(), "2 2 1");
+    // Outside it has the number that the guard told.
+    assert_eq!(application(&guard)[0].as_raw_nonzero().get().unsigned_abs(), pid);
+    guard.signal(Signal::TERM);
+    assert_eq!(guard.expect_exited(A), 3);
+    assert!(guard.file("signals").exists());
+}
+
+fn what_cannot_be_had_is_refused_in_a_sentence() {
+    if !is_root() || !crate::harness::has("setpriv") {
+        return;
+    }
+    let refused = |choice: &str| {
+        let output = std::process::Command::new("setpriv")
+            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+            .arg(env!("CARGO_BIN_EXE_lockkeeper"))
+            .args([
+                "run",
+                "--connect",
+                "127.0.0.1:1",
+                "--lock",
+                "/l",
+                "--containment",
+                choice,
+            ])
+            .args(["--", "true"])
+            .output()
+            .expect("executed");
+        let words = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(64), "{words}");
+        words
+    };
+    for choice in HELD {
+        let words = refused(choice);
+        println!("  {}", words.trim());
+        assert_eq!(words.lines().count(), 1);
+        assert!(words.starts_with(&format!("lockkeeper: --containment {choice} cannot be had: ")));
+    }
+}
