@@ -94,7 +94,7 @@ pub struct RunArgs {
     )]
     pub restart: Restart,
 
-    /// What holds the command and all that it starts together, so that stopping it misses nothing
+    /// What holds the command and all that it starts together until it is stopped: auto takes a control group, else a sweep
     #[arg(
         long,
         env = "LOCKKEEPER_CONTAINMENT",

@@ -118,6 +118,24 @@ fn a_run_within_a_run_that_may_pause_it_is_refused() {
 }
 
 #[test]
+fn a_run_within_a_run_that_names_the_servers_in_another_way_is_inside_or_refused_and_never_waits_for_itself()
+{
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    served.publish(held());
+    let with = |connect| nested(&served.socket, &TELL, &[("LOCKKEEPER_CONNECT", connect)]);
+    let (code, _, err) = with("other.invalid:2181,unknown.invalid");
+    assert_eq!((code, err), (7, String::new()));
+    let (code, out, err) = with("other.invalid:2181");
+    assert_eq!((code, out.as_str()), (64, ""), "{err}");
+    assert!(
+        err.contains("holds /locks/report at unknown.invalid:2181")
+            && err.contains("give both the same --connect"),
+        "{err}"
+    );
+}
+
+#[test]
 fn a_run_within_a_run_that_has_lost_the_lock_starts_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path());
@@ -174,7 +192,7 @@ fn another_lock_is_asked_for_and_so_is_this_one_when_the_outer_run_is_gone() {
     let gone = directory.path().join("gone.sock");
     let elsewhere = [
         ("LOCKKEEPER_LOCK", "/locks/other"),
-        ("LOCKKEEPER_CONNECT", "other.invalid:2181"),
+        ("LOCKKEEPER_CONNECT", "unknown.invalid:2181/chroot"),
         ("LOCKKEEPER_SOCKET", gone.to_str().unwrap()),
     ];
     for change in elsewhere {
