@@ -1,7 +1,8 @@
 //! The two sides that users see: [`LockView`] to look, [`Lock`] to act.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -277,14 +278,19 @@ impl<C: Clock> Lock<C> {
             if let Some(reason) = lost(&status, token, now) {
                 break Err(LockError::Lost(reason));
             }
-            let remaining = status
-                .deadline()
-                .map_or(Duration::ZERO, |deadline| deadline - now);
+            let deadline = status.deadline().unwrap_or(now);
+            // The timer starts no work and stops none: it does not count the time in which the machine was suspended.
+            let in_time = poll_fn(|context| match self.view.clock.now() < deadline {
+                true => work.as_mut().poll(context).map(Some),
+                false => Poll::Ready(None),
+            });
             tokio::select! {
                 biased;
-                () = self.view.clock.sleep(remaining) => {}
+                () = self.view.clock.sleep(deadline - now) => {}
                 changed = view.changed() => drop(changed?),
-                done = &mut work => break Ok(done),
+                done = in_time => if let Some(done) = done {
+                    break Ok(done);
+                },
             }
         };
         drop(work);

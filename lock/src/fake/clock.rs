@@ -1,6 +1,8 @@
 //! Clocks that run at different rates, and clients that stand still.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use crate::clock::{BootInstant, Clock};
 #[derive(Clone, Debug)]
 pub struct SkewedClock {
     rate: f64,
-    offset: u64,
+    offset: Arc<AtomicU64>,
     start: Instant,
 }
 
@@ -23,16 +25,22 @@ impl SkewedClock {
     pub fn new(rate: f64, offset: Duration) -> Self {
         Self {
             rate,
-            offset: offset.as_nanos() as u64,
+            offset: Arc::new(AtomicU64::new(offset.as_nanos() as u64)),
             start: Instant::now(),
         }
+    }
+
+    /// The machine was suspended for so long: this clock and its copies have gone on, and no timer has.
+    pub fn suspend(&self, duration: Duration) {
+        self.offset
+            .fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
     }
 }
 
 impl Clock for SkewedClock {
     fn now(&self) -> BootInstant {
         let elapsed = self.start.elapsed().as_nanos() as f64 * self.rate;
-        BootInstant::from_nanos(self.offset + elapsed as u64)
+        BootInstant::from_nanos(self.offset.load(Ordering::SeqCst) + elapsed as u64)
     }
 
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send + 'static {

@@ -266,8 +266,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 entry.is_own_watched = false;
                 entry.is_own_seen = false;
                 entry.watched.clear();
-                // Events may have been missed: whoever was ahead is asked for again.
-                if !entry.is_our_turn {
+                // Events may have been missed, also of our own end: whoever does not hold yet asks again who is ahead, and
+                // so whether its own place is still there.
+                if !entry.is_held {
+                    entry.is_our_turn = false;
                     entry.ahead = None;
                 }
             }

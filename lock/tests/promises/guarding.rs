@@ -1,13 +1,14 @@
 //! `guarded`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockkeeper_lock::fake::World;
-use lockkeeper_lock::{LockError, LockState, LossReason};
+use lockkeeper_lock::fake::{Client, World};
+use lockkeeper_lock::{Lock, LockError, LockState, LossReason};
+use tokio::sync::Notify;
 
-use super::{BOUND, FakeLock, ROOT, T, contender, eventually, lock, queued_at, state, world};
+use super::{BOUND, FakeLock, ROOT, T, clock, contender, eventually, lock, options, queued_at, state, world};
 
 /// Work that says whether it still exists.
 #[derive(Clone, Default)]
@@ -162,4 +163,33 @@ async fn cancelling_guarded_drops_the_work_and_keeps_the_lock() {
     assert!(!running.is_running());
     assert!(lock.view().is_held());
     assert!(world.node(&contender(&lock)).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_is_not_polled_after_the_deadline_by_whatever_wakes_it_when_a_suspended_machine_goes_on() {
+    let world = world();
+    let clock = clock();
+    let lock = Arc::new(Lock::new::<Client>(world.client("a"), clock.clone(), options()));
+    let (polls, wake) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let guarded = tokio::spawn({
+        let (lock, polls, wake) = (Arc::clone(&lock), Arc::clone(&polls), Arc::clone(&wake));
+        async move {
+            let work = |_, _| async move {
+                loop {
+                    polls.fetch_add(1, Ordering::SeqCst);
+                    wake.notified().await;
+                }
+            };
+            lock.guarded(work).await
+        }
+    });
+    eventually("the work begins", || polls.load(Ordering::SeqCst) == 1).await;
+    wake.notify_one();
+    eventually("the work goes on", || polls.load(Ordering::SeqCst) == 2).await;
+    // No timer has noticed anything yet, and what the work waits for is there.
+    clock.suspend(T);
+    wake.notify_one();
+    let outcome: Result<(), _> = guarded.await.unwrap();
+    assert!(matches!(outcome, Err(LockError::Lost(_))), "{outcome:?}");
+    assert_eq!(polls.load(Ordering::SeqCst), 2);
 }
