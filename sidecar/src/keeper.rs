@@ -238,7 +238,8 @@ async fn keep(
     let (identities, following) = Identities::follow(settings.credentials.clone(), stop());
     servers.spawn(following);
     let lock = new_lock(&settings, identities.as_ref(), &policy, &observer)?;
-    let looking_at_ticks = ensemble::longer_tick_later(zookeeper, settings.timing.tick_time);
+    let looking_at_ticks =
+        ensemble::longer_tick_later(zookeeper, settings.timing.tick_time, observer.connected());
     let keeper = Keeper {
         decider: Decider::new(policy, began),
         lock_view: lock.view(),

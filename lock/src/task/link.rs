@@ -186,11 +186,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             });
         }
         self.options.timing = timing;
-        if self.session.is_some()
-            && server != self.server
-            && let Some(observer) = &self.options.observer
-        {
-            observer.session_moved();
+        if let Some(observer) = &self.options.observer {
+            observer.connected();
+            if self.session.is_some() && server != self.server {
+                observer.session_moved();
+            }
         }
         self.server = server;
         let connection = Arc::new(connection);

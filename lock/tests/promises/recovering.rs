@@ -30,12 +30,18 @@ async fn a_waiter_whose_contender_is_deleted_by_hand_queues_again() {
 }
 
 #[derive(Debug, Default)]
-struct Moves(AtomicU64);
+struct Moves {
+    moved: AtomicU64,
+    connected: AtomicU64,
+}
 
 impl Observer for Moves {
     fn renewed(&self, _: Duration) {}
     fn session_moved(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.moved.fetch_add(1, Ordering::Relaxed);
+    }
+    fn connected(&self) {
+        self.connected.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -58,8 +64,31 @@ async fn a_session_has_moved_when_another_server_serves_it_and_not_when_the_same
         world.hang_up("a", Closed::Disconnected);
         state(&lock, LockState::Suspended).await;
         state(&lock, LockState::Held).await;
-        assert_eq!(moves.0.load(Ordering::Relaxed), expected, "{servers} servers");
+        assert_eq!(moves.moved.load(Ordering::Relaxed), expected, "{servers} servers");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_counts_is_told_each_new_connection_also_one_to_the_same_server() {
+    let world = Arc::new(World::new(Options {
+        servers: 1,
+        tick: Duration::from_secs(1),
+        session_timeout: T,
+        ..Options::default()
+    }));
+    let moves = Arc::new(Moves::default());
+    let options = LockOptions {
+        observer: Some(moves.clone()),
+        ..options()
+    };
+    let lock = lock_with(&world, "a", options);
+    lock.acquire().await.unwrap();
+    let before = moves.connected.load(Ordering::Relaxed);
+    assert!(before > 0, "the first one");
+    world.hang_up("a", Closed::Disconnected);
+    state(&lock, LockState::Suspended).await;
+    state(&lock, LockState::Held).await;
+    assert!(moves.connected.load(Ordering::Relaxed) > before, "the next one");
 }
 
 #[tokio::test(start_paused = true)]
