@@ -133,7 +133,9 @@ impl LockApi {
                 let _only_one = self.one_look.acquire().await;
                 tree.holds(pid).await
             }
-            None => Ok(false),
+            None => Err(std::io::Error::other(
+                "the keeper of a pod does not see the application's processes",
+            )),
         };
         match inside {
             Ok(inside) => http::json(StatusCode::OK, &Inside { inside }),
