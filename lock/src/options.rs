@@ -14,6 +14,8 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     fn renewed(&self, took: Duration);
     /// The session was taken to another server.
     fn session_moved(&self);
+    /// A server serves the session: another one, or the same one anew.
+    fn connected(&self);
 }
 
 /// Which ensemble a lock is in.

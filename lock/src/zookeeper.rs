@@ -141,42 +141,6 @@ impl ZooKeeper {
         })
     }
 
-    /// Asks all servers at once for their `tickTime` with the four-letter word `conf`, which is often
-    /// switched off (`4lw.commands.whitelist`). The longest one, since each of them may come to lead;
-    /// `None` when none of them says within `patience`.
-    pub async fn tick_time(&self, patience: Duration) -> Option<Duration> {
-        let asked = self.connect.servers().iter().map(|server| async move {
-            let answer = tokio::time::timeout(patience, self.ask(server, b"conf")).await;
-            tick::parse(&answer.ok()??)
-        });
-        let told = futures_util::future::join_all(asked).await;
-        told.into_iter().flatten().max()
-    }
-
-    /// Asks each server for its `tickTime`, again after each `pause` until it has answered, and tells the first one
-    /// that is longer than `stated`. Without one it does not end. Cancel-safe.
-    ///
-    /// [`ZooKeeper::tick_time`] misses the servers that are down at that moment.
-    pub async fn tick_longer_than(&self, stated: Duration, patience: Duration, pause: Duration) -> Duration {
-        let asked = self.connect.servers().iter().map(|server| {
-            Box::pin(async move {
-                loop {
-                    let answer = tokio::time::timeout(patience, self.ask(server, b"conf")).await;
-                    let answer = answer.ok().flatten().unwrap_or_default();
-                    match tick::parse(&answer) {
-                        Some(tick) if tick > stated => return tick,
-                        Some(_) => break,
-                        None if tick::is_switched_off(&answer) => break,
-                        None => tokio::time::sleep(pause).await,
-                    }
-                }
-                std::future::pending().await
-            })
-        });
-        // A connect string has at least one server.
-        futures_util::future::select_all(asked).await.0
-    }
-
     /// The answer to a four-letter word, if there is one.
     async fn ask(&self, server: &ServerAddress, word: &[u8]) -> Option<Vec<u8>> {
         let server = &self.guarded(server).await.ok()?;
@@ -315,76 +279,5 @@ impl From<zk::Error> for EnsembleError {
             zk::Error::Custom(_) => Self::ConnectionLoss,
             other => Self::Other(other.to_string()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
-
-    /// A server that answers `conf` like this, or never.
-    async fn server(answer: Option<&'static str>) -> u16 {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let mut word = [0; 4];
-                stream.read_exact(&mut word).await.unwrap();
-                match answer {
-                    Some(answer) => drop(stream.write_all(answer.as_bytes()).await),
-                    None => std::future::pending().await,
-                }
-            }
-        });
-        port
-    }
-
-    async fn tick_of(servers: &[Option<&'static str>]) -> Option<Duration> {
-        let mut connect = Vec::new();
-        for answer in servers {
-            connect.push(format!("127.0.0.1:{}", server(*answer).await));
-        }
-        let connect = connect.join(",").parse().unwrap();
-        let zookeeper = ZooKeeper::new(connect, Duration::from_secs(15));
-        zookeeper.tick_time(Duration::from_secs(2)).await
-    }
-
-    #[tokio::test]
-    async fn the_longer_tick_of_a_server_that_comes_later_is_told() {
-        let port = server(None).await;
-        let late = tokio::net::TcpSocket::new_v4().unwrap();
-        late.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let connect = format!("127.0.0.1:{port},{}", late.local_addr().unwrap());
-        let zookeeper = ZooKeeper::new(connect.parse().unwrap(), Duration::from_secs(15));
-        let (stated, moment) = (Duration::from_secs(2), Duration::from_millis(20));
-        let told = zookeeper.tick_longer_than(stated, moment, moment);
-        let mut told = std::pin::pin!(told);
-        // It is down, and the other one does not answer: there is nothing to tell.
-        assert!(tokio::time::timeout(moment * 5, &mut told).await.is_err());
-        let late = late.listen(8).unwrap();
-        let answers = [
-            "This ZooKeeper instance is not currently serving requests",
-            "tickTime=3000\n",
-        ];
-        tokio::spawn(async move {
-            for answer in answers {
-                let (mut stream, _) = late.accept().await.unwrap();
-                stream.read_exact(&mut [0; 4]).await.unwrap();
-                stream.write_all(answer.as_bytes()).await.unwrap();
-            }
-        });
-        let told = tokio::time::timeout(Duration::from_secs(10), told).await;
-        assert_eq!(told, Ok(Duration::from_secs(3)));
-    }
-
-    #[tokio::test]
-    async fn the_longest_tick_of_all_servers_counts_also_when_one_of_them_never_answers() {
-        let (short, long) = (Some("tickTime=1000\n"), Some("tickTime=3000\n"));
-        let longest = Some(Duration::from_secs(3));
-        assert_eq!(tick_of(&[short, long]).await, longest);
-        assert_eq!(tick_of(&[None, long, short]).await, longest);
-        assert_eq!(tick_of(&[None, Some("not in the whitelist")]).await, None);
     }
 }

@@ -1,6 +1,7 @@
 //! `lockkeeper status`, `wait`, `release`, `terminating` and `probe`: clients of the socket.
 
 use std::io::{BufRead, Read};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -59,12 +60,21 @@ pub fn status(socket: &Path, output: OutputFormat) -> Result<String, Failure> {
     }
 }
 
+/// Whose word counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// That of whoever serves the socket.
+    Anybodys,
+    /// That of a keeper of this user or of root.
+    Own,
+}
+
 /// The same as an object.
 ///
 /// # Errors
-/// As [`status`].
-pub fn snapshot(socket: &Path) -> Result<Snapshot, Failure> {
-    parse(&answer(socket, Call::Status, Some(ANSWER_TIMEOUT))?)
+/// As [`status`], and when the socket is served by somebody whose word does not count.
+pub fn snapshot(socket: &Path, word: Word) -> Result<Snapshot, Failure> {
+    parse(&word.on(socket, Call::Status)?)
 }
 
 /// Asks the keeper at `socket` to stop its application and to release the lock, and waits for the
@@ -90,9 +100,9 @@ pub fn abandon_survivors(socket: &Path) -> Result<String, Failure> {
 /// Whether this process is a part of the application of the keeper at `socket`.
 ///
 /// # Errors
-/// When no keeper answers, or it cannot tell.
-pub fn is_inside(socket: &Path) -> Result<bool, Failure> {
-    let inside: Inside = parse(&answer(socket, Call::Inside, Some(ANSWER_TIMEOUT))?)?;
+/// When no keeper answers, when it cannot tell, and when the socket is served by somebody whose word does not count.
+pub fn is_inside(socket: &Path, word: Word) -> Result<bool, Failure> {
+    let inside: Inside = parse(&word.on(socket, Call::Inside)?)?;
     Ok(inside.inside)
 }
 
@@ -174,6 +184,7 @@ fn follow(
     // With no time left one look is still allowed: `--timeout 0` asks for the state now.
     let patience = remaining(end).map(|left| left.max(Duration::from_millis(100)));
     let reply = request::send(
+        request::connect(socket)?,
         socket,
         Call::Events,
         Some(patience.unwrap_or(ANSWER_TIMEOUT).min(ANSWER_TIMEOUT)),
@@ -231,7 +242,18 @@ pub(crate) fn next(stream: &mut impl BufRead) -> Option<Event> {
 
 /// The body of a good answer.
 fn answer(socket: &Path, call: Call, timeout: Option<Duration>) -> Result<String, Failure> {
-    let reply = request::send(socket, call, timeout).map_err(Failure::unavailable)?;
+    answer_on(request::connect(socket), socket, call, timeout)
+}
+
+fn answer_on(
+    stream: Result<UnixStream, String>,
+    socket: &Path,
+    call: Call,
+    timeout: Option<Duration>,
+) -> Result<String, Failure> {
+    let reply = stream
+        .and_then(|stream| request::send(stream, socket, call, timeout))
+        .map_err(Failure::unavailable)?;
     if reply.status != 200 {
         return Err(reply.into_failure(socket));
     }
@@ -278,6 +300,19 @@ fn describe(snapshot: &Snapshot) -> String {
 
 fn remaining(end: Option<BootInstant>) -> Option<Duration> {
     end.map(|end| end.saturating_since(BootInstant::now()))
+}
+
+// === impl Word ===
+
+impl Word {
+    /// The answer to a call.
+    fn on(self, socket: &Path, call: Call) -> Result<String, Failure> {
+        let stream = match self {
+            Self::Anybodys => request::connect(socket),
+            Self::Own => request::connect_to_own(socket),
+        };
+        answer_on(stream, socket, call, Some(ANSWER_TIMEOUT))
+    }
 }
 
 // === impl WaitFor ===

@@ -74,6 +74,8 @@ struct Keeper<'a> {
     metrics: observer::Observer,
     /// Whether anybody was seen before us in the queue.
     has_seen_others: bool,
+    /// It was said that something has outlived its deadline.
+    has_told_survivors: bool,
     step_downs: Vec<oneshot::Sender<Result<(), String>>>,
     refusal: Option<String>,
     /// Ends with what is wrong with the ensemble.
@@ -237,8 +239,9 @@ async fn keep(
 
     let (identities, following) = Identities::follow(settings.credentials.clone(), stop());
     servers.spawn(following);
+    let looking_at_ticks =
+        ensemble::longer_tick_later(zookeeper, settings.timing.tick_time, observer.connected());
     let lock = new_lock(&settings, identities.as_ref(), &policy, &observer)?;
-    let looking_at_ticks = ensemble::longer_tick_later(zookeeper, settings.timing.tick_time);
     let keeper = Keeper {
         decider: Decider::new(policy, began),
         lock_view: lock.view(),
@@ -255,6 +258,7 @@ async fn keep(
         will,
         metrics: observer,
         has_seen_others: false,
+        has_told_survivors: false,
         step_downs: Vec::new(),
         refusal: None,
         looking_at_ticks: Some(Box::pin(looking_at_ticks)),
@@ -351,23 +355,25 @@ impl Keeper<'_> {
         if let Some(lock) = &self.lock {
             lock.retain(self.decider.keeps_the_contender());
         }
-        let survivors = self.decider.survivors(now);
-        self.guarded.send_if_modified(|guarded| {
-            let is_new = guarded.survivors.is_some() != survivors.is_some();
-            match survivors.filter(|_| is_new) {
-                Some(some) => {
-                    self.metrics.survived();
-                    tracing::error!(
-                        processes = some.processes,
-                        pid = some.pid,
-                        "Something has outlived its deadline; the lock is kept until it has gone"
-                    );
-                }
-                None if is_new => tracing::info!("What had outlived its deadline has gone"),
-                None => {}
+        let (survivors, is_seen) = (self.decider.survivors(now), self.decider.has_survivors(now));
+        match survivors {
+            Some(some) if is_seen && !self.has_told_survivors => {
+                self.metrics.survived();
+                tracing::error!(
+                    processes = some.processes,
+                    pid = some.pid,
+                    "Something has outlived its deadline; the lock is kept until it has gone"
+                );
             }
-            std::mem::replace(&mut guarded.survivors, survivors) != survivors
-        });
+            Some(_) if self.guarded.borrow().survivors.is_none() => tracing::info!(
+                "The guard has not seen yet whether anything is left of the application; the lock is kept until it has"
+            ),
+            None if self.has_told_survivors => tracing::info!("What had outlived its deadline has gone"),
+            _ => {}
+        }
+        self.has_told_survivors = is_seen;
+        self.guarded
+            .send_if_modified(|guarded| std::mem::replace(&mut guarded.survivors, survivors) != survivors);
     }
 
     /// The guard says what holds the application together.

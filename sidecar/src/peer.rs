@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::io::unix::AsyncFd;
@@ -114,10 +115,21 @@ impl Peer {
             Ok(process) => PeerProcess::new(process).map(Self::Process),
             // unix(7), SO_PEERPIDFD: older kernels do not know the option. It is refused for a process that has been
             // reaped.
-            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(Self::Unknown),
+            Err(error) if is_unknown_option(&error) => Ok(Self::Unknown),
             Err(_) => Ok(Self::Ended),
         }
     }
+
+    /// Whether the kernel tells which process has connected a socket.
+    pub fn is_told() -> bool {
+        UnixStream::pair().is_ok_and(|(ours, _theirs)| {
+            !sys::peer_pidfd(ours.as_fd()).is_err_and(|error| is_unknown_option(&error))
+        })
+    }
+}
+
+fn is_unknown_option(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOPROTOOPT)
 }
 
 // === impl PeerProcess ===
@@ -171,7 +183,7 @@ impl PeerProcess {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::os::unix::net::UnixListener;
     use std::process::{Command, Stdio};
 
     use super::*;

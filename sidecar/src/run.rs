@@ -20,11 +20,14 @@ use crate::exit::{Exit, Failure};
 use crate::guard::will::{RUNS, RunId, Will};
 use crate::guard::{self, GuardOptions, Hold, KeeperSocket, TargetKind};
 use crate::sidecar::hide;
-use crate::sys::CommandLine;
+use crate::sys::{self, CommandLine};
 use crate::{keeper, log, socket};
 
 /// Tells a process that it is the keeper, and on which path to serve.
 const KEEPER: &str = "LOCKKEEPER_KEEPER_SOCKET";
+
+/// Tells the keeper, which has a log, why its guard could make no control group.
+const NO_GROUP: &str = "LOCKKEEPER_KEEPER_NO_GROUP";
 
 /// What that one is called in a list of processes.
 const KEEPER_TITLE: &str = "lockkeeper-keeper";
@@ -45,6 +48,7 @@ pub fn run(args: RunArgs) -> Result<u8, Failure> {
                 line.replace(KEEPER_TITLE);
             }
             log::init(log.log_format, log.log)?;
+            tell_what_is_weaker();
             let guard = inherited_guard()?;
             let will = Will::receive(&guard).map_err(|error| {
                 Failure::software(format!(
@@ -66,7 +70,7 @@ fn guard_and_keeper(settings: &RunSettings) -> Result<u8, Failure> {
     let path = settings.socket.clone().unwrap_or_else(socket::private_path);
     let run = RunId::draw();
     let (will, words) = Will::make(run, &hold).map_err(cannot_start)?;
-    let (socket, keeper_pid) = start_keeper(&path, Some(&will))?;
+    let (socket, keeper_pid) = start_keeper(&path, Some((&will, hold.why_no_group())))?;
     drop(will);
     let code = guard::run(GuardOptions {
         target: TargetKind::Subreaper(hold),
@@ -100,12 +104,40 @@ fn cannot_start(error: std::io::Error) -> Failure {
     Failure::software(format!("cannot start the keeper: {error}"))
 }
 
-/// Starts this binary once more, as the keeper that serves at `socket`, and leaves it this `will`.
-pub(crate) fn start_keeper(socket: &Path, will: Option<&Will>) -> Result<(OwnedFd, Pid), Failure> {
+/// In the keeper of a run: says what the kernel or the user's rights have made weaker.
+fn tell_what_is_weaker() {
+    if let Ok(why) = std::env::var(NO_GROUP) {
+        tracing::warn!(
+            why,
+            "No control group for the command: it is stopped by a sweep over /proc, which can miss what forks faster than \
+             that is read; root, a delegated subtree (systemd: Delegate=yes) or --containment pidns would hold it together"
+        );
+    }
+    // Our guard has the same limits.
+    let is_locked = sys::lock_memory();
+    sys::unlock_memory();
+    if !is_locked {
+        tracing::debug!(
+            "The guard may be held up by a disk that hangs: not all of its memory can be locked (RLIMIT_MEMLOCK, \
+             CAP_IPC_LOCK)"
+        );
+    }
+}
+
+/// Starts this binary once more, as the keeper that serves at `socket`. In `run` it leaves it this will, and says why there
+/// is no control group.
+pub(crate) fn start_keeper(
+    socket: &Path,
+    run: Option<(&Will, Option<&str>)>,
+) -> Result<(OwnedFd, Pid), Failure> {
     let (ours, keepers) = UnixStream::pair().map_err(cannot_start)?;
-    will.map_or(Ok(()), |will| will.send(&ours))
-        .map_err(cannot_start)?;
-    let child = Command::new("/proc/self/exe")
+    let mut keeper = Command::new("/proc/self/exe");
+    keeper.env_remove(NO_GROUP);
+    if let Some((will, why_no_group)) = run {
+        will.send(&ours).map_err(cannot_start)?;
+        keeper.envs(why_no_group.map(|why| (NO_GROUP, why)));
+    }
+    let child = keeper
         .args(std::env::args_os().skip(1))
         .env(KEEPER, socket)
         .stdin(Stdio::from(OwnedFd::from(keepers)))

@@ -218,7 +218,9 @@ impl Survivors {
         let what = match self.processes {
             Some(1) => format!("1 process of the application has outlived SIGKILL{pid}"),
             Some(count) => format!("{count} processes of the application have outlived SIGKILL{pid}"),
-            None => format!("the guard, or something of the application, has outlived its deadline{pid}"),
+            None => format!(
+                "the guard has not seen that nothing of the application has outlived its deadline, or does not answer{pid}"
+            ),
         };
         let lock = match (self.given_up, is_kept) {
             (true, _) => "it was given up by hand, and nothing is started here before it has gone",

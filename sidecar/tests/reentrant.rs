@@ -1,6 +1,8 @@
 //! `lockkeeper run` inside an application that already runs under the same lock: as a process,
 //! against a served socket. There is no ensemble: what would wait for the lock cannot get it.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -100,6 +102,36 @@ fn a_job_that_kept_the_environment_and_runs_elsewhere_waits_for_the_lock_like_ev
     assert!(text.contains("code 69") && !text.contains("started"), "{text}");
 }
 
+/// Serves as user 65534: a user is one of a thread, and of the threads that it starts.
+fn as_another_user(directory: &Path, start: impl FnOnce(&Path) -> Served + Send) -> Served {
+    std::fs::set_permissions(directory, Permissions::from_mode(0o777)).unwrap();
+    let start = || {
+        rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65534)).unwrap();
+        start(directory)
+    };
+    std::thread::scope(|scope| scope.spawn(start).join().unwrap())
+}
+
+/// Once the outer run has ended, the path below /tmp is free for everybody.
+#[test]
+fn what_another_user_than_root_and_our_own_says_at_the_socket_is_not_believed() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("SKIPPED: needs root to serve as another user");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let served = as_another_user(directory.path(), Served::start);
+    // All of it is true, and nobody can know that.
+    served.publish(held());
+    let (code, out, err) = nested(&served.socket, &TELL, &[]);
+    assert_eq!((code, out.as_str()), (69, ""), "{err}");
+    let told = format!("user 65534 serves {}", served.socket.display());
+    assert!(err.contains(&told), "{err}");
+    assert!(
+        err.contains(".invalid:2181 of --connect has no address"),
+        "it asks for the lock: {err}"
+    );
+}
+
 #[test]
 fn a_run_within_a_run_that_may_pause_it_is_refused() {
     for pause in [["--on-suspect", "pause"], ["--on-loss", "pause"]] {
@@ -115,6 +147,40 @@ fn a_run_within_a_run_that_may_pause_it_is_refused() {
         // Of the same lock it has no guard of its own.
         assert_eq!(nested(&served.socket, &TELL, &[]).0, 7);
     }
+}
+
+/// The keeper of a pod sees no process of the application; and all that has its socket is in the container that is paused.
+#[test]
+fn a_run_within_a_pod_that_may_pause_it_is_refused() {
+    let another = [("LOCKKEEPER_LOCK", "/locks/another")];
+    for pause in [["--on-suspect", "pause"], ["--on-loss", "pause"]] {
+        let directory = tempfile::tempdir().unwrap();
+        let served = Served::start_in_pod(directory.path(), &pause);
+        served.publish(held());
+        let (code, out, err) = nested(&served.socket, &TELL, &another);
+        assert_eq!((code, out.as_str()), (64, ""), "{err}");
+        assert!(err.contains("held around this run and may pause it"), "{err}");
+    }
+    // The sidecar is mostly of another user than the application.
+    if rustix::process::geteuid().is_root() {
+        let directory = tempfile::tempdir().unwrap();
+        let pause = ["--on-loss", "pause"];
+        let served = as_another_user(directory.path(), |path| Served::start_in_pod(path, &pause));
+        served.publish(held());
+        let (code, out, err) = nested(&served.socket, &TELL, &another);
+        assert_eq!((code, out.as_str()), (64, ""), "{err}");
+    } else {
+        println!("SKIPPED: needs root to serve as another user");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start_in_pod(directory.path(), &[]);
+    served.publish(held());
+    let (code, out, err) = nested(&served.socket, &TELL, &another);
+    assert_eq!((code, out.as_str()), (69, ""), "{err}");
+    assert!(
+        err.contains(".invalid:2181 of --connect has no address"),
+        "it asks for its lock: {err}"
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What the servers grant: a session timeout that is not what was asked for.
 
+use std::path::Path;
 use std::time::Duration;
 
 use lockkeeper_e2e::checker::{Rule, check};
@@ -74,6 +75,33 @@ fn a_run_that_started_before_its_servers_ends_with_64_once_they_tell_a_longer_ti
     assert_eq!(
         contenders(&ensemble, "/late-tick").unwrap_or_default(),
         [] as [&str; 0]
+    );
+}
+
+/// A lease that is counted with the shorter tick may outlast the session.
+#[test]
+fn a_holder_whose_server_comes_back_with_a_longer_tick_than_stated_is_stopped_and_ends_with_64() {
+    let ensemble = Ensemble::start(Config {
+        servers: 1,
+        ..Config::default()
+    });
+    let ensemble = ensemble.expect("the server starts");
+    let lock = "/longer-tick";
+    // Much longer than the restart takes: the lock is not lost by it.
+    let options = ["--session-timeout", "20s"];
+    let command = ["sh", "-c", "echo $$; exec sleep 600"];
+    let mut run = Run::start(&ensemble, "longer-tick", lock, &options, &command);
+    let application = run.first_line();
+    ensemble.restart_with(0, &[("tickTime", "2000")]).unwrap();
+    assert_eq!(run.code(), 64, "{}", run.stderr());
+    let sentences = run.sentences();
+    let last = sentences.last().expect("a sentence");
+    assert!(last.contains("say --tick-time 2000ms"), "{}", run.stderr());
+    assert!(!Path::new(&format!("/proc/{application}")).exists());
+    assert_eq!(
+        contenders(&ensemble, lock).unwrap_or_default(),
+        [] as [&str; 0],
+        "the lock is released"
     );
 }
 

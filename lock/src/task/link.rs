@@ -186,11 +186,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             });
         }
         self.options.timing = timing;
-        if self.session.is_some()
-            && server != self.server
-            && let Some(observer) = &self.options.observer
-        {
-            observer.session_moved();
+        if let Some(observer) = &self.options.observer {
+            observer.connected();
+            if self.session.is_some() && server != self.server {
+                observer.session_moved();
+            }
         }
         self.server = server;
         let connection = Arc::new(connection);
@@ -300,10 +300,27 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         } else {
             LossReason::SessionExpired
         };
+        self.forget_session();
+        self.entry_is_gone(reason);
+    }
+
+    /// Leaves a session in which we have no place to expire: nobody has ended it.
+    pub(super) fn begin_another_session(&mut self) {
+        tracing::info!(
+            "Whether a contender was asked for in vain is not known; queueing in another session, and leaving this one to \
+             expire"
+        );
+        self.forget_session();
+        self.leave();
+        if self.releasing.is_some() {
+            self.released();
+        }
+    }
+
+    fn forget_session(&mut self) {
         self.drop_link();
         self.session = None;
         self.lease = Lease::new(self.options.timing.session_timeout, self.options.timing.tick_time);
-        self.entry_is_gone(reason);
     }
 
     /// Our contender does not exist any more.

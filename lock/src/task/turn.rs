@@ -197,7 +197,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             // Not yet created. The request may still be on its way, and would be carried out when the
             // session comes back to the server that it was sent to: a second contender that nobody
             // knows of, for as long as the session lasts. So that ends, and another one begins.
-            Ok(None) => self.session_expired(),
+            Ok(None) => self.begin_another_session(),
             Err(error) => {
                 if !self.is_about_link(&error) {
                     let action = format!("cannot list {}", self.options.root);

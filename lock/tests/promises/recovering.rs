@@ -1,11 +1,11 @@
 //! What other people do to the nodes, and what the lock makes of it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockkeeper_lock::ensemble::Closed;
-use lockkeeper_lock::fake::{Client, Freezable, Options, World};
+use lockkeeper_lock::fake::{Client, Freezable, Options, Traffic, World};
 use lockkeeper_lock::{Lock, LockOptions, LockState, LossReason, Observer};
 
 use super::{
@@ -30,12 +30,18 @@ async fn a_waiter_whose_contender_is_deleted_by_hand_queues_again() {
 }
 
 #[derive(Debug, Default)]
-struct Moves(AtomicU64);
+struct Moves {
+    moved: AtomicU64,
+    connected: AtomicU64,
+}
 
 impl Observer for Moves {
     fn renewed(&self, _: Duration) {}
     fn session_moved(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.moved.fetch_add(1, Ordering::Relaxed);
+    }
+    fn connected(&self) {
+        self.connected.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -58,8 +64,31 @@ async fn a_session_has_moved_when_another_server_serves_it_and_not_when_the_same
         world.hang_up("a", Closed::Disconnected);
         state(&lock, LockState::Suspended).await;
         state(&lock, LockState::Held).await;
-        assert_eq!(moves.0.load(Ordering::Relaxed), expected, "{servers} servers");
+        assert_eq!(moves.moved.load(Ordering::Relaxed), expected, "{servers} servers");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_counts_is_told_each_new_connection_also_one_to_the_same_server() {
+    let world = Arc::new(World::new(Options {
+        servers: 1,
+        tick: Duration::from_secs(1),
+        session_timeout: T,
+        ..Options::default()
+    }));
+    let moves = Arc::new(Moves::default());
+    let options = LockOptions {
+        observer: Some(moves.clone()),
+        ..options()
+    };
+    let lock = lock_with(&world, "a", options);
+    lock.acquire().await.unwrap();
+    let before = moves.connected.load(Ordering::Relaxed);
+    assert!(before > 0, "the first one");
+    world.hang_up("a", Closed::Disconnected);
+    state(&lock, LockState::Suspended).await;
+    state(&lock, LockState::Held).await;
+    assert!(moves.connected.load(Ordering::Relaxed) > before, "the next one");
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,4 +229,46 @@ async fn when_all_connections_break_the_holder_and_the_next_one_come_back_at_onc
     assert!(waiters.iter().all(|took| *took < T / 2), "{back:?}");
     let now: Vec<_> = locks.iter().map(|lock| lock.status().token).collect();
     assert_eq!(now, tokens, "nobody has lost its place");
+}
+
+/// What is logged on this thread.
+#[derive(Clone, Default)]
+struct Logged(Arc<Mutex<String>>);
+
+impl tracing::Subscriber for Logged {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = self.0.lock().unwrap();
+        event.record(&mut |_: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            text.push_str(&format!("{value:?}\n"));
+        });
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_accused_when_a_creation_that_never_arrived_is_asked_for_again_in_another_session() {
+    let logged = Logged::default();
+    let _here = tracing::subscriber::set_default(logged.clone());
+    let world = world();
+    let lock = lock(&world, "a");
+    lock.acquire().await.unwrap();
+    let before = lock.view().status().session;
+    lock.release().await.unwrap();
+    let server = world.server_of("a").expect("the session stays");
+    world.cut_client("a", server, Traffic::Requests, T);
+    lock.acquire().await.unwrap();
+    assert_ne!(lock.view().status().session, before);
+    assert_eq!(world.children(ROOT).len(), 1);
+    let text = logged.0.lock().unwrap();
+    assert!(text.contains("queueing in another session"), "{text}");
+    assert!(!text.contains("has ended it"), "{text}");
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::exit::{Exit, Failure};
 use crate::http::Sentence;
+use crate::peer::Users;
 use crate::probes::Kind;
 
 /// An answer may be this long, in bytes: whatever is longer does not come from a keeper.
@@ -37,18 +38,43 @@ pub(crate) struct Reply<S> {
     pub(crate) stream: BufReader<S>,
 }
 
+/// Connects to whoever serves the socket.
+///
+/// # Errors
+/// One sentence with the path of the socket.
+pub(super) fn connect(socket: &Path) -> Result<UnixStream, String> {
+    UnixStream::connect(socket).map_err(|error| format!("no keeper answers on {}: {error}", socket.display()))
+}
+
+/// Connects to a keeper of this user or of root. A path below `/tmp` is free for everybody once its keeper has ended.
+///
+/// # Errors
+/// As [`connect`], and when somebody else serves it.
+pub(super) fn connect_to_own(socket: &Path) -> Result<UnixStream, String> {
+    let stream = connect(socket)?;
+    let shown = socket.display();
+    let server = rustix::net::sockopt::socket_peercred(&stream)
+        .map_err(|error| format!("nobody can tell who serves {shown}: {error}"))?;
+    let server = server.uid.as_raw();
+    if !Users::own().allow(server) {
+        return Err(format!(
+            "user {server} serves {shown}, and only a keeper of this user or of root is believed"
+        ));
+    }
+    Ok(stream)
+}
+
 /// Sends a request and reads the head of the answer; waits at most `timeout` for each read.
 ///
 /// # Errors
 /// One sentence with the path of the socket.
 pub(super) fn send(
+    stream: UnixStream,
     socket: &Path,
     call: Call,
     timeout: Option<Duration>,
 ) -> Result<Reply<UnixStream>, String> {
     let shown = socket.display();
-    let stream =
-        UnixStream::connect(socket).map_err(|error| format!("no keeper answers on {shown}: {error}"))?;
     let broken = |error| format!("the keeper on {shown} does not answer: {error}");
     stream.set_read_timeout(timeout).map_err(broken)?;
     stream.set_write_timeout(timeout).map_err(broken)?;

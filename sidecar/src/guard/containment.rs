@@ -44,7 +44,7 @@ pub enum Containment {
 
 /// What an application will be held together by: made and tried before anything is started.
 #[derive(Debug)]
-pub struct Hold(pub(super) Kind);
+pub struct Hold(pub(super) Kind, Option<String>);
 
 #[derive(Debug)]
 pub(super) enum Kind {
@@ -96,15 +96,23 @@ impl Hold {
     pub fn new(choice: ContainmentChoice) -> Result<Self, ContainmentError> {
         let refuse = |wanted| move |why| ContainmentError { wanted, why };
         match choice {
-            ContainmentChoice::Auto => Ok(Self(Group::make().map_or(Kind::Sweep, Kind::Cgroup))),
+            ContainmentChoice::Auto => Ok(match Group::make() {
+                Ok(group) => Self(Kind::Cgroup(group), None),
+                Err(why) => Self(Kind::Sweep, Some(why)),
+            }),
             ContainmentChoice::Cgroup => Group::make()
-                .map(|group| Self(Kind::Cgroup(group)))
+                .map(|group| Self(Kind::Cgroup(group), None))
                 .map_err(refuse("cgroup")),
             ContainmentChoice::Pidns => namespace::try_out()
-                .map(|()| Self(Kind::Pidns))
+                .map(|()| Self(Kind::Pidns, None))
                 .map_err(refuse("pidns")),
-            ContainmentChoice::Sweep => Ok(Self(Kind::Sweep)),
+            ContainmentChoice::Sweep => Ok(Self(Kind::Sweep, None)),
         }
+    }
+
+    /// Why it is a sweep though a control group would have been taken.
+    pub(crate) fn why_no_group(&self) -> Option<&str> {
+        self.1.as_deref()
     }
 
     /// What it is.

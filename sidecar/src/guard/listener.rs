@@ -98,6 +98,12 @@ impl GuardListener {
     /// When another process serves the path, when there is something else, or when it cannot be bound.
     pub fn bind(path: &Path, users: Users) -> Result<Self, Failure> {
         let (listener, file) = SocketFile::bind(path, "--guard-socket", users.mode(), None)?;
+        if !Peer::is_told() {
+            tracing::info!(
+                "The kernel does not tell which process connects (SO_PEERPIDFD, Linux 6.5): the end of a guard \
+                 that says nothing is not seen, and the lock is left to expire then"
+            );
+        }
         Ok(Self {
             listener,
             _file: file,

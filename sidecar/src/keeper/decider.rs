@@ -167,8 +167,12 @@ pub struct Decider {
     /// Whether the guard was told to suspect; unknown after it came back.
     told_suspect: Option<bool>,
     lease_file: Option<FencingToken>,
-    /// What the guard has seen to outlive SIGKILL: how many processes, and the number of one.
+    /// What the guard has seen to outlive SIGKILL: how many processes, and the number of one. Zeros for what it could
+    /// not see.
     survivors: Option<(u32, u32)>,
+    /// It has counted some, or has said so again: a guard on a starved machine does not see all of `/proc` in time, and
+    /// a moment later that nothing is left.
+    is_sure_of_survivors: bool,
     /// The lock is to be left to expire: another guard took the place of one that may have left something behind,
     /// or somebody gives up what has outlived its deadline.
     is_in_doubt: bool,
@@ -216,6 +220,7 @@ impl Decider {
             told_suspect: Some(false),
             lease_file: None,
             survivors: None,
+            is_sure_of_survivors: false,
             is_in_doubt: false,
             is_given_up: false,
             gone_by: None,
@@ -329,6 +334,12 @@ impl Decider {
             pid: (pid > 0).then_some(pid),
             given_up: self.is_given_up,
         })
+    }
+
+    /// Whether something is known to have outlived its deadline. The lock is kept while that is not known, too.
+    pub(super) fn has_survivors(&self, now: BootInstant) -> bool {
+        let is_unseen = matches!(self.app, App::Stopping { .. }) && !self.is_sure_of_survivors;
+        self.survivors(now).is_some() && !is_unseen
     }
 
     /// When to stop an application that does not end with its pod by itself.

@@ -63,10 +63,15 @@ pub(super) async fn check(settings: &Settings, zookeeper: &ZooKeeper, kind: Kind
     }
 }
 
-/// Asks the servers that were not there for [`check`]. Ends when one of them has a longer tick than stated.
-pub(super) async fn longer_tick_later(zookeeper: ZooKeeper, stated: Duration) -> Failure {
+/// Asks the servers that were not there for [`check`], and all of them again after each new connection. Ends when one of
+/// them has a longer tick than stated.
+pub(super) async fn longer_tick_later(
+    zookeeper: ZooKeeper,
+    stated: Duration,
+    connected: watch::Receiver<()>,
+) -> Failure {
     let tick = zookeeper
-        .tick_longer_than(stated, PATIENCE_FOR_TICK, ASK_AGAIN)
+        .tick_longer_than(stated, PATIENCE_FOR_TICK, ASK_AGAIN, connected)
         .await;
     longer_tick(stated, tick)
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use lockkeeper_lock::{BootInstant, FencingToken, LockState, LockStatus};
+use tokio::sync::watch;
 
 use crate::args::OnLoss;
 use crate::guard::protocol::{FromGuard, Hello, ToGuard};
@@ -15,6 +16,8 @@ pub(super) struct Observer {
     /// At the deadline SIGTERM comes before SIGKILL (`--on-loss kill`).
     asks_first: bool,
     times: Arc<Mutex<Times>>,
+    /// Changes with each new connection to a server.
+    connected: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -40,7 +43,13 @@ impl Observer {
             metrics,
             asks_first: on_loss == OnLoss::Kill,
             times: Arc::default(),
+            connected: watch::Sender::new(()),
         }
+    }
+
+    /// Changes with each new connection to a server from now on.
+    pub(super) fn connected(&self) -> watch::Receiver<()> {
+        self.connected.subscribe()
     }
 
     /// The lock's task published a new status.
@@ -159,6 +168,10 @@ impl lockkeeper_lock::Observer for Observer {
 
     fn session_moved(&self) {
         self.metrics.session_moved();
+    }
+
+    fn connected(&self) {
+        self.connected.send_replace(());
     }
 }
 

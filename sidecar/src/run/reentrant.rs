@@ -13,8 +13,8 @@ use lockkeeper_lock::Agreement;
 use lockkeeper_lock::zookeeper::ConnectString;
 
 use crate::args::{Access, RunSettings};
-use crate::client;
-use crate::exit::{Exit, Failure};
+use crate::client::{self, Word};
+use crate::exit::{self, Exit, Failure};
 use crate::guard;
 use crate::view::Snapshot;
 
@@ -36,7 +36,8 @@ enum OuterLock {
 }
 
 /// Whether an outer run of this lock is above us. Its keeper says whether it holds, and whether we descend from it;
-/// what a variable says may be left over from somewhere else.
+/// what a variable says may be left over from somewhere else. A keeper of another user than our own and root is not
+/// believed: it may have made the path anew, to have us run beside a holder.
 ///
 /// # Errors
 /// When the outer run does not know whether we descend from it, has lost the lock, takes it for another kind of lock, or
@@ -47,8 +48,21 @@ pub(super) fn check(settings: &RunSettings) -> Result<Option<Nested>, Failure> {
     let Some(socket) = std::env::var_os("LOCKKEEPER_SOCKET").map(PathBuf::from) else {
         return Ok(None);
     };
-    let Ok(outer) = client::snapshot(&socket) else {
-        return Ok(None);
+    let outer = match client::snapshot(&socket, Word::Own) {
+        Ok(outer) => outer,
+        Err(failure) => {
+            // The keeper of a pod is often of another user. Who only keeps us from running need not be believed.
+            if let Ok(outer) = client::snapshot(&socket, Word::Anybodys)
+                && outer.pauses
+            {
+                refuse_to_be_paused(&outer, &socket)?;
+            }
+            // Mostly the outer run has ended, and its socket with it.
+            if socket.exists() && variable(HELD_CONNECT).is_some() {
+                exit::tell(&format!("going on as outside of any run: {failure}"));
+            }
+            return Ok(None);
+        }
     };
     let held = variable(HELD_CONNECT).and_then(|connect| connect.parse().ok());
     let ours = (&settings.lock.connect, &*settings.lock.lock);
@@ -66,7 +80,7 @@ pub(super) fn check(settings: &RunSettings) -> Result<Option<Nested>, Failure> {
     };
     // The environment outlives the application: `at`, cron and servers of terminals keep it for processes that nobody
     // stops with the lock. They wait like everybody else.
-    if !client::is_inside(&socket)? {
+    if !client::is_inside(&socket, Word::Own)? {
         return Ok(None);
     }
     if outer.fencing_token.is_none_or(|held| held.to_string() != token) {
@@ -102,7 +116,7 @@ pub(super) fn check(settings: &RunSettings) -> Result<Option<Nested>, Failure> {
 /// Who stops us stops our guard: that wakes together with the application that it should have ended meanwhile.
 fn refuse_to_be_paused(outer: &Snapshot, socket: &Path) -> Result<(), Failure> {
     // A keeper that cannot tell is that of a pod, whose variables are in this container alone.
-    if client::is_inside(socket).is_ok_and(|is_inside| !is_inside) {
+    if client::is_inside(socket, Word::Anybodys).is_ok_and(|is_inside| !is_inside) {
         return Ok(());
     }
     Err(Failure::usage(format!(
@@ -119,7 +133,7 @@ fn refuse_to_wait_for_itself(
     settings: &RunSettings,
     socket: &Path,
 ) -> Result<(), Failure> {
-    if !client::is_inside(socket)? {
+    if !client::is_inside(socket, Word::Own)? {
         return Ok(());
     }
     Err(Failure::usage(format!(

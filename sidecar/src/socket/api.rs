@@ -33,6 +33,8 @@ pub(super) struct LockApi {
     served: Served,
     event_streams: Arc<Semaphore>,
     one_release: Arc<Semaphore>,
+    /// To look at one tree takes some hundred reads of `/proc`: those who ask wait for each other.
+    one_look: Arc<Semaphore>,
 }
 
 /// Answer to a confirmed release.
@@ -47,6 +49,7 @@ impl LockApi {
             served,
             event_streams: Arc::new(Semaphore::new(EVENT_STREAMS)),
             one_release: Arc::new(Semaphore::new(1)),
+            one_look: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -123,9 +126,17 @@ impl LockApi {
     }
 
     /// Whether the peer is a part of the application.
-    fn inside(&self, peer: Option<UCred>) -> Answer {
+    async fn inside(&self, peer: Option<UCred>) -> Answer {
         let pid = peer.and_then(|peer| peer.pid()).unwrap_or_default();
-        let inside = self.served.tree.map_or(Ok(false), |tree| tree.holds(pid));
+        let inside = match self.served.tree {
+            Some(tree) => {
+                let _only_one = self.one_look.acquire().await;
+                tree.holds(pid).await
+            }
+            None => Err(std::io::Error::other(
+                "the keeper of a pod does not see the application's processes",
+            )),
+        };
         match inside {
             Ok(inside) => http::json(StatusCode::OK, &Inside { inside }),
             Err(error) => http::sentence(
@@ -184,7 +195,7 @@ impl Routes for LockApi {
         match (request.uri().path(), request.method()) {
             ("/v1/lock", &Method::GET) => http::json(StatusCode::OK, &self.served.view.now()),
             ("/v1/lock/events", &Method::GET) => self.events(stopping),
-            ("/v1/lock/inside", &Method::GET) => self.inside(peer),
+            ("/v1/lock/inside", &Method::GET) => self.inside(peer).await,
             ("/v1/lock/release", &Method::POST) => self.release().await,
             (SURVIVORS, &Method::POST) => self.note(Command::AbandonSurvivors).await,
             ("/v1/terminating", &Method::POST) => self.note(Command::Terminating).await,

@@ -30,20 +30,26 @@ struct Process {
     started: u64,
 }
 
-/// How often a tree may change while it is looked at.
-const ATTEMPTS: u32 = 100;
+/// How often a tree may change while it is looked at. It rarely does at all.
+const ATTEMPTS: u32 = 10;
+
+/// So many ancestors are looked at. Anybody may ask, with as many above it as its limits allow; a command of a command
+/// of a build has some tens.
+const ANCESTORS: usize = 128;
 
 impl Tree {
     /// Whether process `pid` of our PID namespace belongs to it.
     ///
+    /// Between two ancestors other tasks have their turn: the keeper has one thread, and an application to keep.
+    ///
     /// # Errors
-    /// When its ancestors cannot be told.
-    pub(super) fn holds(&self, pid: i32) -> io::Result<bool> {
+    /// When its ancestors cannot be told, or are too many.
+    pub(super) async fn holds(&self, pid: i32) -> io::Result<bool> {
         let unknown = || io::Error::other(format!("the ancestors of process {pid} cannot be told"));
         // 0 is a process of another PID namespace (unix(7), SO_PEERCRED).
         let child = Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(unknown)?;
         for _ in 0..ATTEMPTS {
-            if let Some(answer) = self.look(child)? {
+            if let Some(answer) = self.look(child).await? {
                 return Ok(answer);
             }
         }
@@ -54,9 +60,9 @@ impl Tree {
     ///
     /// A parent is read between two equal looks at its child: so it was the parent then, and not a later process of
     /// its number.
-    fn look(&self, mut child: Pid) -> io::Result<Option<bool>> {
+    async fn look(&self, mut child: Pid) -> io::Result<Option<bool>> {
         let mut seen = stat(child)?;
-        loop {
+        for _ in 0..ANCESTORS {
             if child == self.guard || Some(child) == self.keeper {
                 return Ok(Some(false));
             }
@@ -71,7 +77,11 @@ impl Tree {
                 return Ok(None);
             }
             (child, seen) = (parent, above?);
+            tokio::task::yield_now().await;
         }
+        Err(io::Error::other(format!(
+            "more than {ANCESTORS} processes are above it"
+        )))
     }
 }
 
@@ -101,26 +111,81 @@ mod tests {
             .unwrap()
     }
 
-    #[test]
-    fn what_descends_from_the_guard_is_inside_but_for_the_keeper() {
+    /// A process with so many between itself and us, and what ends it.
+    fn deep(processes: usize) -> (Child, i32) {
+        let script = "f() { if [ $1 -gt 0 ]; then (f $(($1 - 1)); exit); else exec sh -c 'echo $$; read end'; fi; }; f $1";
+        let mut first = Command::new("sh")
+            .args(["-c", script, "sh", &processes.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = first.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        (first, line.trim().parse().unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_process_with_too_many_above_it_is_refused_and_others_have_their_turns_meanwhile() {
+        let tree = Tree {
+            guard: rustix::process::getpid(),
+            keeper: None,
+        };
+        // The keeper has one thread, as this test.
+        let turns = std::rc::Rc::new(std::cell::Cell::new(0));
+        let counted = turns.clone();
+        let other = async move {
+            loop {
+                counted.set(counted.get() + 1);
+                tokio::task::yield_now().await;
+            }
+        };
+        let mut other = std::pin::pin!(other);
+        for (processes, is_told) in [(ANCESTORS / 2, true), (ANCESTORS * 2, false)] {
+            let (mut first, deepest) = deep(processes);
+            turns.set(0);
+            let answer = tokio::select! {
+                biased;
+                answer = tree.holds(deepest) => answer,
+                () = &mut other => unreachable!(),
+            };
+            match answer {
+                Ok(inside) => assert!(inside && is_told, "{processes}"),
+                Err(error) => assert!(
+                    !is_told && error.to_string() == "more than 128 processes are above it",
+                    "{processes}: {error}"
+                ),
+            }
+            // One for each that was looked at, but for the last.
+            let least = processes.min(ANCESTORS) - 1;
+            assert!(turns.get() >= least, "{} turns", turns.get());
+            drop(first.stdin.take());
+            first.wait().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn what_descends_from_the_guard_is_inside_but_for_the_keeper() {
         let own = rustix::process::getpid();
         let mut child = sleep();
         let pid = child.id().cast_signed();
         let tree = |guard, keeper| Tree { guard, keeper };
-        assert!(tree(own, None).holds(pid).unwrap());
+        assert!(tree(own, None).holds(pid).await.unwrap());
         let parent = rustix::process::getppid().unwrap();
-        assert!(tree(parent, None).holds(pid).unwrap(), "a grandchild");
+        assert!(tree(parent, None).holds(pid).await.unwrap(), "a grandchild");
         assert!(
-            !tree(parent, Some(own)).holds(pid).unwrap(),
+            !tree(parent, Some(own)).holds(pid).await.unwrap(),
             "a child of the keeper"
         );
         assert!(
             !tree(Pid::from_child(&child), None)
                 .holds(own.as_raw_nonzero().get())
+                .await
                 .unwrap()
         );
-        assert!(!tree(own, None).holds(1).unwrap());
-        assert!(tree(own, None).holds(0).is_err(), "of another namespace");
+        assert!(!tree(own, None).holds(1).await.unwrap());
+        assert!(tree(own, None).holds(0).await.is_err(), "of another namespace");
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -56,14 +56,16 @@ fn deeper(here: usize, page: usize) -> (usize, usize) {
 }
 
 /// Keeps in memory what is there, and what is touched from now on, so that no disk can delay it: all of
-/// this process where that is permitted (`RLIMIT_MEMLOCK`, `CAP_IPC_LOCK`), else its code, else nothing.
-pub(crate) fn lock_memory() {
+/// this process where that is permitted (`RLIMIT_MEMLOCK`, `CAP_IPC_LOCK`), else its code, else nothing. Whether it is all.
+pub(crate) fn lock_memory() -> bool {
     let (start, len) = code();
     // SAFETY: locking changes no content; the range is that of the binary.
     unsafe {
-        if libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) != 0 {
+        let is_all = libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) == 0;
+        if !is_all {
             libc::mlock2(start, len, libc::MLOCK_ONFAULT as libc::c_uint);
         }
+        is_all
     }
 }
 

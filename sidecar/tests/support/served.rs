@@ -82,6 +82,13 @@ impl Served {
         )
     }
 
+    /// Of a pod with more options: the keeper sees no process of the application.
+    pub fn start_in_pod(directory: &Path, options: &[&str]) -> Self {
+        let settings = settings_with(options);
+        let probes = (AppProbes::default(), None);
+        Self::start_seeing(directory, PATIENCE, probes, Users::own(), &settings, None)
+    }
+
     /// For a release by these users.
     pub fn start_for(directory: &Path, users: Users) -> Self {
         Self::start_serving(
@@ -119,9 +126,25 @@ impl Served {
     fn start_serving(
         directory: &Path,
         release_timeout: Duration,
+        probes: (AppProbes, Option<AppToken>),
+        users: Users,
+        settings: &RunSettings,
+    ) -> Self {
+        // What the test starts is inside.
+        let tree = Tree {
+            guard: rustix::process::getpid(),
+            keeper: None,
+        };
+        Self::start_seeing(directory, release_timeout, probes, users, settings, Some(tree))
+    }
+
+    fn start_seeing(
+        directory: &Path,
+        release_timeout: Duration,
         (probes, token): (AppProbes, Option<AppToken>),
         users: Users,
         settings: &RunSettings,
+        tree: Option<Tree>,
     ) -> Self {
         let (app, app_now) = watch::channel(None);
         let health = Health::new(app_now, probes);
@@ -159,11 +182,7 @@ impl Served {
                             commands: send_command,
                             release_timeout,
                             users,
-                            // What the test starts is inside.
-                            tree: Some(Tree {
-                                guard: rustix::process::getpid(),
-                                keeper: None,
-                            }),
+                            tree,
                         },
                         until_stop(watch_stop.clone())
                     ),

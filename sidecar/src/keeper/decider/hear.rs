@@ -104,6 +104,7 @@ impl Decider {
             }
             // It goes on trying, and the lock stays ours until it succeeds.
             (FromGuard::Survivors { token, count, pid }, app) => {
+                self.is_sure_of_survivors = count > 0 || self.survivors.is_some();
                 self.survivors = Some((count, pid));
                 // A guard that is the first process of a container ends for it, and the kernel ends the rest.
                 if self.policy.kind != Kind::Wrap {

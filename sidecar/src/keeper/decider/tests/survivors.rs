@@ -30,6 +30,7 @@ fn the_lock_is_kept_while_the_process_of_a_guard_lives_that_is_not_connected() {
             given_up: false,
         };
         assert_eq!(desk.decider.survivors(ms(10_650)), Some(survivors));
+        assert!(desk.decider.has_survivors(ms(10_650)));
         assert_eq!(desk.lock(lost(LossReason::DeadlineReached)), []);
         assert_eq!(desk.at(600_000), []);
         assert!(desk.decider.keeps_the_contender());
@@ -110,6 +111,28 @@ fn nobody_gets_the_lock_and_nothing_is_started_while_something_outlives_sigkill(
         assert_eq!(desk.said(GONE), [RELEASE]);
         assert_eq!(desk.decider.survivors(ms(desk.now)), None);
         assert!(!desk.decider.keeps_the_contender());
+    }
+}
+
+#[test]
+fn what_the_guard_could_not_see_keeps_the_lock_and_is_no_survivor_before_it_says_so_again() {
+    let unseen = FromGuard::Survivors {
+        token: A,
+        count: 0,
+        pid: 0,
+    };
+    for again in [unseen, survivors(A)] {
+        let mut desk = Desk::running(policy(Kind::Run));
+        desk.at(10_650);
+        assert_eq!(desk.said(unseen), []);
+        assert!(desk.decider.survivors(ms(desk.now)).is_some());
+        assert!(!desk.decider.has_survivors(ms(desk.now)));
+        assert_eq!(desk.lock(lost(LossReason::DeadlineReached)), []);
+        assert!(desk.decider.keeps_the_contender());
+        assert_eq!(desk.said(again), []);
+        assert!(desk.decider.has_survivors(ms(desk.now)));
+        assert_eq!(desk.said(GONE), [RELEASE]);
+        assert!(!desk.decider.has_survivors(ms(desk.now)));
     }
 }
 
