@@ -1,4 +1,4 @@
-//! The chart's own ensemble.
+//! The chart's own ensemble, and the chart beside another release of it.
 
 use std::process::Command;
 
@@ -88,6 +88,31 @@ fn delete_as_the_page_says(stage: &Stage) {
     stage.cluster.kubectl(&words).unwrap();
     let left = ["get", "statefulsets", "--namespace", SYSTEM, "--output=name"];
     assert_eq!(stage.cluster.kubectl(&left).unwrap(), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_release_in_a_cluster_is_refused_by_helm() {
+    let Some(stage) = stage_alone().await else { return };
+    stage.apply_chart(&["cluster"], &[]);
+    let helm = Command::new(stage.cluster.program("helm").unwrap())
+        .args(["install", "other", CHART, "--dry-run=server"])
+        .args([
+            "--namespace",
+            "default",
+            "--set",
+            "zookeeper.connect=zookeeper:2181",
+        ])
+        .env("KUBECONFIG", stage.cluster.kubeconfig())
+        .output()
+        .unwrap();
+    let words = String::from_utf8(helm.stderr).unwrap();
+    assert!(!helm.status.success(), "{words}");
+    assert!(
+        words.contains("ClusterRole \"lockkeeper-one-per-cluster\"") && words.contains("exists"),
+        "{words}"
+    );
+    let role = ["delete", "clusterrole", "lockkeeper-one-per-cluster"];
+    stage.cluster.kubectl(&role).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
