@@ -1,9 +1,14 @@
 //! What the charts print, ask for and refuse before they touch a cluster, by the real helm.
 
+use std::path::Path;
+use std::process::Command;
+
 use lockkeeper_e2e::cluster::build::Programs;
 use serde_json::Value;
 
+const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/lockkeeper");
+const README: &str = include_str!("../../README.md");
 /// With these it can be rendered without a cluster.
 const VALUES: &str = "--set=zookeeper.connect=zookeeper:2181,zookeeper.authSecret=given";
 
@@ -58,4 +63,54 @@ fn without_a_cluster_to_look_at_the_chart_draws_no_identity_for_the_operator_and
     }
     let secrets = template(&programs, "serviceaccount", &[]);
     assert!(secrets.iter().all(|one| one["kind"] != "Secret"), "{secrets:?}");
+}
+
+#[test]
+fn the_next_steps_that_helm_prints_wait_for_the_pods_before_the_lock_changes() {
+    let Some(programs) = helm() else { return };
+    let (is_done, words) = run(
+        &programs,
+        &["install", "lockkeeper", CHART, VALUES, "--dry-run=client"],
+    );
+    assert!(is_done, "{words}");
+    let (_, notes) = words.split_once("NOTES:").unwrap();
+    let steps: Vec<_> = notes
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("kubectl "))
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert_eq!(steps, ["scale", "wait", "annotate", "scale", "get"], "{notes}");
+}
+
+#[test]
+fn the_commands_of_the_readme_install_what_they_say() {
+    let Some(programs) = helm() else { return };
+    let text = README.replace("\\\n", " ");
+    let commands: Vec<_> = text.lines().filter(|line| line.starts_with("helm ")).collect();
+    let [crds, operator] = commands[..] else {
+        panic!("{commands:?}")
+    };
+    // With what makes a cluster needless.
+    let operator = format!("{operator} --set zookeeper.authSecret=given");
+    for command in [crds, &operator] {
+        // As a shell reads it.
+        let dry = format!("{command} --dry-run=client").replacen("helm", "\"$0\"", 1);
+        let done = Command::new("bash")
+            .args(["-c", &dry])
+            .arg(programs.path("helm"))
+            .current_dir(Path::new(WORKSPACE))
+            .env("KUBECONFIG", "/dev/null")
+            .output()
+            .unwrap();
+        let words = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+        assert!(done.status.success(), "{command}: {words}");
+        if command.contains("zookeeper.connect") {
+            let (_, connect) = words.split_once("LOCKKEEPER_CONNECT, value: ").unwrap();
+            assert_eq!(
+                connect.split('"').nth(1).unwrap().split(',').count(),
+                3,
+                "{connect}"
+            );
+        }
+    }
 }
