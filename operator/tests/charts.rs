@@ -114,3 +114,34 @@ fn the_commands_of_the_readme_install_what_they_say() {
         }
     }
 }
+
+#[test]
+fn a_class_of_kubernetes_own_comes_with_the_quota_that_admits_it() {
+    let Some(programs) = helm() else { return };
+    let quotas = |more: &[&str]| -> Vec<Value> {
+        let objects = template(&programs, "availability", more);
+        objects
+            .into_iter()
+            .filter(|one| one["kind"] == "ResourceQuota")
+            .collect()
+    };
+    let [quota] = &quotas(&[])[..] else {
+        panic!("one quota")
+    };
+    let scope = &quota["spec"]["scopeSelector"]["matchExpressions"][0];
+    let [operator] = &template(&programs, "deployment", &[])[..] else {
+        panic!("one deployment")
+    };
+    assert_eq!(scope["scopeName"], "PriorityClass");
+    assert_eq!(
+        scope["values"][0],
+        operator["spec"]["template"]["spec"]["priorityClassName"]
+    );
+    for other in [
+        "priorityClassName=mine",
+        "priorityClassName=",
+        "resourceQuota.enabled=false",
+    ] {
+        assert!(quotas(&["--set", other]).is_empty(), "{other}");
+    }
+}
