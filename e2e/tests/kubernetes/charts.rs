@@ -246,7 +246,7 @@ fn the_small_ensemble_of_the_chart_carries_locks_and_survives_the_loss_of_a_serv
             "lockkeeper",
             &format!("{WORKSPACE}/charts/lockkeeper"),
             "--show-only=templates/zookeeper.yaml",
-            "--set=zookeeper.server.enabled=true,zookeeper.server.storage=1Gi",
+            "--set=zookeeper.server.enabled=true,zookeeper.server.storage=1Gi,zookeeper.authSecret=given",
         ])
         .unwrap();
     assert!(

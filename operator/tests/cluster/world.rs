@@ -282,7 +282,7 @@ fn rights(cluster: &Cluster) -> String {
         .args(["--show-only", "templates/policy-operator.yaml"])
         .args([
             "--set",
-            "zookeeper.connect=zookeeper:2181,webhook.certificates=certManager",
+            "zookeeper.connect=zookeeper:2181,zookeeper.authSecret=given,webhook.certificates=certManager",
         ])
         .args(["--set", "zookeeper.otherEnsembles.hosts={zk.example.com}"])
         .output()
