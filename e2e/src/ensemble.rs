@@ -21,7 +21,7 @@ mod deletions;
 mod shared;
 mod words;
 
-pub use client::block_on;
+pub use client::{block_on, connector};
 pub use deletions::{DeletionWatch, NodeLife};
 pub use shared::shared;
 pub use words::Mode;

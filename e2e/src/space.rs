@@ -22,7 +22,7 @@ use crate::{Cluster, Config, Installation};
 mod manifests;
 mod pair;
 
-pub use manifests::recorder;
+pub use manifests::{calm, recorder};
 pub use pair::Pair;
 
 /// Generous: the machine may have other work to do.
@@ -165,6 +165,15 @@ impl Space {
         let wanted = format!("{count} ");
         self.eventually(&["get", "distributedlock", lock, state], |answer| {
             answer.starts_with(&wanted) && answer.len() > wanted.len()
+        });
+    }
+
+    /// The same behind this holder: the status may still tell what was before it.
+    pub fn wait_until_waiting_behind(&self, holder: &str, lock: &str, count: usize) {
+        let state = "--output=jsonpath={.status.waiting} {.status.holders[*].pod}";
+        let wanted = format!("{count} {holder}");
+        self.eventually(&["get", "distributedlock", lock, state], |answer| {
+            answer == wanted
         });
     }
 

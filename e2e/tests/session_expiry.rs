@@ -8,24 +8,35 @@ use lockkeeper_e2e::{Config, Ensemble};
 use lockkeeper_lock::BootInstant;
 use zookeeper_client::{Acls, Client, CreateMode, SessionState};
 
-const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
-/// Three times what is expected.
-const BOUND: Duration = Duration::from_secs(30);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(8);
+/// For so long the client bears a silent server: as long as it can.
+const PATIENCE: Duration = Duration::from_millis(4_800);
+/// For so many ticks of 1 s the follower bears its leader's silence: for some seconds more than the leader bears the
+/// client's.
+const SYNC_LIMIT: u32 = 14;
+/// Six times what is expected.
+const BOUND: Duration = Duration::from_secs(90);
 
 #[test]
 fn a_client_behind_a_cut_off_follower_reads_its_own_node_for_seconds_after_the_leader_deleted_it() {
-    let ensemble = Ensemble::start(Config::default()).expect("the servers start");
+    let ensemble = Ensemble::start(Config {
+        sync_limit: SYNC_LIMIT,
+        ..Config::default()
+    })
+    .expect("the servers start");
     if let Err(reason) = ensemble.network().can_cut() {
         println!("SKIPPED: {reason}");
         return;
     }
-    let follower = ensemble.followers()[0];
+    let follower = ensemble.wait_for_roles().unwrap().1[0];
     let deletions = ensemble.watch_deletions("/lock").unwrap();
     let host = ensemble.client("client").unwrap();
     let address = ensemble.address(follower).to_string();
 
     let seen = block_on(&host, || async {
-        let connector = Client::connector().with_session_timeout(SESSION_TIMEOUT);
+        let connector = Client::connector()
+            .with_session_timeout(SESSION_TIMEOUT)
+            .with_connection_timeout(PATIENCE);
         let client = connector.connect(&address).await.unwrap();
         let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
         let (stat, sequence) = client.create("/lock/contender-", b"", &options).await.unwrap();
@@ -74,7 +85,7 @@ fn a_client_behind_a_cut_off_follower_reads_its_own_node_for_seconds_after_the_l
         .expect("the leader deletes the node");
     let since_cut = |at: BootInstant| (at - seen.cut).as_secs_f64();
     let stale: Vec<_> = seen.reads.iter().filter(|&&read| read > deleted).collect();
-    println!("after the cut (session timeout {SESSION_TIMEOUT:?}, tick 1 s, syncLimit 10):");
+    println!("after the cut (session timeout {SESSION_TIMEOUT:?}, tick 1 s, syncLimit {SYNC_LIMIT}):");
     println!(
         "{:6.2} s  the leader deletes the node: the next waiter may run",
         since_cut(deleted)

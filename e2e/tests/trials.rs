@@ -69,7 +69,7 @@ fn kazoo_and_go_zookeeper_and_zookeepers_recipe_take_turns_with_lockkeeper_in_on
 }
 
 #[test]
-fn no_probe_of_the_kubelet_fails_under_a_flood_of_silent_connections() {
+fn a_kubelet_has_no_reason_to_restart_a_holder_under_a_flood_of_silent_connections() {
     trial("flood", 4);
 }
 

@@ -2,10 +2,18 @@
 
 use std::future::Future;
 use std::io;
+use std::time::Duration;
 
 use spawns_core::{Spawn, Task};
+use zookeeper_client::{Client, Connector};
 
 use crate::network::Host;
+
+/// Makes plain clients that bear a machine with other work to do: one gives up after two fifths of its session timeout
+/// without an answer (`zookeeper-client`), and servers whose tick is 1 s grant no longer one.
+pub fn connector() -> Connector {
+    Client::connector().with_session_timeout(Duration::from_secs(20))
+}
 
 /// Runs a future on a thread of its own on `host`, with a runtime of its own, and gives its result.
 ///

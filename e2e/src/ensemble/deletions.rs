@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use lockkeeper_lock::BootInstant;
 use tokio::sync::oneshot;
-use zookeeper_client::{Acls, AddWatchMode, Client, CreateMode, EventType, SessionState};
+use zookeeper_client::{Acls, AddWatchMode, CreateMode, EventType, SessionState};
 
-use super::{Ensemble, block_on};
+use super::{Ensemble, block_on, connector};
 use crate::process::wait_for;
 
 /// The life of one child of a lock root.
@@ -45,9 +45,9 @@ impl Ensemble {
     /// Watches the children of `path`, which is made if missing, at the present leader.
     ///
     /// # Errors
-    /// When there is no leader, or no session with it can be had.
+    /// When there is no leader for a minute, or no session with it can be had.
     pub fn watch_deletions(&self, path: &str) -> anyhow::Result<DeletionWatch> {
-        let leader = self.leader().context("there is no leader to watch")?;
+        let leader = wait_for(super::START_BOUND, || self.leader()).context("there is no leader to watch")?;
         let address = self.address(leader).to_string();
         let host = self.observer().clone();
         let path = path.to_owned();
@@ -123,8 +123,7 @@ async fn watch(
     ready: mpsc::Sender<()>,
     mut stopped: oneshot::Receiver<()>,
 ) -> anyhow::Result<()> {
-    let client = Client::connector()
-        .with_session_timeout(Duration::from_secs(20))
+    let client = connector()
         .with_auth("digest", super::SUPER.as_bytes())
         .connect(address)
         .await

@@ -3,7 +3,10 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use super::Ensemble;
+use anyhow::anyhow;
+
+use super::{Ensemble, START_BOUND};
+use crate::process::wait_for;
 
 /// A paused or starting server does not answer.
 const ANSWER_BOUND: Duration = Duration::from_millis(500);
@@ -69,6 +72,23 @@ impl Ensemble {
     /// How many followers the leader has that are up to date.
     pub fn synced_followers(&self, leader: usize) -> Option<usize> {
         parse_count(&self.ask(leader, "mntr")?, "zk_synced_followers")
+    }
+
+    /// Waits until one server leads and all others follow it, up to date; tells the leader and its followers.
+    ///
+    /// # Errors
+    /// When that is not so within a minute: a server may be down.
+    pub fn wait_for_roles(&self) -> anyhow::Result<(usize, Vec<usize>)> {
+        let others = self.len() - 1;
+        let roles = || {
+            let leader = self.leader()?;
+            let followers = self.followers();
+            let are_all_there =
+                followers.len() == others && (others == 0 || self.synced_followers(leader)? == others);
+            are_all_there.then_some((leader, followers))
+        };
+        wait_for(START_BOUND, roles)
+            .ok_or_else(|| anyhow!("not every server led or followed within {START_BOUND:?}"))
     }
 }
 

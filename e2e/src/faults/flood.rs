@@ -22,6 +22,10 @@ const CONNECT: Duration = Duration::from_millis(200);
 /// How long a kubelet waits for the answer to a probe (`timeoutSeconds`, default 1).
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// A prober that takes longer to send its request was not let run by its own machine, and asked nobody. Less than half of
+/// what it has for that in the worst flood (docs/architecture.md).
+const LATE: Duration = Duration::from_millis(100);
+
 /// How often it is asked here; a kubelet asks once a second at most.
 const PROBE_PERIOD: Duration = Duration::from_millis(100);
 
@@ -40,6 +44,10 @@ pub struct Probed {
     pub answered: Vec<Duration>,
     /// What became of the others.
     pub failed: Vec<String>,
+    /// The most of these one after the other.
+    pub in_a_row: usize,
+    /// How many do not count: their prober was too late with its own request.
+    pub late: usize,
 }
 
 impl Flood {
@@ -100,19 +108,31 @@ fn pour(to: SocketAddrV4, period: Duration, stop: &AtomicBool, opened: &AtomicU6
 pub fn probe(host: &Host, to: SocketAddrV4, path: &str, length: Duration) -> io::Result<Probed> {
     host.run(|| {
         let mut probed = Probed::default();
+        let mut row = 0;
         let end = BootInstant::now() + length;
         while BootInstant::now() < end {
             let begun = BootInstant::now();
-            match ask(to, path) {
-                Ok(answer) if answer.starts_with("HTTP/1.1 200 ") => {
-                    probed.answered.push(BootInstant::now() - begun);
+            let problem = match ask(to, path) {
+                Ok(None) => {
+                    probed.late += 1;
+                    None
                 }
-                Ok(answer) => probed.failed.push(format!("answered {answer:?}")),
+                Ok(Some(answer)) if answer.starts_with("HTTP/1.1 200 ") => {
+                    probed.answered.push(BootInstant::now() - begun);
+                    row = 0;
+                    None
+                }
+                Ok(Some(answer)) => Some(format!("answered {answer:?}")),
                 // What a read says that has waited long enough (socket(7), SO_RCVTIMEO).
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    probed.failed.push(format!("no answer within {PROBE_TIMEOUT:?}"));
+                    Some(format!("no answer within {PROBE_TIMEOUT:?}"))
                 }
-                Err(error) => probed.failed.push(error.to_string()),
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(problem) = problem {
+                probed.failed.push(problem);
+                row += 1;
+                probed.in_a_row = probed.in_a_row.max(row);
             }
             std::thread::sleep((begun + PROBE_PERIOD).saturating_since(BootInstant::now()));
         }
@@ -120,20 +140,26 @@ pub fn probe(host: &Host, to: SocketAddrV4, path: &str, length: Duration) -> io:
     })
 }
 
-fn ask(to: SocketAddrV4, path: &str) -> io::Result<String> {
+/// The answer; nothing when the request was sent too late to be one.
+fn ask(to: SocketAddrV4, path: &str) -> io::Result<Option<String>> {
     let end = BootInstant::now() + PROBE_TIMEOUT;
     let left = || match end.saturating_since(BootInstant::now()) {
         Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
         left => Ok::<_, io::Error>(left),
     };
     let mut stream = TcpStream::connect_timeout(&to.into(), left()?)?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: {to}\r\n\r\n").as_bytes())?;
+    let connected = BootInstant::now();
+    let sent = stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: {to}\r\n\r\n").as_bytes());
+    if BootInstant::now() - connected > LATE {
+        return Ok(None);
+    }
+    sent?;
     let mut answer = Vec::new();
     loop {
         stream.set_read_timeout(Some(left()?))?;
         let mut chunk = [0; 4096];
         match stream.read(&mut chunk)? {
-            0 => return Ok(String::from_utf8_lossy(&answer).into_owned()),
+            0 => return Ok(Some(String::from_utf8_lossy(&answer).into_owned())),
             count => answer.extend_from_slice(&chunk[..count]),
         }
     }

@@ -32,7 +32,7 @@ impl Space {
     /// Waits until one of two pods behind the lock `report` runs, and the other one waits.
     pub fn started(&self) -> Pair {
         let path = format!("/lockkeeper/locks/{}/report", self.name);
-        self.kubectl(&["wait", "--for=condition=Ready", "dlock/report", "--timeout=60s"])
+        self.kubectl(&["wait", "--for=condition=Ready", "dlock/report", "--timeout=180s"])
             .unwrap_or_else(|error| panic!("{error:#}"));
         let deletions = self.installation.ensemble().watch_deletions(&path).unwrap();
         self.wait_until_waiting("report", 1);

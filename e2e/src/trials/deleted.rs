@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use zookeeper_client::Client;
 
 use super::stage::{BOUND, SESSION_TIMEOUT, Stage};
 use super::{Context, Figures, Times, Violations, seconds};
 use crate::checker::{Rule, check};
-use crate::ensemble::block_on;
+use crate::ensemble::{block_on, connector};
 use crate::worker;
 
 pub(super) fn deleted(context: &mut Context<'_>) -> anyhow::Result<Figures> {
@@ -47,7 +46,7 @@ pub(super) fn deleted(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             .address(context.random.usize(..all.len()))
             .to_string();
         block_on(stage.ensemble.observer(), || async {
-            Client::connect(&server).await?.delete(&path, None).await
+            connector().connect(&server).await?.delete(&path, None).await
         })??;
 
         let next = waiter.wait_until_it_runs(token, BOUND)?;

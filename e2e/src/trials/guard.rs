@@ -1,13 +1,16 @@
 //! The guard, which alone can stop the application in time, is killed.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use lockkeeper_lock::BootInstant;
 
 use super::stage::{BOUND, Stage};
 use super::{Context, Figures, Times, Violations, seconds};
 use crate::checker::Rule;
 use crate::faults;
+use crate::process::wait_for;
 
 pub(super) fn guard(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let mut stage = Stage::new("guard")?;
@@ -22,6 +25,11 @@ pub(super) fn guard(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         let token = holder.wait_until_it_runs(0, BOUND)?;
         let options = stage.options(&round, "waiter", &all)?;
         let waiter = stage.start(options)?;
+        let records = || {
+            let pids: HashSet<u32> = holder.records().ok()?.iter().map(|record| record.pid).collect();
+            (pids.len() >= 3).then_some(())
+        };
+        wait_for(BOUND, records).with_context(|| format!("not all of it runs:\n{}", holder.log()))?;
         std::thread::sleep(Duration::from_millis(context.random.u64(500..2_500)));
         faults::kill(holder.guard_pid())?;
         let killed = BootInstant::now();

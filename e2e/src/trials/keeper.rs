@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use rustix::process::Pid;
 
-use super::stage::{BOUND, Round, SESSION_TIMEOUT, Stage};
+use super::stage::{BOUND, CALM, Round, SESSION_TIMEOUT, Stage};
 use super::{Context, Figures, Times, Violations};
 use crate::Worker;
 use crate::checker::Rule;
@@ -37,7 +37,10 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         for fault in FAULTS {
             let round = stage.begin()?;
             let all = round.server_names();
-            let options = stage.options(&round, "holder", &all)?;
+            let mut options = stage.options(&round, "holder", &all)?;
+            if matches!(fault, Fault::KilledWhileWaiting) {
+                options.session_timeout = CALM;
+            }
             let mut holder = stage.start(options.with_recorder(&["--fork", "1"]))?;
             let token = holder.wait_until_it_runs(0, BOUND)?;
             let options = stage.options(&round, "waiter", &all)?;

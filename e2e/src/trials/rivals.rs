@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use anyhow::ensure;
 
-use super::stage::{BOUND, SESSION_TIMEOUT, Stage};
+use super::stage::{BOUND, CALM, Stage};
 use super::{Context, Figures, Times, Violations};
 use crate::checker::{Rule, check};
 use crate::record::Records;
 use crate::rivals::{Client, Contender};
-use crate::worker;
+use crate::worker::{self, Options};
 
 /// How often each of the other clients takes the lock in a round.
 const TIMES: u32 = 10;
@@ -46,9 +46,11 @@ fn share(context: &mut Context<'_>, trial: &'static str, queues: &[&[Client]]) -
         let all = round.server_names();
         let mut workers = Vec::new();
         for name in ["one", "two"] {
-            let options = stage
-                .options(&round, name, &all)?
-                .with_run(&["--restart", "always"]);
+            let options = Options {
+                session_timeout: CALM,
+                ..stage.options(&round, name, &all)?
+            };
+            let options = options.with_run(&["--restart", "always"]);
             let hold = format!("{}ms", HOLD.as_millis());
             workers.push(stage.start(options.with_recorder(&["--hold", &hold]))?);
         }
@@ -61,7 +63,7 @@ fn share(context: &mut Context<'_>, trial: &'static str, queues: &[&[Client]]) -
                 path: round.lock.clone(),
                 times: TIMES,
                 hold: HOLD,
-                session_timeout: SESSION_TIMEOUT,
+                session_timeout: CALM,
                 name: name.clone(),
                 record: stage
                     .ensemble
@@ -76,6 +78,7 @@ fn share(context: &mut Context<'_>, trial: &'static str, queues: &[&[Client]]) -
         while clients.iter_mut().any(|(process, _)| process.is_running()) {
             let mut options = stage.options(&round, "cron", &all)?;
             options.name = format!("{}-{}", options.name, crons.len());
+            options.session_timeout = CALM;
             let hold = format!("{}ms", HOLD.as_millis());
             let mut cron = stage.start(options.with_recorder(&["--hold", &hold]))?;
             let status = cron.wait_until_it_ends(BOUND)?;

@@ -18,6 +18,10 @@ pub(super) const BOUND: Duration = Duration::from_secs(90);
 /// T of most trials. With a tick of 1 s that is twice what servers grant at least.
 pub(super) const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// T of who is not to be disturbed on a machine with other work to do: it may be without an answer for 9.2 s of it, and
+/// for 0.9 s of [`SESSION_TIMEOUT`] (`lockkeeper_lock::Timing::spare`).
+pub(super) const CALM: Duration = Duration::from_secs(20);
+
 /// An ensemble, and hosts that are used again and again: a network has 255 at most.
 pub(super) struct Stage {
     pub ensemble: Ensemble,
@@ -51,15 +55,7 @@ impl Stage {
     /// Waits until all servers serve, and one leads the others.
     pub fn begin(&mut self) -> anyhow::Result<Round> {
         self.ensemble.wait_ready()?;
-        let all = self.ensemble.len() - 1;
-        let synced = || {
-            let leader = self.ensemble.leader()?;
-            (self.ensemble.synced_followers(leader)? == all && self.ensemble.followers().len() == all)
-                .then_some(leader)
-        };
-        let leader = crate::process::wait_for(BOUND, synced).context("the followers did not come back")?;
-        let followers = self.ensemble.followers();
-        ensure!(followers.len() == all, "a follower went away at once");
+        let (leader, followers) = self.ensemble.wait_for_roles()?;
         self.round += 1;
         let root = format!("/{}-{}", self.trial, self.round);
         let deletions = self.ensemble.watch_deletions(&root)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use lockkeeper_e2e::installation::SYSTEM;
-use lockkeeper_e2e::space::{BOUND, Mend, Space};
+use lockkeeper_e2e::space::{BOUND, Mend, Space, calm};
 use serde_json::json;
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -23,7 +23,7 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
     } else {
         println!("SKIPPED: upgrade from the previous commit's charts (a checkout without history)");
     }
-    let pair = space.pair(&json!({}), &[]);
+    let pair = space.pair(&calm(), &[]);
     installation
         .install(&json!({ "podAnnotations": { "example.com/upgraded": "yes" } }))
         .unwrap();
@@ -257,7 +257,7 @@ fn the_small_ensemble_of_the_chart_carries_locks_and_survives_the_loss_of_a_serv
     );
     let pod = space.pod(&[space.recording(&[])]);
     space.apply(&[
-        space.lock("report", &json!({ "sessionTimeout": "15s" })),
+        space.lock("report", &calm()),
         space.workload("Deployment", "report", Some(2), pod),
     ]);
     space.wait_until_waiting("report", 1);
@@ -279,7 +279,7 @@ fn an_operator_that_is_led_to_another_root_admits_no_second_holder_and_shows_the
     };
     let installation = space.installation;
     let mended = Mend(|| installation.install(&json!({})));
-    let pair = space.pair(&json!({}), &[]);
+    let pair = space.pair(&calm(), &[]);
     installation
         .install(&json!({ "zookeeper": { "root": "/other" } }))
         .unwrap();

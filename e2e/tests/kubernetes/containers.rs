@@ -52,7 +52,7 @@ fn a_container_is_guarded_by_signals_from_a_sidecar_of_the_same_user() {
     space.release(&pair.holder);
     let (token, next) = space.assert_other_runs(&pair);
     // The first pod is gated anew, and gets it back.
-    space.wait_until_waiting("report", 1);
+    space.wait_until_waiting_behind(&next, "report", 1);
     space.release(&next);
     let (_, again, _) = space.wait_until_it_runs(token);
     assert_eq!(again, pair.holder);
@@ -114,7 +114,7 @@ fn whoever_dies_beside_a_guarded_container_it_is_stopped_in_time() {
             }
         }
         (token, holder, _) = space.wait_until_it_runs(token);
-        space.wait_until_waiting("report", 1);
+        space.wait_until_waiting_behind(&holder, "report", 1);
         space.assert_exclusive();
     }
 }

@@ -1,8 +1,8 @@
 //! Nodes that crash, are cut off, or whose programs are restarted.
 
 use lockkeeper_e2e::cluster::Node;
-use lockkeeper_e2e::space::{Mend, Pair, Space};
-use serde_json::json;
+use lockkeeper_e2e::space::{Mend, Pair, Space, calm};
+use serde_json::{Value, json};
 
 #[test]
 fn no_two_pods_overlap_under_random_faults_of_nodes_servers_and_the_control_plane() {
@@ -10,8 +10,8 @@ fn no_two_pods_overlap_under_random_faults_of_nodes_servers_and_the_control_plan
 }
 
 /// Two pods, of which one runs, and the node that it runs on.
-fn on_a_node(space: &Space) -> (Pair, u8) {
-    let pair = space.pair(&json!({}), &["--ignore-sigterm"]);
+fn on_a_node(space: &Space, lock: &Value) -> (Pair, u8) {
+    let pair = space.pair(lock, &["--ignore-sigterm"]);
     let node = space.node_of(&pair.holder);
     (pair, node)
 }
@@ -25,7 +25,7 @@ fn a_node_that_is_cut_off_loses_the_lock_to_the_other_one_and_its_application_is
     let Some(space) = Space::alone("node-cut") else {
         return;
     };
-    let (pair, number) = on_a_node(&space);
+    let (pair, number) = on_a_node(&space, &json!({}));
     let mended = Mend(|| {
         node(&space, number).restore()?;
         space.wait_for_nodes()
@@ -41,7 +41,7 @@ fn a_node_that_reaches_everybody_but_the_ensemble_loses_the_lock_in_time() {
     let Some(space) = Space::alone("node-off-ensemble") else {
         return;
     };
-    let (pair, number) = on_a_node(&space);
+    let (pair, number) = on_a_node(&space, &json!({}));
     let mended = Mend(|| Ok(space.installation.heal_to_ensemble(number)?));
     space.installation.cut_from_ensemble(number).unwrap();
     space.assert_other_runs(&pair);
@@ -56,7 +56,7 @@ fn a_node_that_crashes_loses_the_lock_to_the_other_one() {
     let Some(space) = Space::alone("node-crash") else {
         return;
     };
-    let (pair, number) = on_a_node(&space);
+    let (pair, number) = on_a_node(&space, &json!({}));
     let mended = Mend(|| {
         node(&space, number).boot()?;
         space.wait_for_nodes()
@@ -72,7 +72,7 @@ fn kubelet_and_containerd_can_be_restarted_without_a_loss() {
     let Some(space) = Space::alone("node-programs") else {
         return;
     };
-    let (pair, number) = on_a_node(&space);
+    let (pair, number) = on_a_node(&space, &calm());
     for program in ["kubelet", "containerd"] {
         let started = Mend(|| node(&space, number).start_again(program));
         node(&space, number).kill(program).unwrap();

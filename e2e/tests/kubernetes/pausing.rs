@@ -18,7 +18,7 @@ fn a_paused_application_goes_on_in_its_place_under_a_new_token_when_its_pod_hold
     space.assert_exclusive();
     assert!(is_stopped(process), "paused while another one runs");
     drop(healed);
-    space.wait_until_waiting("report", 1);
+    space.wait_until_waiting_behind(&next.1, "report", 1);
     assert!(is_stopped(process), "paused while it waits");
 
     space.release(&next.1);

@@ -1,6 +1,6 @@
 //! An application's own probes, asked by a real kubelet.
 
-use lockkeeper_e2e::space::Space;
+use lockkeeper_e2e::space::{Space, calm};
 use serde_json::{Value, json};
 
 /// Whatever is asked, nobody answers there.
@@ -16,7 +16,7 @@ fn a_standby_is_not_restarted_by_its_own_probes_and_is_once_it_runs_and_does_not
     };
     let first = space.pod(&[space.recording(&[])]);
     space.apply(&[
-        space.lock("report", &json!({})),
+        space.lock("report", &calm()),
         space.workload("Deployment", "report", Some(1), first),
     ]);
     let (first, holder, _) = space.wait_until_it_runs(0);
@@ -32,10 +32,19 @@ fn a_standby_is_not_restarted_by_its_own_probes_and_is_once_it_runs_and_does_not
         workload["spec"]["template"]["metadata"]["labels"]["app"] = json!(kind);
         workload
     };
-    let network = json!({ "tcpSocket": { "port": NOBODY }, "periodSeconds": 1, "failureThreshold": 1 });
-    let command =
-        json!({ "exec": { "command": ["/no/such/check"] }, "periodSeconds": 1, "failureThreshold": 1 });
-    let passes = json!({ "exec": { "command": ["/program", "--help"] }, "periodSeconds": 1 });
+    // A wrong answer comes at once. A right one is waited for: to execute something in a container may take
+    // seconds on a machine with other work to do.
+    let probe = |mut check: Value| {
+        check["periodSeconds"] = json!(1);
+        check["timeoutSeconds"] = json!(20);
+        check["failureThreshold"] = json!(1);
+        check
+    };
+    let network = probe(json!({ "tcpSocket": { "port": NOBODY } }));
+    let command = probe(json!({ "exec": { "command": ["/no/such/check"] } }));
+    let mut passes = probe(json!({ "exec": { "command": ["/program", "--help"] } }));
+    // The budget of a start is so many periods, whatever a check may take.
+    passes["failureThreshold"] = json!(60);
     space.apply(&[
         pods("network", json!({ "livenessProbe": network })),
         pods("command", json!({ "livenessProbe": command })),

@@ -43,7 +43,7 @@ fn a_second_guard_in_the_container_of_the_holder_changes_nothing() {
     let Some(space) = Space::new("second-guard") else {
         return;
     };
-    let pair = space.pair(&json!({}), &[]);
+    let pair = space.pair(&json!({ "sessionTimeout": "10s" }), &[]);
     let binary = "/lockkeeper/lockkeeper";
     let exec = ["exec", &pair.holder, "--", binary, "guard", "--", "true"];
     let refused = space

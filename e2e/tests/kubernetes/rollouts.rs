@@ -1,6 +1,8 @@
 //! Rollouts: the lock moves along with them.
 
 use lockkeeper_e2e::Space;
+use lockkeeper_e2e::process::wait_for;
+use lockkeeper_e2e::space::{BOUND, calm};
 use serde_json::json;
 
 /// Changes something that every pod has to be made anew for.
@@ -35,7 +37,7 @@ fn a_rollout_of_one_replica_that_is_ready_when_it_holds_completes_forward_and_ba
         space.pod(&[space.recording(&[])]),
     );
     workload["metadata"]["annotations"]["lockkeeper.io/readiness"] = json!("holder");
-    space.apply(&[space.lock("report", &json!({})), workload]);
+    space.apply(&[space.lock("report", &calm()), workload]);
     let (first, old, _) = space.wait_until_it_runs(0);
     wait_for_rollout(&space);
     let before = revision_of(&space, &old);
@@ -74,30 +76,32 @@ fn a_rollout_of_three_replicas_moves_the_lock_and_never_back_and_the_service_fol
             "ports": [{ "port": 80, "targetPort": 8000 }],
         },
     });
-    space.apply(&[space.lock("report", &json!({})), workload, service]);
+    space.apply(&[space.lock("report", &calm()), workload, service]);
     space.wait_until_waiting("report", 2);
     let (first, _, _) = space.wait_until_it_runs(0);
-    let follows = |holder: &str| {
-        let address = space
-            .kubectl(&["get", "pod", holder, "--output=jsonpath={.status.podIP}"])
-            .unwrap();
-        let endpoints = "--output=jsonpath={.items[*].endpoints[*].addresses[*]}";
-        space.eventually(
-            &[
+    // The lock may still move while this is asked: then all of it is asked again.
+    let service_follows = || {
+        let follows = || {
+            let holders = space.holders("report");
+            let address = "--output=jsonpath={.status.podIP}";
+            let address = space.kubectl(&["get", "pod", holders.first()?, address]).ok()?;
+            let endpoints = [
                 "get",
                 "endpointslices",
                 "--selector=kubernetes.io/service-name=active",
-                endpoints,
-            ],
-            |addresses| addresses == address,
-        );
+                "--output=jsonpath={.items[*].endpoints[*].addresses[*]}",
+            ];
+            let endpoints = space.kubectl(&endpoints).ok()?;
+            (!address.is_empty() && endpoints == address).then_some(())
+        };
+        wait_for(BOUND, follows).unwrap_or_else(|| panic!("{}", space.story()));
     };
-    follows(&space.holders("report")[0]);
+    service_follows();
     roll(&space, "2");
     wait_for_rollout(&space);
     space.wait_until_it_runs(first);
     space.wait_until_waiting("report", 2);
-    follows(&space.holders("report")[0]);
+    service_follows();
     let holds = space.assert_exclusive().holds;
     // Kubernetes may end the holder before it is asked to step down, and then another old one is next. But
     // from the new revision the lock never goes back.
@@ -114,7 +118,7 @@ fn a_paused_rollout_leaves_the_lock_where_it_is() {
     let Some(space) = Space::new("roll-paused") else {
         return;
     };
-    let pair = space.pair(&json!({}), &[]);
+    let pair = space.pair(&calm(), &[]);
     space.kubectl(&["rollout", "pause", "deployment/report"]).unwrap();
     roll(&space, "2");
     space
@@ -141,7 +145,7 @@ fn a_statefulset_rolls_out_from_the_last_to_the_first_and_the_lock_ends_at_a_new
         space.pod(&[space.recording(&[])]),
     );
     workload["spec"]["serviceName"] = json!("report");
-    space.apply(&[space.lock("report", &json!({})), workload]);
+    space.apply(&[space.lock("report", &calm()), workload]);
     let pair = space.started();
     assert_eq!(pair.holder, "report-0");
     space
@@ -162,7 +166,7 @@ fn a_daemonset_rolls_out_and_the_lock_ends_at_a_new_pod() {
         return;
     };
     let workload = space.workload("DaemonSet", "report", None, space.pod(&[space.recording(&[])]));
-    space.apply(&[space.lock("report", &json!({})), workload]);
+    space.apply(&[space.lock("report", &calm()), workload]);
     let pair = space.started();
     space
         .kubectl(&["set", "env", "daemonset/report", "--containers=app", "VALUE=2"])

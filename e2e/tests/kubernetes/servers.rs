@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lockkeeper_e2e::ensemble::block_on;
+use lockkeeper_e2e::ensemble::{SUPER, block_on, connector};
 use lockkeeper_e2e::installation::SYSTEM;
 use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::space::{BOUND, GUARD, Mend, Space};
+use lockkeeper_e2e::space::{BOUND, GUARD, Mend, Space, calm};
 use lockkeeper_lock::BootInstant;
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
@@ -18,9 +18,9 @@ fn a_lost_leader_of_the_ensemble_costs_nobody_the_lock() {
     let Some(space) = Space::alone("leader-lost") else {
         return;
     };
-    let pair = space.pair(&json!({ "sessionTimeout": "15s" }), &[]);
+    let pair = space.pair(&calm(), &[]);
     let ensemble = space.installation.ensemble();
-    let leader = ensemble.leader().unwrap();
+    let (leader, _) = ensemble.wait_for_roles().unwrap();
     let restarted = Mend(|| ensemble.restart(leader));
     ensemble.kill(leader);
     ensemble.wait_for_quorum().unwrap();
@@ -193,8 +193,8 @@ fn a_contender_that_somebody_deletes_is_stopped_at_once_and_the_other_one_runs()
     let ensemble = space.installation.ensemble();
     let server = ensemble.address(0).to_string();
     block_on(ensemble.observer(), || async {
-        let client = zookeeper_client::Client::connector()
-            .with_auth("digest", lockkeeper_e2e::ensemble::SUPER.as_bytes())
+        let client = connector()
+            .with_auth("digest", SUPER.as_bytes())
             .connect(&server)
             .await?;
         client.delete(&path, None).await

@@ -1,6 +1,6 @@
 //! Namespaces with rules of their own.
 
-use lockkeeper_e2e::space::Space;
+use lockkeeper_e2e::space::{Space, calm};
 use serde_json::json;
 
 #[test]
@@ -54,8 +54,8 @@ fn a_lock_of_the_same_name_in_another_namespace_is_another_lock() {
         return;
     };
     let other = one.beside("tenant-other");
-    let pair = one.pair(&json!({}), &[]);
-    let theirs = other.pair(&json!({}), &[]);
+    let pair = one.pair(&calm(), &[]);
+    let theirs = other.pair(&calm(), &[]);
     one.assert_undisturbed(&pair);
     other.assert_undisturbed(&theirs);
     let auth = |space: &Space| {

@@ -15,8 +15,9 @@ fn a_standby_is_healthy_whatever_its_probes_would_say_and_its_hook_waits_for_the
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
     let lock = "/locks/pod";
-    // Nothing listens there.
-    let probes = r#"{"liveness":{"tcpSocket":{"port":9}},"startup":{"tcpSocket":{"port":9}}}"#;
+    // Nothing listens there, for ten minutes of a start.
+    let probes =
+        r#"{"liveness":{"tcpSocket":{"port":9}},"startup":{"tcpSocket":{"port":9},"failureThreshold":60}}"#;
     let first = Pod::start_with(&ensemble, "first", lock, &["--app-probes", probes], &[]);
     let token = first.wait_until_it_runs(0);
     let second = Pod::start_with(&ensemble, "second", lock, &["--app-probes", probes], &[]);

@@ -1,10 +1,10 @@
 //! Lock root and control node are made by an operator, with the rights that it gives: nothing above
 //! them, and no more than a keeper needs.
 
-use lockkeeper_e2e::ensemble::block_on;
+use lockkeeper_e2e::ensemble::{block_on, connector};
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::{Config, Ensemble};
-use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
+use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Error, Permission};
 
 use crate::pod::{BOUND, Pod, is_root};
 
@@ -32,8 +32,10 @@ fn only(id: &str, permission: Permission) -> Vec<Acl> {
 fn operator<T: Send>(ensemble: &Ensemble, work: impl AsyncFnOnce(Client) -> T + Send) -> T {
     let connect = ensemble.connect_string();
     block_on(ensemble.observer(), || async {
-        let client = Client::connect(&connect).await.unwrap();
+        let client = connector().connect(&connect).await.unwrap();
         client.auth("digest", OPERATOR.as_bytes()).await.unwrap();
+        // It may be another server's turn, which is behind.
+        client.sync("/").await.unwrap();
         work(client).await
     })
     .unwrap()
@@ -61,7 +63,11 @@ fn children(ensemble: &Ensemble) -> Vec<String> {
 /// Contenders come as long as the root is there.
 fn delete_the_lock(ensemble: &Ensemble) {
     operator(ensemble, async |client| {
-        while let Ok(names) = client.list_children(ROOT).await {
+        loop {
+            let names = match client.list_children(ROOT).await {
+                Err(Error::NoNode) => break,
+                names => names.unwrap(),
+            };
             for name in names {
                 let _ = client.delete(&format!("{ROOT}/{name}"), None).await;
             }

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use lockkeeper_e2e::ensemble::block_on;
+use lockkeeper_e2e::ensemble::{block_on, connector};
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::{Config, Ensemble};
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Error, Permission};
@@ -33,8 +33,10 @@ const CONTROL: &str = "/lockkeeper/control/shop/report";
 fn client<T: Send>(ensemble: &Ensemble, identity: &str, work: impl AsyncFnOnce(Client) -> T + Send) -> T {
     let connect = ensemble.connect_string();
     block_on(ensemble.observer(), || async {
-        let client = Client::connect(&connect).await.unwrap();
+        let client = connector().connect(&connect).await.unwrap();
         client.auth("digest", identity.as_bytes()).await.unwrap();
+        // It may be another server's turn, which is behind.
+        client.sync("/").await.unwrap();
         work(client).await
     })
     .unwrap()
@@ -100,10 +102,12 @@ fn pod(ensemble: &Ensemble, name: &str, generations: &[(&str, &str)]) -> Pod {
     let reader = format!("digest:{OPERATOR_ID}");
     let options = ["--control", CONTROL, "--provisioned", "--reader", &reader];
     let file = ["--auth-file", file.to_str().unwrap()];
+    // Servers are restarted under them, on a machine with other work to do.
+    let calm = ["--session-timeout", "20s"];
     pod.start_sidecar_at(
         &ensemble.connect_string(),
         ROOT,
-        &[&options[..], &file[..]].concat(),
+        &[&options[..], &file, &calm].concat(),
     );
     pod.start_container(name, &[]);
     pod

@@ -12,7 +12,7 @@ use lockkeeper_e2e::worker::{anchor_of, keeper_of};
 use lockkeeper_lock::BootInstant;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{BOUND, Run, contenders, ensemble, wait_for_contenders, worker};
+use crate::harness::{BOUND, Run, SHORT, contenders, ensemble, wait_for_contenders, worker};
 
 /// Prints where its socket is, and goes on until a signal.
 const TELL_SOCKET: [&str; 3] = ["sh", "-c", "echo $LOCKKEEPER_SOCKET; exec sleep 600"];
@@ -88,7 +88,9 @@ fn who_kills_all_that_bears_the_name_of_the_job_kills_the_whole_application() {
         "setsid sleep 600 & echo $LOCKKEEPER_SOCKET; : nightly-report; sleep 601; :",
     ];
     for held in ["cgroup", "sweep"] {
-        let mut run = Run::start(&ensemble, held, lock, &["--containment", held], &command);
+        // Where the keeper bears it too, the lock expires.
+        let options = [&["--containment", held], &SHORT[..]].concat();
+        let mut run = Run::start(&ensemble, held, lock, &options, &command);
         let socket = PathBuf::from(run.first_line());
         wait_for(BOUND, || (processes(&socket).len() == 4).then_some(())).expect("keeper and application");
         let bearers = bearers(b"nightly-report");
@@ -194,7 +196,8 @@ fn nothing_is_left_of_a_run_whose_guard_or_keeper_was_killed() {
         &ensemble,
         "killed-keeper",
         "/ending/killed-keeper",
-        &[],
+        // The application runs on until the deadline.
+        &SHORT,
         &TELL_SOCKET,
     );
     let socket = PathBuf::from(run.first_line());

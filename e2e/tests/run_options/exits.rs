@@ -1,5 +1,7 @@
 //! Exit codes.
 
+use lockkeeper_e2e::worker::{Options, Worker};
+
 use crate::harness::{BOUND, Run, contenders, ensemble, worker};
 
 #[test]
@@ -22,7 +24,9 @@ fn a_lost_lock_ends_with_75_unless_it_is_to_run_again() {
     if let Err(reason) = ensemble.network().can_cut() {
         return println!("SKIPPED: {reason}");
     }
-    let mut worker = worker(&ensemble, "exit-75", "/exits/lost", &[], &[]);
+    // T = 4 s: its end is waited for.
+    let options = Options::new(&ensemble, "exit-75", "/exits/lost").unwrap();
+    let mut worker = Worker::start(&ensemble, options).unwrap();
     worker.wait_until_it_runs(0, BOUND).unwrap();
     let host = &worker.options().host.clone();
     for server in 0..ensemble.len() {

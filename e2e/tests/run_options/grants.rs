@@ -135,9 +135,8 @@ fn a_holder_whose_servers_come_to_grant_less_time_is_stopped_by_the_earlier_dead
     assert!(remaining(socket) > Some(20_000), "{}", holder.log());
 
     // As an operator does it: one server after the other, the leader last.
-    let leader = ensemble.leader().unwrap();
-    let followers = (0..ensemble.len()).filter(|&server| server != leader);
-    for server in followers.chain([leader]) {
+    let (leader, followers) = ensemble.wait_for_roles().unwrap();
+    for server in followers.into_iter().chain([leader]) {
         ensemble
             .restart_with(server, &[("maxSessionTimeout", "4000")])
             .unwrap();

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use lockkeeper_e2e::ensemble::block_on;
 pub use lockkeeper_e2e::ensemble::shared as ensemble;
+use lockkeeper_e2e::ensemble::{block_on, connector};
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::worker::{Options, Worker};
 use lockkeeper_e2e::{Ensemble, Host, Process, binaries};
@@ -16,9 +16,19 @@ use zookeeper_client::Client;
 /// Generous: the machine may have other work to do.
 pub const BOUND: Duration = Duration::from_secs(60);
 
-/// A worker with the recorder, on a host of its own.
+/// T of who is not to be disturbed on such a machine: with the ensemble's tick of 1 s, a holder may be without an answer
+/// for 6.7 s of it (`lockkeeper_lock::Timing::spare`).
+pub const CALM: Duration = Duration::from_secs(15);
+
+/// T of who is waited for until it ends: such a holder may be without an answer for 0.9 s.
+pub const SHORT: [&str; 2] = ["--session-timeout", "4s"];
+
+/// A worker with the recorder, on a host of its own, with T = [`CALM`].
 pub fn worker(ensemble: &Ensemble, name: &str, lock: &str, run: &[&str], recorder: &[&str]) -> Worker {
-    let options = Options::new(ensemble, name, lock).unwrap();
+    let options = Options {
+        session_timeout: CALM,
+        ..Options::new(ensemble, name, lock).unwrap()
+    };
     Worker::start(ensemble, options.with_run(run).with_recorder(recorder)).unwrap()
 }
 
@@ -31,14 +41,15 @@ pub struct Run {
 }
 
 impl Run {
-    /// T = 4 s, 0.4 s to stop, and the ensemble's tick, unless `options` say otherwise.
+    /// T = [`CALM`], 0.4 s to stop, and the ensemble's tick, unless `options` say otherwise.
     pub fn start(ensemble: &Ensemble, name: &str, lock: &str, options: &[&str], command: &[&str]) -> Self {
         let connect = ensemble.connect_string();
         let tick = format!("{}ms", ensemble.config().tick.as_millis());
+        let calm = format!("{}s", CALM.as_secs());
         let defaults = [
             ("--connect", connect.as_str()),
             ("--lock", lock),
-            ("--session-timeout", "4s"),
+            ("--session-timeout", calm.as_str()),
             ("--stop-grace", "400ms"),
             ("--tick-time", &tick),
         ];
@@ -144,7 +155,7 @@ pub fn with_client<T: Send>(
 ) -> Result<T, zookeeper_client::Error> {
     let servers = ensemble.connect_string();
     block_on(ensemble.observer(), || async {
-        call(&Client::connect(&servers).await?).await
+        call(&connector().connect(&servers).await?).await
     })
     .unwrap()
 }

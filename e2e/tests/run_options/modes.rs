@@ -6,7 +6,8 @@ use lockkeeper_e2e::checker::{Report, Rule, check};
 use lockkeeper_e2e::faults;
 use lockkeeper_e2e::process::wait_for;
 use lockkeeper_e2e::record::Moment;
-use lockkeeper_e2e::worker::{Worker, all_records};
+use lockkeeper_e2e::worker::{Options, Worker, all_records};
+use lockkeeper_lock::BootInstant;
 use rustix::process::Signal;
 
 use zookeeper_client::{Acls, CreateMode};
@@ -63,17 +64,17 @@ fn of_four_workers_of_a_semaphore_two_run_and_never_three() {
 fn who_is_set_to_another_number_of_holders_is_refused_with_both_settings_and_runs_beside_nobody() {
     let ensemble = ensemble();
     let lock = "/modes/agreement";
-    let first = worker(&ensemble, "agreement-first", lock, &[], &["--hold", "4s"]);
+    let mut first = worker(&ensemble, "agreement-first", lock, &[], &[]);
     first.wait_until_it_runs(0, BOUND).unwrap();
     let two = ["--max-holders", "2"];
     let mut other = worker(&ensemble, "agreement-other", lock, &two, &["--hold", "100ms"]);
     let status = other.wait_until_it_ends(BOUND).unwrap();
     let said = other.log();
     println!("{said}");
-    let mut workers = [first];
-    let status_of_first = workers[0].wait_until_it_ends(BOUND).unwrap();
+    first.guard().signal(Signal::TERM);
+    let status_of_first = first.wait_until_it_ends(BOUND).unwrap();
     assert!(status_of_first.success(), "{status_of_first}");
-    let report = check(&all_records([&workers[0], &other]).unwrap(), Rule::Exclusive);
+    let report = check(&all_records([&first, &other]).unwrap(), Rule::Exclusive);
     assert!(report.is_clean(), "{report}");
     assert_eq!(status.code(), Some(69));
     for part in [
@@ -102,15 +103,19 @@ fn the_lock_is_not_taken_beside_an_unknown_client_whom_the_log_names() {
             .mkdir(lock, &CreateMode::Persistent.with_acls(open))
             .await?;
         let theirs = CreateMode::EphemeralSequential.with_acls(open);
-        client.create(&format!("{lock}/n_"), b"", &theirs).await?;
+        let (_, number) = client.create(&format!("{lock}/n_"), b"", &theirs).await?;
         let run = Run::start(&ensemble, "stranger", lock, &[], &["echo", "ran"]);
         let sentence =
             format!("{lock}/n_0000000000 belongs to a client whose place in the queue cannot be told");
         // Their session lives as long as this goes on.
-        while !run.stderr().contains(&sentence) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let said = tokio::time::timeout(BOUND, async {
+            while !run.stderr().contains(&sentence) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        assert!(said.await.is_ok(), "{}", run.stderr());
         assert_eq!(run.stdout(), "");
+        client.delete(&format!("{lock}/n_{number}"), None).await?;
         Ok(run)
     });
     let mut run = started.unwrap();
@@ -122,18 +127,10 @@ fn the_lock_is_not_taken_beside_an_unknown_client_whom_the_log_names() {
 fn readers_run_together_and_a_writer_alone() {
     let ensemble = ensemble();
     let lock = "/modes/read-write";
-    let reader = |name: &str| {
-        worker(
-            &ensemble,
-            name,
-            lock,
-            &["--access", "read"],
-            &["--read", "--hold", "6s"],
-        )
-    };
-    let first = reader("rw-reader-1");
+    let reader = |name: &str| worker(&ensemble, name, lock, &["--access", "read"], &["--read"]);
+    let mut first = reader("rw-reader-1");
     let token = first.wait_until_it_runs(0, BOUND).unwrap();
-    let second = reader("rw-reader-2");
+    let mut second = reader("rw-reader-2");
     second.wait_until_it_runs(token, BOUND).unwrap();
     let writer = worker(
         &ensemble,
@@ -144,7 +141,14 @@ fn readers_run_together_and_a_writer_alone() {
     );
     wait_for_contenders(&ensemble, lock, 3);
     // Behind the writer: it waits, though readers hold.
-    let late = reader("rw-reader-3");
+    let mut late = reader("rw-reader-3");
+    wait_for_contenders(&ensemble, lock, 4);
+    let runs = || (!late.records().unwrap().is_empty()).then_some(());
+    assert_eq!(wait_for(Duration::from_secs(1), runs), None, "{}", late.log());
+    first.guard().signal(Signal::TERM);
+    second.guard().signal(Signal::TERM);
+    late.wait_until_it_runs(token, BOUND).unwrap();
+    late.guard().signal(Signal::TERM);
     let report = finish(&mut [first, second, writer, late], Rule::ReadWrite);
     assert_eq!((report.holds.len(), most_at_once(&report)), (4, 2));
     let order: Vec<_> = report.holds.iter().map(|hold| hold.name.as_str()).collect();
@@ -157,16 +161,19 @@ fn the_lock_delay_passes_after_a_killed_holder_and_not_after_a_clean_release() {
     let lock = "/modes/lock-delay";
     let delay = format!("{}s", LOCK_DELAY.as_secs());
     let deletions = ensemble.watch_deletions(lock).unwrap();
-    let start = |name: &str| worker(&ensemble, name, lock, &["--lock-delay", &delay], &[]);
-    let gap = |next: &Worker, token: i64| {
+    let start = |name: &str| {
+        let options = Options {
+            // The end of one is waited for.
+            session_timeout: Duration::from_secs(6),
+            ..Options::new(&ensemble, name, lock).unwrap()
+        };
+        Worker::start(&ensemble, options.with_run(&["--lock-delay", &delay])).unwrap()
+    };
+    let began = |next: &Worker, token: i64| {
         let next_token = next.wait_until_it_runs(token, BOUND).unwrap();
         let records = next.records().unwrap();
-        let began = records
-            .iter()
-            .find(|record| record.token == next_token)
-            .unwrap()
-            .at;
-        began - deletions.wait_for_deletion(token, BOUND).unwrap()
+        let first = records.iter().find(|record| record.token == next_token);
+        first.unwrap().at
     };
 
     let mut first = start("delay-first");
@@ -174,7 +181,7 @@ fn the_lock_delay_passes_after_a_killed_holder_and_not_after_a_clean_release() {
     let second = start("delay-second");
     wait_for_contenders(&ensemble, lock, 2);
     first.guard().signal(Signal::TERM);
-    let clean = gap(&second, token);
+    let clean = began(&second, token) - deletions.wait_for_deletion(token, BOUND).unwrap();
 
     let token = second.wait_until_it_runs(0, BOUND).unwrap();
     let third = start("delay-third");
@@ -186,7 +193,18 @@ fn the_lock_delay_passes_after_a_killed_holder_and_not_after_a_clean_release() {
     ] {
         faults::kill(pid.expect("it runs")).unwrap();
     }
-    let unclean = gap(&third, token);
+    // Its node may be seen late to be gone. When this look began, it was there for sure.
+    let mut last_look = BootInstant::now();
+    let is_gone = || {
+        let look = BootInstant::now();
+        if contenders(&ensemble, lock).unwrap().len() == 1 {
+            return Some(());
+        }
+        last_look = look;
+        None
+    };
+    wait_for(BOUND, is_gone).expect("its session expires");
+    let unclean = began(&third, token) - last_look;
     println!(
         "--lock-delay {delay}: {clean:?} after a clean release, {unclean:?} after the death of a holder"
     );

@@ -51,7 +51,7 @@ fn only_what_descends_from_the_application_is_inside_whatever_the_environment_sa
     job.args([
         "run",
         "--wait-timeout",
-        "1s",
+        "0s",
         "--session-timeout",
         "4s",
         "--stop-grace",
@@ -64,7 +64,8 @@ fn only_what_descends_from_the_application_is_inside_whatever_the_environment_sa
     assert_eq!(job.code(), 69, "{}{}", job.stdout(), job.stderr());
     assert_eq!(job.stdout(), "");
     assert!(
-        job.stderr().contains("was not acquired within"),
+        job.stderr()
+            .contains("is not free, and --wait-timeout says not to wait"),
         "{}",
         job.stderr()
     );

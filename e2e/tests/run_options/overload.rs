@@ -11,6 +11,9 @@ use tokio::task::JoinSet;
 
 use crate::harness::{BOUND, with_client};
 
+/// T of the holder: with a tick of 1 s it may be without an answer for 4.3 s.
+const SESSION: Duration = Duration::from_secs(10);
+
 /// Requests at one moment: more than the server takes in, so that the last ones wait for too long.
 const CROWD: usize = 64;
 
@@ -32,7 +35,10 @@ fn throttling() -> Ensemble {
 #[test]
 fn an_overloaded_server_that_does_not_carry_out_a_renewal_does_not_end_the_hold() {
     let ensemble = throttling();
-    let options = Options::new(&ensemble, "holder", "/overloaded").unwrap();
+    let options = Options {
+        session_timeout: SESSION,
+        ..Options::new(&ensemble, "holder", "/overloaded").unwrap()
+    };
     let mut holder = Worker::start(&ensemble, options).unwrap();
     let token = holder.wait_until_it_runs(0, BOUND).unwrap();
     let is_enough = AtomicBool::new(false);
@@ -58,7 +64,7 @@ fn an_overloaded_server_that_does_not_carry_out_a_renewal_does_not_end_the_hold(
         overloaded.unwrap_or_else(|| panic!("no renewal was throttled:\n{}", holder.log()));
     });
     // Longer than the lease that it had.
-    let end = BootInstant::now() + Duration::from_secs(6);
+    let end = BootInstant::now() + SESSION * 3 / 2;
     wait_for(BOUND, || {
         let last = holder.last_stamp(token).ok()?;
         (last > end || !holder.guard().is_running()).then_some(())

@@ -3,6 +3,7 @@
 mod certificates;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use lockkeeper_e2e::ensemble::TlsFiles;
 use lockkeeper_e2e::worker::{Options, Worker};
@@ -83,9 +84,13 @@ impl Secured {
     }
 
     fn worker(&self, name: &str, lock: &str) -> Worker {
-        let mut options = Options::new(&self.ensemble, name, lock).unwrap();
-        options.connect = self.connect();
-        options.run = self.options();
+        let options = Options {
+            connect: self.connect(),
+            // It is to outlast restarts of its servers on a machine with other work to do.
+            session_timeout: Duration::from_secs(20),
+            run: self.options(),
+            ..Options::new(&self.ensemble, name, lock).unwrap()
+        };
         Worker::start(&self.ensemble, options).unwrap()
     }
 
