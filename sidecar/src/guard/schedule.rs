@@ -243,16 +243,8 @@ impl Schedule {
                 if now >= grant.kill_at {
                     // Without a keeper to come back nobody could ever resume a paused tree.
                     if grant.pause && !active.stopping && (self.connected || self.reconnects) {
-                        let sweep_at = now + interval(Duration::ZERO);
-                        self.phase = Phase::Pausing {
-                            token: grant.token,
-                            pid,
-                            since: now,
-                            sweep_at,
-                            tell_at: now,
-                        };
                         mode.remove_lease(out);
-                        out.push(Action::Sweep(Sweep::Stop));
+                        self.pause(grant.token, pid, now, out);
                     } else {
                         self.kill(grant.token, Outcome::Gone(None), now, out);
                     }
@@ -292,6 +284,18 @@ impl Schedule {
                 }
             }
         }
+    }
+
+    /// Stops everything from now on until it is seen to be stopped.
+    fn pause(&mut self, token: FencingToken, pid: u32, now: BootInstant, out: &mut Actions) {
+        self.phase = Phase::Pausing {
+            token,
+            pid,
+            since: now,
+            sweep_at: now + interval(Duration::ZERO),
+            tell_at: now,
+        };
+        out.push(Action::Sweep(Sweep::Stop));
     }
 
     /// Kills everything from now on until it is seen to be gone.
@@ -390,10 +394,13 @@ impl Schedule {
                     out.push(Action::Report(FromGuard::AtWork { token }));
                 }
             }
-            Phase::Paused { token, .. } => {
-                let token = *token;
-                if sight.unstopped || !sight.alive {
+            Phase::Paused { token, pid, .. } => {
+                let (token, pid) = (*token, *pid);
+                if sight.has_woken() || !sight.alive {
                     self.kill(token, Outcome::Gone(None), now, out);
+                } else if sight.unstopped {
+                    // A probe that is a command, or what a user executes there: it is stopped like the rest.
+                    self.pause(token, pid, now, out);
                 }
             }
             Phase::Killing(killing) => {
