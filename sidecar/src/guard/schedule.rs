@@ -389,7 +389,7 @@ impl Schedule {
                     out.push(Action::Report(FromGuard::Paused { token }));
                 } else if !sight.alive || now - since >= PATIENCE {
                     self.kill(token, Outcome::Gone(None), now, out);
-                } else if self.mode == Mode::Subreaper && now >= *tell_at {
+                } else if self.mode != Mode::Pid1 && now >= *tell_at {
                     *tell_at = now + AT_WORK_EVERY;
                     out.push(Action::Report(FromGuard::AtWork { token }));
                 }
@@ -417,7 +417,7 @@ impl Schedule {
                         // belongs to. Nothing else is as sure.
                         out.push(Action::Exit(killing.finish.unwrap_or(EXIT_LOST)));
                     }
-                } else if self.mode == Mode::Subreaper && now >= killing.tell_at {
+                } else if self.mode != Mode::Pid1 && now >= killing.tell_at {
                     killing.tell_at = (now + AT_WORK_EVERY).min(killing.since + PATIENCE);
                     out.push(Action::Report(FromGuard::AtWork { token: killing.token }));
                 }

@@ -156,7 +156,13 @@ fn a_process_in_doubt_is_no_start_hides_no_end_and_is_never_called_gone() {
 
 #[test]
 fn a_guard_whose_keeper_would_kill_it_says_that_it_is_at_work_from_the_first_sigstop_on() {
-    let mut run = Run::new(Mode::Subreaper, false);
+    for mode in [Mode::Subreaper, Mode::Container] {
+        is_heard_from_the_first_sigstop_on(mode);
+    }
+}
+
+fn is_heard_from_the_first_sigstop_on(mode: Mode) {
+    let mut run = Run::new(mode, false);
     run.at(0, pausing(A, true, 100));
     assert!(run.at(100, Event::Tick).ends_with(&[Action::Sweep(Sweep::Stop)]));
     let at_work = report(FromGuard::AtWork { token: A });
