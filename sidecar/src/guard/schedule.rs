@@ -286,6 +286,11 @@ impl Schedule {
         }
     }
 
+    /// Whether the keeper is in another container, and not our child: PID 1 of one, and who connects to a path.
+    fn has_keeper_elsewhere(&self) -> bool {
+        self.mode == Mode::Pid1 || self.reconnects
+    }
+
     /// Stops everything from now on until it is seen to be stopped.
     fn pause(&mut self, token: FencingToken, pid: u32, now: BootInstant, out: &mut Actions) {
         self.phase = Phase::Pausing {
@@ -445,9 +450,9 @@ impl Schedule {
         out.push(Action::Report(report));
         self.last_code = Some(code);
 
-        // PID 1 alone ends by itself with a keeper at hand: the keeper lives in another container
-        // and does not wait for this exit code. In `run` it still has a lock to give back.
-        let ends_on_signal = self.ending.is_some() && (self.mode == Mode::Pid1 || !self.connected);
+        // Whose keeper lives in another container ends by itself: that one
+        // does not wait for this exit code. In `run` it still has a lock to give back.
+        let ends_on_signal = self.ending.is_some() && (self.has_keeper_elsewhere() || !self.connected);
         let nobody_to_ask = !self.connected && (own_code.is_some() || !self.reconnects);
         if let Some(code) = killing.finish {
             out.push(Action::Exit(code));

@@ -180,6 +180,8 @@ pub struct Decider {
     starts: u64,
     process: Option<u32>,
     has_ended: bool,
+    /// The deadline of a grant under which the guard started nothing.
+    too_late: Option<BootInstant>,
 }
 
 impl Decider {
@@ -223,6 +225,7 @@ impl Decider {
             starts: 0,
             process: None,
             has_ended: false,
+            too_late: None,
         }
     }
 
