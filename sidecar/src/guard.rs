@@ -133,6 +133,8 @@ struct EventLoop<T> {
     /// Set by what takes far more of the binary than the waiting that follows: reading the command
     /// line, starting the application.
     has_touched_much: bool,
+    /// The process of which was said that it is in doubt.
+    told_doubt: Option<u32>,
     /// Set once the schedule wants to end.
     exit: Option<u8>,
 }
@@ -152,6 +154,7 @@ impl<T: Target> EventLoop<T> {
             signals,
             timer,
             has_touched_much: true,
+            told_doubt: None,
             exit: None,
         })
     }
@@ -322,11 +325,23 @@ impl<T: Target> EventLoop<T> {
                     Action::Report(frame) => self.send(&frame),
                     Action::ReportSurvivors(token) => {
                         let (count, pid) = self.target.found();
+                        self.tell_doubt();
                         self.send(&FromGuard::Survivors { token, count, pid });
                     }
                     Action::Exit(code) => self.exit = Some(code),
                 }
             }
+        }
+    }
+
+    /// Says once of each process why nothing is called gone while it lives.
+    fn tell_doubt(&mut self) {
+        let Some(pid) = self.target.in_doubt() else { return };
+        if self.told_doubt.replace(pid) != Some(pid) {
+            say(format_args!(
+                "process {pid} of this pod shows no mount of any container (chroot?), so it may be of the guarded one: \
+                 it was not killed, and the lock is kept until it has ended"
+            ));
         }
     }
 

@@ -47,6 +47,13 @@ const PATIENCE_FOR_TICK: Duration = Duration::from_millis(500);
 /// How long the session may take to end on the way out, with nothing in it any more.
 const PATIENCE_FOR_CLOSE: Duration = Duration::from_secs(1);
 
+/// How long the container beside us may take to end before its guard is killed, and we with it: half of what is left then
+/// of the fixed part of the margin.
+const PATIENCE_FOR_KILL: Duration = Duration::from_millis(50);
+
+/// Between two rounds of that.
+const PAUSE_BETWEEN_KILLS: Duration = Duration::from_millis(1);
+
 type Asking = Pin<Box<dyn Future<Output = Result<(), LockError>>>>;
 
 /// The hook after a start, under way.
@@ -489,6 +496,7 @@ impl Keeper<'_> {
                 tracing::error!(
                     "The guard has not stopped the application by its deadline; killing the guard"
                 );
+                self.kill_container().await;
                 self.guards.kill();
             }
             Act::AnswerStepDown => {
@@ -499,6 +507,16 @@ impl Keeper<'_> {
             Act::End(_) => unreachable!("taken by the loop"),
         }
         Ok(())
+    }
+
+    /// Kills the container beside us in place of a guard that does not, until nothing is seen in it. Our own container
+    /// ends with that guard, and we with it.
+    async fn kill_container(&mut self) {
+        let Some(killer) = &mut self.killer else { return };
+        let end = BootInstant::now() + PATIENCE_FOR_KILL;
+        while !killer.kill() && BootInstant::now() < end {
+            BootClock.sleep(PAUSE_BETWEEN_KILLS).await;
+        }
     }
 
     fn start_asking(&mut self, ask: Ask) {

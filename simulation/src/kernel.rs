@@ -173,6 +173,7 @@ impl Kernel {
         Sight {
             alive: !state.processes.is_empty(),
             unstopped: state.processes.values().any(|process| !process.is_stopped),
+            ..Sight::default()
         }
     }
 

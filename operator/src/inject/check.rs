@@ -149,7 +149,8 @@ pub fn lock(request: &LockRequest, spec: &DistributedLockSpec, context: &Context
     Ok(request.check(spec)?)
 }
 
-/// Refuses pauses where the kubelet would restart what is paused: it asks the application itself.
+/// Refuses pauses where the kubelet would restart what is paused: it asks the application itself. A readiness probe
+/// may stay: what it executes is stopped like the rest, and the container is not ready then.
 ///
 /// # Errors
 /// When there is a liveness or startup probe and the lock pauses.

@@ -125,6 +125,10 @@ impl Target for Container {
         found_marked(&self.processes)
     }
 
+    fn in_doubt(&self) -> Option<u32> {
+        self.processes.doubtful().next().map(Process::number)
+    }
+
     fn sweep(&mut self, sweep: Sweep) -> Sight {
         let Self {
             processes,
@@ -132,14 +136,18 @@ impl Target for Container {
             witness,
             ..
         } = self;
-        sweep_twice(processes, sweep, |processes| {
+        let sight = sweep_twice(processes, sweep, |processes| {
             membership.mark(processes);
             if witness.is_none() {
                 let mut found = processes.guarded();
                 *witness = found
                     .find_map(|process| rustix::process::pidfd_open(process.pid, PidfdFlags::empty()).ok());
             }
-        })
+        });
+        if sweep == Sweep::Stop {
+            processes.note_stopped();
+        }
+        sight
     }
 
     fn rehearse(&mut self) {

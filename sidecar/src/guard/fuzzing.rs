@@ -52,7 +52,8 @@ pub fn place(mountinfo: &str, cgroup: &str) -> Result<(PathBuf, String), String>
 /// Whether `other` counts as of the container of `member` for who is in `own`; each is a file `cgroup`.
 pub fn is_beside(own: &OwnedFd, member: &OwnedFd, other: &OwnedFd) -> Option<bool> {
     let mut lines = Lines::new();
-    let mut groups = container::Groups::beside(own, &mut lines)?;
+    let mut groups = container::Groups::beside(own, member, &mut lines)?;
+    groups.is_strange(other, &mut lines).ok()?;
     groups.learn(member, &mut lines).ok()?;
     groups.has(other, &mut lines).ok()
 }

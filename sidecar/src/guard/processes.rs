@@ -34,6 +34,8 @@ pub(super) struct Process {
     pub started: u64,
     /// Belongs to what is guarded.
     pub guarded: bool,
+    /// Nobody can tell whether it does.
+    doubtful: bool,
 }
 
 /// The table of all processes.
@@ -45,9 +47,16 @@ pub(super) struct Processes {
     threads: Box<[MaybeUninit<u8>]>,
     table: Vec<Process>,
     complete: bool,
+    /// When the newest was started of what was stopped last, in ticks since boot.
+    newest_stopped: u64,
 }
 
 impl Process {
+    /// Its process id, as it is told.
+    pub fn number(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
     /// Whether its main thread cannot run until the process gets SIGCONT, or has ended. Doubt counts as
     /// no: who is traced runs when its tracer says so. [`Processes::is_stopped`] asks the others.
     fn main_thread_is_stopped(&self) -> bool {
@@ -78,6 +87,7 @@ impl Process {
             threads,
             started,
             guarded: false,
+            doubtful: false,
         })
     }
 }
@@ -119,6 +129,7 @@ impl Processes {
             threads: Box::new_uninit_slice(DIRECTORY_BUFFER),
             table: Vec::with_capacity(MOST_PROCESSES),
             complete: false,
+            newest_stopped: u64::MAX,
         })
     }
 
@@ -231,6 +242,37 @@ impl Processes {
                 Err(_) => self.complete = false,
             }
         }
+    }
+
+    /// Marks what is not guarded and of which `is_doubtful` says that nobody can tell whether it should be. A process
+    /// of which not even that can be said leaves the look incomplete.
+    pub fn doubt(&mut self, mut is_doubtful: impl FnMut(&OwnedFd, &Process) -> Result<bool, Errno>) {
+        for process in &mut self.table {
+            if process.guarded || process.is_zombie() {
+                continue;
+            }
+            match is_doubtful(&self.proc, process) {
+                Ok(is_doubtful) => process.doubtful = is_doubtful,
+                Err(error) if is_gone(error) => {}
+                Err(_) => self.complete = false,
+            }
+        }
+    }
+
+    /// What is neither guarded nor known not to be.
+    pub fn doubtful(&self) -> impl Iterator<Item = &Process> {
+        self.table.iter().filter(|process| process.doubtful)
+    }
+
+    /// What is marked now has got SIGSTOP; what is started later has not. One of the same tick (10 ms) counts as earlier.
+    pub fn note_stopped(&mut self) {
+        let newest = self.guarded().map(|process| process.started).max();
+        self.newest_stopped = newest.unwrap_or(self.newest_stopped);
+    }
+
+    /// Whether it was started after all that was [stopped](Processes::note_stopped); never before that was noted.
+    pub fn is_fresh(&self, process: &Process) -> bool {
+        process.started > self.newest_stopped
     }
 
     /// What is marked as guarded.

@@ -243,16 +243,8 @@ impl Schedule {
                 if now >= grant.kill_at {
                     // Without a keeper to come back nobody could ever resume a paused tree.
                     if grant.pause && !active.stopping && (self.connected || self.reconnects) {
-                        let sweep_at = now + interval(Duration::ZERO);
-                        self.phase = Phase::Pausing {
-                            token: grant.token,
-                            pid,
-                            since: now,
-                            sweep_at,
-                            tell_at: now,
-                        };
                         mode.remove_lease(out);
-                        out.push(Action::Sweep(Sweep::Stop));
+                        self.pause(grant.token, pid, now, out);
                     } else {
                         self.kill(grant.token, Outcome::Gone(None), now, out);
                     }
@@ -292,6 +284,23 @@ impl Schedule {
                 }
             }
         }
+    }
+
+    /// Whether the keeper is in another container, and not our child: PID 1 of one, and who connects to a path.
+    fn has_keeper_elsewhere(&self) -> bool {
+        self.mode == Mode::Pid1 || self.reconnects
+    }
+
+    /// Stops everything from now on until it is seen to be stopped.
+    fn pause(&mut self, token: FencingToken, pid: u32, now: BootInstant, out: &mut Actions) {
+        self.phase = Phase::Pausing {
+            token,
+            pid,
+            since: now,
+            sweep_at: now + interval(Duration::ZERO),
+            tell_at: now,
+        };
+        out.push(Action::Sweep(Sweep::Stop));
     }
 
     /// Kills everything from now on until it is seen to be gone.
@@ -385,15 +394,18 @@ impl Schedule {
                     out.push(Action::Report(FromGuard::Paused { token }));
                 } else if !sight.alive || now - since >= PATIENCE {
                     self.kill(token, Outcome::Gone(None), now, out);
-                } else if self.mode == Mode::Subreaper && now >= *tell_at {
+                } else if self.mode != Mode::Pid1 && now >= *tell_at {
                     *tell_at = now + AT_WORK_EVERY;
                     out.push(Action::Report(FromGuard::AtWork { token }));
                 }
             }
-            Phase::Paused { token, .. } => {
-                let token = *token;
-                if sight.unstopped || !sight.alive {
+            Phase::Paused { token, pid, .. } => {
+                let (token, pid) = (*token, *pid);
+                if sight.has_woken() || !sight.alive {
                     self.kill(token, Outcome::Gone(None), now, out);
+                } else if sight.unstopped {
+                    // A probe that is a command, or what a user executes there: it is stopped like the rest.
+                    self.pause(token, pid, now, out);
                 }
             }
             Phase::Killing(killing) => {
@@ -410,7 +422,7 @@ impl Schedule {
                         // belongs to. Nothing else is as sure.
                         out.push(Action::Exit(killing.finish.unwrap_or(EXIT_LOST)));
                     }
-                } else if self.mode == Mode::Subreaper && now >= killing.tell_at {
+                } else if self.mode != Mode::Pid1 && now >= killing.tell_at {
                     killing.tell_at = (now + AT_WORK_EVERY).min(killing.since + PATIENCE);
                     out.push(Action::Report(FromGuard::AtWork { token: killing.token }));
                 }
@@ -438,9 +450,9 @@ impl Schedule {
         out.push(Action::Report(report));
         self.last_code = Some(code);
 
-        // PID 1 alone ends by itself with a keeper at hand: the keeper lives in another container
-        // and does not wait for this exit code. In `run` it still has a lock to give back.
-        let ends_on_signal = self.ending.is_some() && (self.mode == Mode::Pid1 || !self.connected);
+        // Whose keeper lives in another container ends by itself: that one
+        // does not wait for this exit code. In `run` it still has a lock to give back.
+        let ends_on_signal = self.ending.is_some() && (self.has_keeper_elsewhere() || !self.connected);
         let nobody_to_ask = !self.connected && (own_code.is_some() || !self.reconnects);
         if let Some(code) = killing.finish {
             out.push(Action::Exit(code));

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use lockkeeper_lock::FencingToken;
 
 use super::containment::Containment;
-use super::processes::Processes;
+use super::processes::{Process, Processes};
 use super::schedule::{Event, Mode, Sight, Sweep};
 
 /// Something that can be started, stopped, and seen to be gone.
@@ -34,6 +34,11 @@ pub(super) trait Target {
     /// How many processes the last sweep has found, and the process id of one; zeros for what is not known.
     fn found(&self) -> (u32, u32);
 
+    /// A process that the last sweep has neither taken for one of the application nor for another's.
+    fn in_doubt(&self) -> Option<u32> {
+        None
+    }
+
     /// Looks at what [`Target::sweep`] would look at, and sends signals that are none.
     fn rehearse(&mut self);
 
@@ -47,12 +52,10 @@ pub(super) trait Target {
     fn news(&mut self) -> Option<Event>;
 }
 
-/// See [`Target::found`].
+/// See [`Target::found`]. What is in doubt comes after what is marked.
 pub(super) fn found_marked(processes: &Processes) -> (u32, u32) {
-    let mut found = processes.guarded();
-    let first = found
-        .next()
-        .map(|process| process.pid.as_raw_nonzero().get().unsigned_abs());
+    let mut found = processes.guarded().chain(processes.doubtful());
+    let first = found.next().map(Process::number);
     let others = u32::try_from(found.count()).unwrap_or(u32::MAX - 1);
     first.map_or((0, 0), |first| (others + 1, first))
 }
@@ -90,17 +93,25 @@ pub(super) fn sweep_twice(
 /// not see everything has not seen that nothing is left.
 pub(super) fn sweep_marked(processes: &mut Processes, sweep: Sweep) -> Sight {
     let incomplete = !processes.is_complete();
+    let is_in_doubt = processes.doubtful().next().is_some();
     let mut sight = Sight {
-        alive: incomplete,
-        unstopped: incomplete,
+        alive: incomplete || is_in_doubt,
+        unstopped: incomplete || is_in_doubt,
+        unsure: is_in_doubt && !incomplete,
+        fresh: is_in_doubt && !incomplete,
     };
+    let mut has_woken = false;
     for at in 0..processes.len() {
         let Some(process) = processes.guarded_at(at) else {
             continue;
         };
         sight.alive = true;
+        sight.unsure = false;
         let is_stopped = sweep != Sweep::Kill && processes.is_stopped(&process);
         sight.unstopped |= !is_stopped;
+        let is_fresh = processes.is_fresh(&process);
+        sight.fresh |= !is_stopped && is_fresh;
+        has_woken |= !is_stopped && !is_fresh;
         let signo = match sweep {
             Sweep::Kill => libc::SIGKILL,
             Sweep::Stop if !is_stopped => libc::SIGSTOP,
@@ -112,6 +123,7 @@ pub(super) fn sweep_marked(processes: &mut Processes, sweep: Sweep) -> Sight {
             let _ = processes.signal(process.pid, process.started, signo);
         }
     }
+    sight.fresh &= !has_woken && !incomplete;
     sight
 }
 
@@ -135,6 +147,21 @@ mod tests {
             processes.mark(|_, process| Ok(looks == 2 && process.pid == getpid()));
         });
         assert!(sight.alive && sight.unstopped, "{sight:?}");
+    }
+
+    #[test]
+    fn a_process_in_doubt_counts_as_left_and_is_told_and_not_killed() {
+        let mut processes = processes();
+        let own = getpid();
+        let sight = sweep_twice(&mut processes, Sweep::Kill, |processes| {
+            processes.scan();
+            processes.doubt(|_, process| Ok(process.pid == own));
+        });
+        assert!(sight.alive && sight.unstopped && sight.unsure, "{sight:?}");
+        assert_eq!(
+            found_marked(&processes),
+            (1, own.as_raw_nonzero().get().unsigned_abs())
+        );
     }
 
     #[test]

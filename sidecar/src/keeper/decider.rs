@@ -59,7 +59,8 @@ pub enum Act {
     /// Leave the contender to expire, and make a new lock. Those who asked for a step down did not
     /// get it.
     Abandon,
-    /// Kill the guard, which has not answered: everything that it started dies with it.
+    /// Kill the guard, which has not answered: everything that it started dies with it. A container that it did not
+    /// start is killed before.
     KillGuard,
     /// Answer those who asked for a step down: the lock is released.
     AnswerStepDown,
@@ -183,6 +184,8 @@ pub struct Decider {
     starts: u64,
     process: Option<u32>,
     has_ended: bool,
+    /// The deadline of a grant under which the guard started nothing.
+    too_late: Option<BootInstant>,
 }
 
 impl Decider {
@@ -227,6 +230,7 @@ impl Decider {
             starts: 0,
             process: None,
             has_ended: false,
+            too_late: None,
         }
     }
 
@@ -278,7 +282,7 @@ impl Decider {
             _ => [None; 3],
         };
         let of_the_guard = match self.app {
-            App::Granted { .. } | App::Stopping { .. } if self.policy.kind == Kind::Run => {
+            App::Granted { .. } | App::Stopping { .. } if self.policy.kind != Kind::Wrap => {
                 self.kill_guard_at.or(self.guard_deadline)
             }
             _ => None,
@@ -348,14 +352,14 @@ impl Decider {
     }
 
     /// A guard that is stopped, or starved, stops nobody. In `run` it is a process like any other,
-    /// and the one before which the application dies; in a container it can be neither stopped nor
-    /// killed from the inside.
+    /// and the one before which the application dies; beside a container it is one of a pod that shares its
+    /// processes. As the first process of a container it can be neither stopped nor killed from the inside.
     ///
     /// Counted from when we look, not from the deadline: if it was us who were stopped, its word is
     /// in the socket already.
     fn watch_the_guard(&mut self, now: BootInstant, acts: &mut Vec<Act>) {
         let is_due = self.guard_deadline.is_some_and(|deadline| deadline <= now);
-        if self.policy.kind != Kind::Run || !is_due {
+        if self.policy.kind == Kind::Wrap || !is_due {
             self.kill_guard_at = None;
             return;
         }

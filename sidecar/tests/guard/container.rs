@@ -9,7 +9,8 @@ use lockkeeper_sidecar::guard::protocol::{FromGuard, ToGuard};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 
 use crate::harness::{
-    A, B, Guard, LONG, assert_in_time, has, is_alive, is_root, last_stamp, shell, skip, until,
+    A, B, Guard, LONG, assert_in_time, has, is_alive, is_root, last_stamp, own_program, shell, skip, state,
+    until,
 };
 use crate::tests;
 
@@ -18,8 +19,10 @@ tests![
     a_container_without_the_lock_is_killed_as_often_as_it_starts,
     a_container_gets_sigterm_before_the_deadline_in_its_main_process,
     a_container_is_paused_and_resumed,
+    a_paused_container_is_not_killed_for_what_is_executed_in_it_but_for_what_is_woken,
     a_container_is_found_by_whatever_path_its_last_words_are_mounted,
     a_process_that_has_hidden_its_mounts_is_found_by_its_control_group,
+    a_container_that_was_hidden_from_the_first_look_on_is_never_called_gone,
     a_process_whose_main_thread_has_ended_is_found,
     what_cannot_be_read_is_never_called_gone,
     a_sidecar_that_cannot_recognise_its_own_container_says_so,
@@ -90,6 +93,20 @@ const OWN_MOUNT: &str = r#"mount --bind pods/6f1c/containers/lockkeeper/77aa own
 
 /// A guard for the container `app` of its pod.
 fn guard() -> Option<Guard> {
+    guard_in(&[
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        OWN_MOUNT,
+        "sh",
+    ])
+}
+
+/// The same, started through `prefix`.
+fn guard_in(prefix: &[&str]) -> Option<Guard> {
     if !is_root() || !has("unshare") || !has("mount") {
         return None;
     }
@@ -101,18 +118,8 @@ fn guard() -> Option<Guard> {
         std::fs::write(file, "").expect("a file");
     }
     // The sidecar's container has such a mount as well: it tells the pod.
-    let prefix = [
-        "unshare",
-        "--mount",
-        "--propagation",
-        "private",
-        "sh",
-        "-c",
-        OWN_MOUNT,
-        "sh",
-    ];
     let lease = lease.to_str().expect("a plain path");
-    Some(Guard::start_in(dir, &prefix, &["container", "app", lease]))
+    Some(Guard::start_in(dir, prefix, &["container", "app", lease]))
 }
 
 const TWO: &str = "trap '' TERM; record record-a & exec $recorder role:record record-main";
@@ -170,10 +177,12 @@ fn a_container_gets_sigterm_before_the_deadline_in_its_main_process() {
 
 fn a_container_is_paused_and_resumed() {
     let Some(mut guard) = guard() else { return };
-    guard.grant(A, true, true, 3000, 3000);
+    guard.grant(A, true, true, 60_000, 60_000);
     guard.expect_started(A);
     let _app = Container::start(&guard, "app", TWO);
     guard.recorders("record", 2);
+    // Its deadline has come.
+    guard.grant(A, false, true, 0, 0);
     guard.expect("Paused", |frame| {
         matches!(frame, FromGuard::Paused { .. }).then_some(())
     });
@@ -186,6 +195,41 @@ fn a_container_is_paused_and_resumed() {
     guard.grant(B, true, true, 60_000, 60_000);
     guard.expect_started(B);
     until("it goes on", || !stood_still(&guard.file("record-main")));
+}
+
+fn a_paused_container_is_not_killed_for_what_is_executed_in_it_but_for_what_is_woken() {
+    // A guard that has to wait for the processor for 0.1 s kills what it has not seen stopped.
+    assert!((0..10).any(|_| stays_paused_beside_what_is_executed()));
+}
+
+fn stays_paused_beside_what_is_executed() -> bool {
+    let Some(mut guard) = guard() else { return true };
+    let is_paused = |guard: &mut Guard| {
+        guard.expect("an answer", |frame| match frame {
+            FromGuard::Paused { .. } => Some(true),
+            FromGuard::Gone { .. } => Some(false),
+            _ => None,
+        })
+    };
+    guard.grant(A, true, true, 60_000, 60_000);
+    guard.expect_started(A);
+    let _app = Container::start(&guard, "app", TWO);
+    let pids = guard.recorders("record", 2);
+    // Its deadline has come.
+    guard.grant(A, false, true, 0, 0);
+    if !is_paused(&mut guard) {
+        return false;
+    }
+    // As a probe that is a command, or `kubectl exec`.
+    let _executed = Container::start(&guard, "app", "exec $recorder role:record executed");
+    if !is_paused(&mut guard) {
+        return false;
+    }
+    assert!(pids.iter().all(|pid| state(*pid) == Some('T')));
+    rustix::process::kill_process(pids[0], Signal::CONT).expect("resumed");
+    guard.expect_gone(A);
+    assert!(!pids.into_iter().any(is_alive));
+    true
 }
 
 fn a_container_is_found_by_whatever_path_its_last_words_are_mounted() {
@@ -218,9 +262,14 @@ impl Group {
             return None;
         };
         let point = mount.split(' ').nth(4).expect("a mount point");
-        let directory = Path::new(point).join(format!("{name}-{}", std::process::id()));
+        Some(Self::at(
+            Path::new(point).join(format!("{name}-{}", std::process::id())),
+        ))
+    }
+
+    fn at(directory: PathBuf) -> Self {
         std::fs::create_dir(&directory).expect("a group");
-        Some(Self(directory))
+        Self(directory)
     }
 
     fn procs(&self) -> String {
@@ -265,6 +314,49 @@ fn a_process_that_has_hidden_its_mounts_is_found_by_its_control_group() {
     guard.send(ToGuard::Revoke { token: A });
     guard.expect_gone(A);
     assert!(!is_alive(hidden), "something was called gone that is not");
+}
+
+/// A pod of three containers in control groups of their own, which share the process namespace of the first: its sandbox,
+/// our own, and one that goes into its group only when it has hidden its mounts.
+const POD: &str = r#"echo 0 >$POD/box/cgroup.procs
+    exec 4<&0
+    (echo 0 >$POD/own/cgroup.procs; mount --bind pods/6f1c/containers/lockkeeper/77aa own-log && exec "$@") <&4 &
+    mkdir jail && mount --bind / jail && exec 3>$POD/app/cgroup.procs
+    chroot jail sh -c "echo 0 >&3; exec $RECORDER role:record $PWD/record-hidden" &
+    wait"#;
+
+fn a_container_that_was_hidden_from_the_first_look_on_is_never_called_gone() {
+    let Some(pod) = Group::new("lockkeeper-test-pod") else {
+        return;
+    };
+    let groups = ["box", "own", "app"].map(|name| Group::at(pod.0.join(name)));
+    let script = format!("POD={:?} RECORDER={:?}\n{POD}", pod.0, own_program());
+    let prefix = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+    ];
+    let Some(mut guard) = guard_in(&[&prefix[..], &["--kill-child", "sh", "-c", &script, "sh"]].concat())
+    else {
+        return;
+    };
+    let hidden = guard.recorders("record-hidden", 1)[0];
+    guard.begin(A, 60_000, 60_000);
+    guard.send(ToGuard::Revoke { token: A });
+    let found = guard.expect("an answer", |frame| match frame {
+        FromGuard::Survivors { count, pid, .. } => Some((count, pid)),
+        FromGuard::Gone { .. } => panic!("something was called gone that is not"),
+        _ => None,
+    });
+    assert_eq!(found, (1, hidden.as_raw_nonzero().get().unsigned_abs()));
+    std::fs::write(groups[2].0.join("cgroup.kill"), "1").expect("killed");
+    guard.expect_gone(A);
+    drop(guard);
+    drop(groups);
 }
 
 fn a_process_whose_main_thread_has_ended_is_found() {

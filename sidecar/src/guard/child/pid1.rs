@@ -134,6 +134,7 @@ impl Target for Pid1 {
             return Sight {
                 alive: true,
                 unstopped: true,
+                ..Sight::default()
             };
         }
         // Only what descends from the application: what the runtime put into the container beside

@@ -144,6 +144,7 @@ impl Subreaper {
             (Kind::Pidns, Sweep::Kill) => Sight {
                 alive: true,
                 unstopped: true,
+                ..Sight::default()
             },
             (Kind::Pidns, _) => self.tree.sweep(Sweep::Look, |_, _, _| false),
             (Kind::Sweep, _) | (Kind::Cgroup(_), Sweep::Kill) => self.tree.sweep(sweep, |_, _, _| false),
@@ -167,10 +168,12 @@ fn sweep_group(group: &Group, sweep: Sweep) -> Sight {
         Some(State { populated, frozen }) => Sight {
             alive: populated,
             unstopped: populated && !frozen,
+            ..Sight::default()
         },
         None => Sight {
             alive: true,
             unstopped: true,
+            ..Sight::default()
         },
     }
 }

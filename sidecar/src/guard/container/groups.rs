@@ -3,6 +3,9 @@
 //! A hierarchy tells something only where the other process is elsewhere than we. In a namespace of
 //! their own for control groups, which containers have on version 2, our group is called `/`, and that
 //! of another container `/../<id>`.
+//!
+//! *The group of the pod* is the lowest that ours and that of the first process have in common, where the
+//! containers of the pod share a process namespace: its first process is then that of the pod's sandbox.
 
 use std::os::fd::OwnedFd;
 
@@ -14,6 +17,13 @@ use crate::guard::lines::Lines;
 /// the one before may not be gone yet.
 const MOST: usize = 4;
 
+/// As many of other containers of the pod are remembered: more than pods have.
+const MOST_OTHERS: usize = 32;
+
+/// Our group lies at most so far below that of the pod: a runtime may put the processes of a container into a group
+/// below the container's (crun). The first process of a machine has less in common with us.
+const DEEPEST: usize = 2;
+
 /// Longest line that is remembered: a path (PATH_MAX), and what is before it.
 const LONGEST: usize = 4096 + 256;
 
@@ -22,57 +32,181 @@ const LONGEST: usize = 4096 + 256;
 pub(in crate::guard) struct Groups {
     /// Our own, one for each hierarchy.
     own: Vec<Vec<u8>>,
-    /// In memory that was set aside before.
-    known: [Vec<u8>; MOST],
-    /// How many were ever known.
-    count: usize,
+    /// Of the container.
+    known: Remembered<MOST>,
+    /// Of other containers.
+    others: Remembered<MOST_OTHERS>,
+    /// Where all containers of the pod are, in each hierarchy that shows it.
+    pods: Vec<Pod>,
     /// The line that is being learned.
     news: Vec<u8>,
 }
 
-impl Groups {
-    /// None is known yet; `own` is the file of this process. `None` when that names no group.
-    pub fn beside(own: &OwnedFd, lines: &mut Lines) -> Option<Self> {
-        let mut all = Vec::new();
-        let read = lines.any(own, |line| {
-            all.extend(split(line).map(|_| line.to_vec()));
-            false
-        });
-        (read.is_ok() && !all.is_empty()).then(|| Self {
-            own: all,
-            known: std::array::from_fn(|_| Vec::with_capacity(LONGEST)),
+/// Groups in memory that was set aside before, that which was asked for last in front.
+#[derive(Debug)]
+struct Remembered<const MOST: usize> {
+    groups: [Vec<u8>; MOST],
+    /// How many were ever known.
+    count: usize,
+}
+
+impl<const MOST: usize> Remembered<MOST> {
+    fn new() -> Self {
+        Self {
+            groups: std::array::from_fn(|_| Vec::with_capacity(LONGEST)),
             count: 0,
+        }
+    }
+
+    fn learn(&mut self, group: &[u8]) {
+        let is_known = |known: &Vec<u8>| known == group;
+        let at = self.groups.iter().position(is_known).unwrap_or_else(|| {
+            self.count += 1;
+            self.groups[MOST - 1].clear();
+            self.groups[MOST - 1].extend_from_slice(group);
+            MOST - 1
+        });
+        self.groups[..=at].rotate_right(1);
+    }
+
+    fn has(&mut self, line: &[u8]) -> bool {
+        let is_its = |known: &Vec<u8>| !known.is_empty() && is_in(line, known);
+        let at = self.groups.iter().position(is_its);
+        if let Some(at) = at {
+            self.groups[..=at].rotate_right(1);
+        }
+        at.is_some()
+    }
+}
+
+impl Groups {
+    /// None is known yet; `own` is the file of this process, `first` that of the first one. `None` when
+    /// `own` names no group.
+    pub fn beside(own: &OwnedFd, first: &OwnedFd, lines: &mut Lines) -> Option<Self> {
+        let mut all = |file| {
+            let mut all = Vec::new();
+            let read = lines.any(file, |line| {
+                all.extend(split(line).map(|_| line.to_vec()));
+                false
+            });
+            read.is_ok().then_some(all)
+        };
+        let (own, first) = (all(own)?, all(first)?);
+        let pods = own
+            .iter()
+            .flat_map(|own| first.iter().filter_map(|first| Pod::of(own, first)))
+            .collect();
+        (!own.is_empty()).then(|| Self {
+            own,
+            known: Remembered::new(),
+            others: Remembered::new(),
+            pods,
             news: Vec::with_capacity(LONGEST),
         })
     }
 
-    /// How many were ever known.
+    /// How many of the container were ever known.
     pub fn known(&self) -> usize {
-        self.count
+        self.known.count
     }
 
-    /// Remembers where the process with this file is, if that tells it from us.
+    /// Remembers where a process of the container is, by its file, if that tells it from us.
     pub fn learn(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<(), Errno> {
+        if self.read(file, lines)? {
+            self.known.learn(&self.news);
+        }
+        Ok(())
+    }
+
+    /// The same for a process of another container.
+    pub fn learn_other(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<(), Errno> {
+        if self.read(file, lines)? {
+            self.others.learn(&self.news);
+        }
+        Ok(())
+    }
+
+    /// Whether the process with this file is in the pod, and neither with us, nor with the first process, nor in a group
+    /// that was learned of another container.
+    pub fn is_strange(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<bool, Errno> {
+        let Self { others, pods, .. } = self;
+        let mut is_beside = false;
+        let is_known = lines.any(file, |line| {
+            is_beside |= pods.iter().any(|pod| pod.has_beside_us(line));
+            others.has(line)
+        })?;
+        Ok(is_beside && !is_known)
+    }
+
+    /// Reads the line that tells the process with this file from us into `news`, if there is one.
+    fn read(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<bool, Errno> {
         let (own, news) = (&self.own, &mut self.news);
-        let tells = lines.any(file, |line| {
+        lines.any(file, |line| {
             let tells = line.len() <= LONGEST && tells_apart(line, own);
             if tells {
                 news.clear();
                 news.extend_from_slice(line);
             }
             tells
-        })?;
-        if tells && !self.known.contains(&self.news) {
-            self.known[self.count % MOST].clone_from(&self.news);
-            self.count += 1;
-        }
-        Ok(())
+        })
     }
 
-    /// Whether the process with this file is in a group that is known, or below it.
-    pub fn has(&self, file: &OwnedFd, lines: &mut Lines) -> Result<bool, Errno> {
-        let known = &self.known[..self.count.min(MOST)];
-        lines.any(file, |line| known.iter().any(|known| is_in(line, known)))
+    /// Whether the process with this file is in a group of the container that is known, or below it.
+    pub fn has(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<bool, Errno> {
+        lines.any(file, |line| self.known.has(line))
+    }
+}
+
+/// The groups of a pod in one hierarchy, as lines.
+#[derive(Debug)]
+struct Pod {
+    group: Vec<u8>,
+    /// That of our container below it, if it has a name for us, and that of the first process.
+    taken: [Vec<u8>; 2],
+}
+
+impl Pod {
+    /// By our line and that of the first process.
+    fn of(own: &[u8], first: &[u8]) -> Option<Self> {
+        let ((hierarchy, own), (other, first)) = (split(own)?, split(first)?);
+        let parts = |path| <[u8]>::split(path, |byte: &u8| *byte == b'/').filter(|part| !part.is_empty());
+        let ups = parts(first).take_while(|part| *part == b"..").count();
+        let common = parts(own).zip(parts(first)).take_while(|(a, b)| a == b).count();
+        // From a namespace of our own we see its group by the way up to it.
+        let (shared, below) = match ups {
+            0 => (common, parts(own).count() - common),
+            _ => (ups, ups + parts(own).count()),
+        };
+        let is_apart = hierarchy == other && shared > 0 && parts(first).count() > shared;
+        if !is_apart || common > 0 && ups > 0 || !(1..=DEEPEST).contains(&below) {
+            return None;
+        }
+        let join = |parts: &mut dyn Iterator<Item = &[u8]>| {
+            parts.fold(hierarchy.to_vec(), |mut line, part| {
+                line.push(b'/');
+                line.extend_from_slice(part);
+                line
+            })
+        };
+        let ours = if ups == 0 {
+            join(&mut parts(own).take(shared + 1))
+        } else {
+            Vec::new()
+        };
+        Some(Self {
+            group: join(&mut parts(first).take(shared)),
+            taken: [ours, join(&mut parts(first).take(shared + 1))],
+        })
+    }
+
+    /// Whether this line is of another container than ours and that of the first process.
+    fn has_beside_us(&self, line: &[u8]) -> bool {
+        let below = line
+            .strip_prefix(&self.group[..])
+            .and_then(|rest| rest.strip_prefix(b"/"));
+        let is_below = |rest: &[u8]| !rest.is_empty() && rest != b".." && !rest.starts_with(b"../");
+        let is_taken = |taken: &Vec<u8>| !taken.is_empty() && is_in(line, taken);
+        below.is_some_and(is_below) && !self.taken.iter().any(is_taken)
     }
 }
 
@@ -120,7 +254,11 @@ mod tests {
     }
 
     fn beside(own: &str) -> Groups {
-        Groups::beside(&file(own), &mut Lines::new()).expect("groups")
+        in_pod(own, "")
+    }
+
+    fn in_pod(own: &str, first: &str) -> Groups {
+        Groups::beside(&file(own), &file(first), &mut Lines::new()).expect("groups")
     }
 
     /// Whether `other` is taken for one of the container of `member`.
@@ -175,7 +313,102 @@ mod tests {
 
     #[test]
     fn a_machine_without_control_groups_is_told() {
-        assert!(Groups::beside(&file(""), &mut Lines::new()).is_none());
-        assert!(Groups::beside(&file("nonsense\n"), &mut Lines::new()).is_none());
+        assert!(Groups::beside(&file(""), &file(""), &mut Lines::new()).is_none());
+        assert!(Groups::beside(&file("nonsense\n"), &file("0::/\n"), &mut Lines::new()).is_none());
+    }
+
+    fn is_strange(groups: &mut Groups, line: &str) -> bool {
+        groups.is_strange(&file(line), &mut Lines::new()).expect("read")
+    }
+
+    #[test]
+    fn who_is_beside_us_in_the_pod_and_of_no_known_container_is_strange() {
+        let v1 = |name: &str| format!("8:pids:/kubepods/pod1/{name}\n0::/\n");
+        for (own, first, strange, others) in [
+            // Version 2 with a namespace, of runc and of crun; then without one, with both; version 1.
+            (
+                "0::/\n",
+                "0::/../box\n",
+                "0::/../app\n",
+                ["0::/", "0::/a", "0::/../../pod2/app", "0::/.."],
+            ),
+            (
+                "0::/\n",
+                "0::/../../box/c\n",
+                "0::/../../app/c\n",
+                ["0::/../b", "0::/..", "0::/../../box", "0::/../../../x"],
+            ),
+            (
+                "0::/p/pod1/me\n",
+                "0::/p/pod1/box\n",
+                "0::/p/pod1/app/x\n",
+                ["0::/p/pod1/me/x", "0::/p/pod2/app", "0::/p/pod1", "0::/p"],
+            ),
+            (
+                "0::/p/pod1/me/c\n",
+                "0::/p/pod1/box\n",
+                "0::/p/pod1/app/c\n",
+                ["0::/p/pod1/me", "0::/p/pod1/me/d", "0::/p/pod12/c", "0::/"],
+            ),
+            (
+                &v1("me"),
+                &v1("box"),
+                &v1("app"),
+                [
+                    "0::/",
+                    "8:pids:/kubepods/pod1/me/x",
+                    "8:pids:/kubepods/pod1",
+                    "9:cpu:/kubepods/pod1/app",
+                ],
+            ),
+        ] {
+            let mut groups = in_pod(own, first);
+            assert!(is_strange(&mut groups, strange), "{own} {strange}");
+            for line in others.into_iter().chain([own, first]) {
+                assert!(!is_strange(&mut groups, line), "{own} {line}");
+            }
+            groups
+                .learn_other(&file(strange), &mut Lines::new())
+                .expect("read");
+            assert!(!is_strange(&mut groups, strange), "{own} {strange} is known");
+        }
+    }
+
+    #[test]
+    fn where_the_first_process_is_none_of_the_pod_nobody_is_strange() {
+        for (own, first) in [
+            ("0::/\n", "0::/\n"),
+            ("0::/\n", ""),
+            ("0::/\n", "0::/../../../../init.scope\n"),
+            ("0::/a\n", "0::/init.scope\n"),
+            ("0::/a/b\n", "0::/\n"),
+            ("0::/a\n", "0::/a/b\n"),
+            ("0::/a/b/c/d\n", "0::/a/init\n"),
+            ("1:pids:/a/b\n", "2:cpu:/a/c\n"),
+        ] {
+            let mut groups = in_pod(own, first);
+            for line in [
+                "0::/../app\n",
+                "0::/../../../../app\n",
+                "0::/a/x\n",
+                "0::/x\n",
+                "1:pids:/a/x\n",
+            ] {
+                assert!(!is_strange(&mut groups, line), "{own} {first} {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_group_of_another_container_is_not_forgotten_while_it_is_asked_for() {
+        let mut groups = in_pod("0::/\n", "0::/../box\n");
+        let mut lines = Lines::new();
+        for number in 0..3 * MOST_OTHERS {
+            groups
+                .learn_other(&file(&format!("0::/../{number}\n")), &mut lines)
+                .expect("read");
+            assert!(!is_strange(&mut groups, "0::/../0\n"), "after {number}");
+        }
+        assert!(is_strange(&mut groups, "0::/../1\n"));
     }
 }

@@ -9,7 +9,11 @@
 //!
 //! *By descent*: what descends from either belongs to it.
 //!
-//! All three files are readable across users without a capability (`/proc/PID/mountinfo` and `cgroup`
+//! *In doubt* is who shows no such mount, lies in the pod beside us, and in no group of a process that was known by
+//! its mounts, of this container or another one: it may have hidden them before the first look. It is not stopped,
+//! for it may be another container's; and nothing is called gone while it lives.
+//!
+//! All of these files are readable across users without a capability (`/proc/PID/mountinfo` and `cgroup`
 //! have the mode 0444, and no further check).
 
 use std::mem::MaybeUninit;
@@ -49,7 +53,7 @@ impl Membership {
         let pod = pod_of(&open("/proc/self/mountinfo")?, &mut lines).ok_or(
             "/proc/self/mountinfo shows no mount of a kubelet for this container (`pods/UID/containers/NAME`)",
         )?;
-        let groups = Groups::beside(&open("/proc/self/cgroup")?, &mut lines)
+        let groups = Groups::beside(&open("/proc/self/cgroup")?, &open("/proc/1/cgroup")?, &mut lines)
             .ok_or("/proc/self/cgroup shows no control group of this container")?;
         Ok(Self {
             name: name.into(),
@@ -70,6 +74,16 @@ impl Membership {
             processes.mark(|proc, process| Ok(process.guarded || self.is_in_known_group(proc, process)?));
         }
         processes.mark_below();
+        processes.doubt(|proc, process| self.is_doubtful(proc, process));
+    }
+
+    /// Whether a process that is not of the container may be that all the same.
+    fn is_doubtful(&mut self, proc: &OwnedFd, process: &Process) -> Result<bool, Errno> {
+        let file = open_in(proc, format_args!("{}/cgroup", process.pid))?;
+        Ok(
+            self.groups.is_strange(&file, &mut self.lines)?
+                && self.whose(proc, process.pid)? != Whose::Others,
+        )
     }
 
     fn recognise(&mut self, proc: &OwnedFd, process: &Process) -> Result<bool, Errno> {
@@ -80,12 +94,15 @@ impl Membership {
         if self.is_in_known_group(proc, process)? {
             return Ok(true);
         }
-        let is_it = self.has_the_mount(proc, process.pid)?;
-        if is_it {
+        let whose = self.whose(proc, process.pid)?;
+        if whose != Whose::Unknown {
             let file = open_in(proc, format_args!("{}/cgroup", process.pid))?;
-            self.groups.learn(&file, &mut self.lines)?;
+            match whose {
+                Whose::Ours => self.groups.learn(&file, &mut self.lines)?,
+                _ => self.groups.learn_other(&file, &mut self.lines)?,
+            }
         }
-        Ok(is_it)
+        Ok(whose == Whose::Ours)
     }
 
     fn is_in_known_group(&mut self, proc: &OwnedFd, process: &Process) -> Result<bool, Errno> {
@@ -96,7 +113,8 @@ impl Membership {
         self.groups.has(&file, &mut self.lines)
     }
 
-    fn has_the_mount(&mut self, proc: &OwnedFd, pid: Pid) -> Result<bool, Errno> {
+    /// Whose a process is by its mounts.
+    fn whose(&mut self, proc: &OwnedFd, pid: Pid) -> Result<Whose, Errno> {
         let Self {
             name,
             pod,
@@ -104,12 +122,21 @@ impl Membership {
             threads,
             ..
         } = self;
+        let mut whose = Whose::Unknown;
         let mut read = |file: OwnedFd| {
-            lines.any(&file, |line| {
-                pod_and_container(line) == Some((pod.as_bytes(), name.as_bytes()))
+            lines.any(&file, |line| match pod_and_container(line) {
+                Some((uid, container)) if uid == pod.as_bytes() && container == name.as_bytes() => {
+                    whose = Whose::Ours;
+                    true
+                }
+                Some(_) => {
+                    whose = Whose::Others;
+                    false
+                }
+                None => false,
             })
         };
-        match open_in(proc, format_args!("{pid}/mountinfo")).and_then(&mut read) {
+        let read = match open_in(proc, format_args!("{pid}/mountinfo")).and_then(&mut read) {
             // proc_pid_mountinfo(5) does not say so: a main thread that has ended has no mounts any
             // more, and the other threads have.
             Err(Errno::INVAL) => any_thread(proc, pid, threads, |thread| {
@@ -119,8 +146,19 @@ impl Membership {
                 }
             }),
             found => found,
-        }
+        };
+        read.map(|_| whose)
     }
+}
+
+/// What the mounts of a process say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// It is of the container.
+    Ours,
+    /// It is of another one.
+    Others,
+    Unknown,
 }
 
 /// Bytes of directory entries read at once.

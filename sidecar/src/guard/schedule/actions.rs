@@ -45,6 +45,11 @@ pub struct Sight {
     pub alive: bool,
     /// Something of the tree was not stopped. Also when the sweep could not see everything.
     pub unstopped: bool,
+    /// It says the above for nothing but processes of which nobody can tell whether they are of the tree
+    /// ([`Mode::Container`](super::Mode)).
+    pub unsure: bool,
+    /// All that is not stopped was made after the last SIGSTOP: nothing was woken ([`Mode::Container`](super::Mode)).
+    pub fresh: bool,
 }
 
 impl Sight {
@@ -53,7 +58,19 @@ impl Sight {
         Self {
             alive: self.alive || other.alive,
             unstopped: self.unstopped || other.unstopped,
+            fresh: (self.fresh || other.fresh) && !self.has_woken() && !other.has_woken(),
+            unsure: (self.unsure || other.unsure) && !self.is_sure() && !other.is_sure(),
         }
+    }
+
+    /// Whether something that was stopped runs again.
+    pub(super) fn has_woken(self) -> bool {
+        self.unstopped && !self.fresh
+    }
+
+    /// Whether something of the tree is left, or may be for want of sight, and not for want of an answer alone.
+    pub(super) fn is_sure(self) -> bool {
+        self.alive && !self.unsure
     }
 }
 

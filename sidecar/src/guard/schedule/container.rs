@@ -33,14 +33,15 @@ impl Schedule {
         match &mut self.phase {
             Phase::Active(active) => {
                 let had_begun = active.has_begun;
-                active.has_begun |= sight.alive;
+                // What nobody can tell apart is no start and hides no end.
+                active.has_begun |= sight.is_sure();
                 self.watch_at = now + if active.has_begun { END_LOOK } else { START_LOOK };
-                if had_begun && !sight.alive {
+                if had_begun && !sight.is_sure() {
                     self.container_ended(now, out);
                 }
             }
             _ => {
-                self.watch_every = if sight.alive {
+                self.watch_every = if sight.is_sure() {
                     WATCH_SHORTEST
                 } else {
                     (self.watch_every * 2).min(WATCH_LONGEST)

@@ -182,7 +182,7 @@ impl Schedule {
         match &mut self.phase {
             Phase::Idle => {
                 if signals::is_for_the_keeper(signo) {
-                    if self.mode == Mode::Pid1 || !self.connected || self.ending.is_some() {
+                    if self.has_keeper_elsewhere() || !self.connected || self.ending.is_some() {
                         out.push(Action::Exit(self.last_code.unwrap_or(128 + signo)));
                     }
                     self.ending = Some(signo);

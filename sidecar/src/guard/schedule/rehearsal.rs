@@ -25,6 +25,7 @@ pub(crate) fn rehearse(mode: Mode, containment: Containment) {
     let survivor = Sight {
         alive: true,
         unstopped: true,
+        ..Sight::default()
     };
     let events = [
         Event::Frame(ToGuard::Grant(grant)),

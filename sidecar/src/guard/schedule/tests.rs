@@ -17,14 +17,27 @@ const CONT: u8 = libc::SIGCONT as u8;
 const GONE: Event = Event::Saw(Sight {
     alive: false,
     unstopped: false,
+    unsure: false,
+    fresh: false,
 });
 const STOPPED: Event = Event::Saw(Sight {
     alive: true,
     unstopped: false,
+    unsure: false,
+    fresh: false,
+});
+/// What runs was made after the rest was stopped.
+const FRESH: Event = Event::Saw(Sight {
+    alive: true,
+    unstopped: true,
+    unsure: false,
+    fresh: true,
 });
 const ALIVE: Event = Event::Saw(Sight {
     alive: true,
     unstopped: true,
+    unsure: false,
+    fresh: false,
 });
 
 fn ms(millis: u64) -> BootInstant {

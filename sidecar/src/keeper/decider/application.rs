@@ -85,7 +85,11 @@ impl Decider {
             && self.start_at.is_none()
             && !self.is_suspect()
             && self.delayed_until().is_none_or(|moment| moment <= now);
-        let Some((token, deadline)) = self.held(now).filter(|_| may_start) else {
+        let is_new = |deadline: &BootInstant| self.too_late != Some(*deadline);
+        let Some((token, deadline)) = self
+            .held(now)
+            .filter(|(_, deadline)| may_start && is_new(deadline))
+        else {
             return self.remove_lease(acts);
         };
         // Nothing is started that would be stopped at once.

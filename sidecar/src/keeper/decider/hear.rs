@@ -54,8 +54,9 @@ impl Decider {
             FromGuard::Hello(hello) => self.greeted(hello, now),
             // The guard is in another container, which may end and start again as often as it likes.
             FromGuard::Signal { .. } if self.policy.kind == Kind::Wrap => {}
-            // SIGHUP means many things to an application that runs.
-            FromGuard::Signal { signo: SIGHUP } if matches!(self.app, App::Granted { .. }) => {}
+            // SIGHUP means many things to an application that runs. Before the first word of one it was for the guard.
+            FromGuard::Signal { signo: SIGHUP }
+                if self.is_started && matches!(self.app, App::Granted { .. }) => {}
             FromGuard::Signal { signo } => self.ending = Some(128 + signo),
             FromGuard::Started { token, .. }
             | FromGuard::Exited { token, .. }
@@ -269,7 +270,7 @@ impl Decider {
                 .map_or(Next::QueueAgain, |code| Next::End(Ending::Code(code))),
             // Too late to start anything; a renewal may make up for it.
             App::Granted { .. } => {
-                self.last_grant = None;
+                self.too_late = self.last_grant.take().map(|grant| grant.kill_at);
                 return;
             }
             _ => Next::QueueAgain,

@@ -115,10 +115,56 @@ fn a_tree_that_cannot_be_seen_to_be_paused_is_killed() {
 }
 
 #[test]
+fn what_is_executed_in_a_paused_container_is_stopped_and_nothing_is_killed_for_it() {
+    let mut run = Run::paused();
+    assert_eq!(run.at(151, Event::Tick), [Action::Sweep(Sweep::Look)]);
+    assert_eq!(run.at(151, FRESH), [Action::Sweep(Sweep::Stop)]);
+    assert!(
+        run.at(152, STOPPED)
+            .contains(&report(FromGuard::Paused { token: A }))
+    );
+    // What does not stop is killed, and the rest with it.
+    run.at(202, FRESH);
+    assert!(!run.at(301, FRESH).contains(&Action::Sweep(Sweep::Kill)));
+    assert!(run.at(302, FRESH).contains(&Action::Sweep(Sweep::Kill)));
+}
+
+#[test]
+fn a_process_in_doubt_is_no_start_hides_no_end_and_is_never_called_gone() {
+    let doubt = Event::Saw(Sight {
+        alive: true,
+        unstopped: true,
+        unsure: true,
+        fresh: true,
+    });
+    let mut run = Run::new(Mode::Container, false);
+    run.at(0, granted(A, true, 10_000, 20_000));
+    run.at(1, Event::Started { pid: 0 });
+    run.at(50, doubt);
+    assert_eq!(run.at(60, GONE), [], "nothing has begun");
+    run.at(100, ALIVE);
+    assert!(
+        run.at(200, doubt).contains(&Action::Sweep(Sweep::Kill)),
+        "it has ended"
+    );
+    assert!(run.at(300, doubt).contains(&Action::ReportSurvivors(A)));
+    assert!(
+        run.at(9_000, GONE)
+            .contains(&report(FromGuard::Exited { token: A, code: 0 }))
+    );
+}
+
+#[test]
 fn a_guard_whose_keeper_would_kill_it_says_that_it_is_at_work_from_the_first_sigstop_on() {
-    let mut run = Run::new(Mode::Subreaper, false);
+    for mode in [Mode::Subreaper, Mode::Container] {
+        is_heard_from_the_first_sigstop_on(mode);
+    }
+}
+
+fn is_heard_from_the_first_sigstop_on(mode: Mode) {
+    let mut run = Run::new(mode, false);
     run.at(0, pausing(A, true, 100));
-    assert_eq!(run.at(100, Event::Tick), [Action::Sweep(Sweep::Stop)]);
+    assert!(run.at(100, Event::Tick).ends_with(&[Action::Sweep(Sweep::Stop)]));
     let at_work = report(FromGuard::AtWork { token: A });
     assert_eq!(run.at(100, ALIVE), [at_work]);
     assert_eq!(run.at(119, ALIVE), [Action::Sweep(Sweep::Stop)]);

@@ -10,6 +10,10 @@ fn a_guard_that_is_told_to_end_ends_at_once_in_standby_and_with_its_application_
     };
     let told = report(FromGuard::Signal { signo: TERM });
     assert_eq!(Run::new(Mode::Pid1, true).at(1, term), [told, Action::Exit(143)]);
+    assert_eq!(
+        Run::new(Mode::Subreaper, true).at(1, term),
+        [told, Action::Exit(143)]
+    );
     // In `run` the keeper gives its place in the queue back first, unless the user insists.
     let mut run = Run::new(Mode::Subreaper, false);
     assert_eq!(run.at(1, term), [told]);

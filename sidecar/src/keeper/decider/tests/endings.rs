@@ -215,6 +215,15 @@ fn a_lock_that_is_refused_for_good_ends_everything_but_the_application_first() {
 }
 
 #[test]
+fn sighup_ends_a_run_also_when_it_crosses_the_first_grant() {
+    let mut desk = Desk::waiting(run());
+    assert_eq!(desk.lock(held(A, 11_000)).len(), 2);
+    desk.said(FromGuard::Signal { signo: 1 });
+    assert_eq!(desk.said(GONE), [Act::RemoveLease, RELEASE]);
+    assert_eq!(desk.answered(released()), [end(129)]);
+}
+
+#[test]
 fn an_application_that_has_ended_keeps_its_code_when_the_release_is_refused() {
     let mut desk = Desk::running(run());
     assert_eq!(desk.said(exited(0)), [Act::RemoveLease, RELEASE]);

@@ -216,6 +216,7 @@ impl World {
         Sight {
             alive: self.tree != Tree::Absent,
             unstopped: self.tree == Tree::Runs,
+            ..Sight::default()
         }
     }
 
