@@ -28,7 +28,7 @@ pub use finalizers::Finalizers;
 pub use pods::{ContainerPart, ContainerStatusPart, PodPart, PodSpecPart, PodStatusPart};
 pub use workloads::{
     AutoscalerPart, ControllerRevisionPart, DaemonSetPart, DeploymentPart, JobPart, ReplicaSetPart,
-    ServiceAccountPart, StatefulSetPart, TemplatePart,
+    ServiceAccountPart, StatefulSetPart, TemplatePart, is_deployment,
 };
 
 /// What is kept of a word that may be long, in bytes: one more than a name has (DNS subdomain, RFC 1123), so that

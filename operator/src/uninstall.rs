@@ -137,8 +137,9 @@ async fn marked(client: &Client) -> Result<Vec<String>, Failure> {
         template(job.and_then(|job| job.template.metadata))
     });
     add(&mut marked, "cronjob", found.await?);
-    // Of those that belong to another object the newest one counts, which is looked at itself.
-    let found = named::<ReplicaSet>(client, |one| match is_owned(one) {
+    // Of a Deployment's the newest one counts, and its template is the Deployment's own. Another controller (an Argo
+    // Rollout) is no kind that is looked at: what it makes its next pods from is here, also while that is at zero.
+    let found = named::<ReplicaSet>(client, |one| match is_of_a_deployment(one) {
         true => ObjectMeta::default(),
         false => template(
             one.spec
@@ -167,9 +168,9 @@ async fn marked(client: &Client) -> Result<Vec<String>, Failure> {
     Ok(marked)
 }
 
-fn is_owned(one: &impl Resource) -> bool {
-    let owners = one.meta().owner_references.iter().flatten();
-    owners.into_iter().any(|owner| owner.controller == Some(true))
+fn is_of_a_deployment(one: &ReplicaSet) -> bool {
+    let mut owners = one.owner_references().iter();
+    owners.any(|owner| owner.controller == Some(true) && parts::is_deployment(owner))
 }
 
 /// The objects of a kind whose pods name a lock.
@@ -279,8 +280,8 @@ mod tests {
 
     use super::*;
 
-    /// An API server with these pods and nothing else, and what was deleted there.
-    async fn api(pods: Value) -> (Client, Arc<Mutex<Vec<String>>>) {
+    /// An API server with these objects at one path and nothing else, and what was deleted there.
+    async fn api(at: &'static str, items: Value) -> (Client, Arc<Mutex<Vec<String>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let deleted = Arc::<Mutex<Vec<String>>>::default();
@@ -288,12 +289,12 @@ mod tests {
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                let (seen, pods) = (Arc::clone(&seen), pods.clone());
+                let (seen, items) = (Arc::clone(&seen), items.clone());
                 let service = service_fn(move |request: Request<Incoming>| {
                     let path = request.uri().path().to_owned();
-                    let answer = match (request.method(), path.as_str()) {
-                        (&Method::GET, "/api/v1/pods") => json!({ "metadata": {}, "items": pods }),
-                        (&Method::GET, _) => json!({ "metadata": {}, "items": [] }),
+                    let answer = match *request.method() {
+                        Method::GET if path == at => json!({ "metadata": {}, "items": items }),
+                        Method::GET => json!({ "metadata": {}, "items": [] }),
                         _ => {
                             seen.lock().unwrap().push(path);
                             json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" })
@@ -317,12 +318,12 @@ mod tests {
             "spec": { "containers": [{ "name": "app" }] },
         });
         let policies = ["marked".to_owned()];
-        let (client, deleted) = api(json!([pod])).await;
+        let (client, deleted) = api("/api/v1/pods", json!([pod])).await;
         let refused = before(&client, &policies, "lockkeeper").await.unwrap_err();
         assert!(refused.sentence.contains("pod shop/app"), "{refused}");
         assert!(deleted.lock().unwrap().is_empty());
 
-        let (client, deleted) = api(json!([])).await;
+        let (client, deleted) = api("/api/v1/pods", json!([])).await;
         before(&client, &policies, "lockkeeper").await.unwrap();
         let deleted = deleted.lock().unwrap().clone();
         assert_eq!(deleted.len(), 2, "{deleted:?}");
@@ -330,6 +331,41 @@ mod tests {
             deleted.iter().all(|path| path.ends_with("/marked")),
             "{deleted:?}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_replica_set_keeps_the_operator_unless_a_deployment_that_is_looked_at_owns_it() {
+        let set = |name: &str, replicas: i32, owner: Option<(&str, &str)>| {
+            let owner = owner.map(|(version, kind)| {
+                json!({ "apiVersion": version, "kind": kind, "name": "app", "uid": "1", "controller": true })
+            });
+            json!({
+                "metadata": { "name": name, "namespace": "shop", "ownerReferences": owner.into_iter().collect::<Vec<_>>() },
+                "spec": {
+                    "replicas": replicas,
+                    "selector": {},
+                    "template": { "metadata": { "annotations": { keys::LOCK: "report" } } },
+                },
+            })
+        };
+        let sets = json!([
+            set("alone", 1, None),
+            set("of-deployment", 1, Some(("apps/v1", "Deployment"))),
+            set("of-rollout", 1, Some(("argoproj.io/v1alpha1", "Rollout"))),
+            set("at-zero", 0, Some(("argoproj.io/v1alpha1", "Rollout"))),
+            set("of-namesake", 1, Some(("example.org/v1", "Deployment"))),
+        ]);
+        let (client, deleted) = api("/apis/apps/v1/replicasets", sets).await;
+        let refused = before(&client, &["marked".to_owned()], "lockkeeper").await;
+        let sentence = refused.unwrap_err().sentence;
+        for name in ["alone", "of-rollout", "at-zero", "of-namesake"] {
+            assert!(
+                sentence.contains(&format!("replicaset shop/{name}")),
+                "{sentence}"
+            );
+        }
+        assert!(!sentence.contains("of-deployment"), "{sentence}");
+        assert!(deleted.lock().unwrap().is_empty());
     }
 
     #[test]

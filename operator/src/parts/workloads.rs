@@ -4,7 +4,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, Repl
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{LocalObjectReference, ServiceAccount};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use serde::Deserialize;
 
 use super::{Word, part};
@@ -172,4 +172,10 @@ pub struct Target {
     pub kind: Word,
     /// Its name.
     pub name: Word,
+}
+
+/// Whether an owner is a Deployment of Kubernetes' own, whatever its version: others own ReplicaSets too (Argo Rollouts),
+/// and mark them in their own way.
+pub fn is_deployment(owner: &OwnerReference) -> bool {
+    owner.kind == "Deployment" && owner.api_version.starts_with("apps/")
 }
