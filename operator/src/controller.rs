@@ -15,10 +15,11 @@ use crate::events::{Notice, Reason};
 use crate::layout::LockKey;
 use crate::metrics::Outcome;
 use crate::others::{Source, Standing};
-use crate::picture::Queue;
+use crate::picture::{Excess, Queue};
 use crate::reach::Reach;
 use crate::rotation::{self, Ensured, Obstacle};
 use crate::tree::TreeError;
+use crate::way::Way;
 
 pub mod apply;
 pub mod build;
@@ -28,6 +29,7 @@ pub mod resolve;
 pub mod validate;
 
 use membership::Membership;
+use resolve::Resolved;
 use validate::Ticks;
 
 /// Until a failed reconciliation is tried again: up to twice this, so that many do not come at once.
@@ -124,10 +126,7 @@ async fn steps(lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Erro
     let problem = problem.or(disputed);
     let queue = ensemble.view.queue(&key);
     if let Some(excess) = queue.excess() {
-        let problem = Problem::new(ConditionReason::TooManyContenders, excess.to_string());
-        let resolved = resolve::resolve(ctx, Queue::default(), key, lock).await?;
-        let sooner = report::report_loss(ctx, &resolved, &problem, true).await?;
-        return Ok(Action::requeue(sooner.unwrap_or(LOOK).min(LOOK)));
+        return crowded(ctx, &way, key, lock, excess).await;
     }
     let resolved = resolve::resolve(ctx, queue, key, lock).await?;
     let ticks = Ticks {
@@ -151,6 +150,37 @@ async fn steps(lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Erro
     Ok(Action::requeue(again.unwrap_or_else(recheck)))
 }
 
+/// A lock with more below its root than is followed. Who stands in its queue is not known; whoever removes its nodes finds
+/// out, so it is tried when no pod of it runs.
+async fn crowded(
+    ctx: &Context,
+    way: &Way,
+    key: LockKey,
+    lock: Arc<DistributedLock>,
+    excess: &Excess,
+) -> Result<Action, Error> {
+    let problem = Problem::new(ConditionReason::TooManyContenders, excess.to_string());
+    let resolved = resolve::resolve(ctx, Queue::default(), key, lock).await?;
+    let is_deleted = resolved.lock.metadata.deletion_timestamp.is_some();
+    let mut again = LOOK;
+    if is_deleted && *ctx.pods.ready().borrow() && !has_pods(&resolved) {
+        let plan = build::build(&resolved);
+        let applied = apply::apply(ctx, way, &resolved, &Err(problem.clone()), &plan).await?;
+        if applied.is_gone {
+            report::report(ctx, way, &resolved, applied).await?;
+            return Ok(Action::await_change());
+        }
+        again = applied.again.unwrap_or(LOOK);
+    }
+    let sooner = report::report_loss(ctx, &resolved, &problem, true).await?;
+    Ok(Action::requeue(sooner.unwrap_or(again).min(again)))
+}
+
+/// Whether a pod of a lock may run.
+fn has_pods(resolved: &Resolved) -> bool {
+    resolved.pods.values().any(|facts| !facts.is_over)
+}
+
 /// A lock of an ensemble that there is no way to: the operator's own, or one that it names.
 async fn without(
     ctx: &Context,
@@ -161,7 +191,7 @@ async fn without(
     let resolved = resolve::resolve(ctx, Queue::default(), key, lock).await?;
     let is_deleted = resolved.lock.metadata.deletion_timestamp.is_some();
     // Without its object another one would be made for the next pod, in the operator's ensemble, beside those that run.
-    let has_pods = resolved.pods.values().any(|facts| !facts.is_over);
+    let has_pods = has_pods(&resolved);
     let problem = match standing {
         Standing::Orphaned(_) if is_deleted && !has_pods => {
             apply::let_go(ctx, &resolved).await?;

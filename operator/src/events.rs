@@ -30,6 +30,8 @@ pub enum Reason {
     RotationWaits,
     /// The object cannot go while somebody is in the queue.
     DeletionWaits,
+    /// The object is gone, and its nodes in ZooKeeper could not be removed.
+    NodesLeft,
     /// The settings do not fit together.
     InvalidSpec,
     /// The lock could not be provided.
@@ -62,6 +64,7 @@ impl Reason {
             Self::NodesRepaired => "NodesRepaired",
             Self::RotationWaits => "RotationWaits",
             Self::DeletionWaits => "DeletionWaits",
+            Self::NodesLeft => "NodesLeft",
             Self::InvalidSpec => "InvalidSpec",
             Self::ProvisioningFailed => "ProvisioningFailed",
             Self::EnsembleChanged => "EnsembleChanged",
@@ -74,7 +77,7 @@ impl Reason {
             Self::HandoffRequested | Self::HandoffRefused | Self::HandoffHeldBack => "HandOver",
             Self::NodesRepaired | Self::ProvisioningFailed | Self::InvalidSpec => "Provide",
             Self::RotationWaits => "Rotate",
-            Self::DeletionWaits => "Delete",
+            Self::DeletionWaits | Self::NodesLeft => "Delete",
         }
     }
 
@@ -87,6 +90,7 @@ impl Reason {
             | Self::NodesRepaired
             | Self::RotationWaits
             | Self::DeletionWaits
+            | Self::NodesLeft
             | Self::InvalidSpec
             | Self::ProvisioningFailed
             | Self::EnsembleChanged => EventType::Warning,

@@ -28,6 +28,7 @@ mod follow;
 mod reads;
 
 use follow::Follow;
+pub(crate) use reads::{LONGEST_LIST, PATIENCE as PATIENCE_FOR_LIST, shown};
 
 /// How long one server may take to accept a connection. A Java server under load needs about a
 /// second; the next server is tried after this.

@@ -138,6 +138,14 @@ impl Queue {
         strangers.map(|node| &*node.name)
     }
 
+    /// Children that are nobody's place in the queue, and stay without a session.
+    pub fn bystanders(&self) -> impl Iterator<Item = &str> {
+        let bystanders = self
+            .contenders()
+            .filter(|node| !node.is_ephemeral && !is_contender(&node.name));
+        bystanders.map(|node| &*node.name)
+    }
+
     /// The contenders in the order of the queue, and who of them has nobody before it.
     pub fn participants(&self, mode: Mode) -> Vec<Participant> {
         let nodes = self.contenders();

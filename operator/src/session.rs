@@ -115,6 +115,8 @@ impl Session {
         let name = key.name.to_string();
         match self.ask(Ask::Remove { name }).await? {
             Reply::Removed => Ok(Removal::Done),
+            Reply::Goes => Ok(Removal::Goes),
+            Reply::Left { what } => Ok(Removal::Left(wire::short(&what))),
             Reply::InUse => Ok(Removal::InUse),
             _ => Err(unexpected()),
         }

@@ -13,6 +13,8 @@ use crate::cluster;
 use crate::identity::Identity;
 use crate::layout::{Layout, LockKey, Place};
 
+mod sweep;
+
 /// Tries of a conditional write before giving up: each failure means that somebody else succeeded,
 /// and a control node is written once per release.
 const TRIES: usize = 8;
@@ -79,11 +81,15 @@ pub struct Repairs {
     pub rights: usize,
 }
 
-/// What came of a wish to remove a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What came of a wish to remove a lock, or one child of its root. The later ones stand more in the way.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Removal {
     /// Nothing of it is left.
     Done,
+    /// Some of what was below its root is gone, and more is there: it takes another try.
+    Goes,
+    /// Something stays that is nobody's place in the queue, and the lock's nodes with it: what, and why.
+    Left(String),
     /// Somebody stands in its queue.
     InUse,
 }
@@ -260,20 +266,29 @@ impl Tree {
         Err(failed(&path, Error::BadVersion))
     }
 
-    /// Removes a lock's root and control node, unless somebody stands in the queue. What is somebody else's
-    /// in an ensemble that is none of the operator's stays: it could not be provided either, and no object
-    /// waits for it.
+    /// Removes a lock's root and control node, unless somebody stands in the queue. What stands below the root and is
+    /// nobody's place in it goes too, as far as it can. What is somebody else's in an ensemble that is none of the
+    /// operator's stays: it could not be provided either, and no object waits for it.
     ///
     /// # Errors
     /// When a node is somebody else's in the operator's ensemble, or the connection is lost.
     pub async fn remove_lock(&self, connection: &Onlooker, key: &LockKey) -> Result<Removal, TreeError> {
-        for path in [self.layout.lock(key), self.layout.control(key)] {
-            match connection.delete(&path, None).await {
-                Ok(()) | Err(Error::NoNode) => {}
-                Err(Error::NoAuth) if self.namespace.is_some() => {}
-                Err(Error::NotEmpty) => return Ok(Removal::InUse),
-                Err(error) => return Err(failed(&path, error)),
-            }
+        let (root, control) = (self.layout.lock(key), self.layout.control(key));
+        match self.remove(connection, &root).await? {
+            Removal::Done => {}
+            _ => match sweep::sweep(connection, &root).await {
+                Ok(Removal::Done) if self.remove(connection, &root).await? == Removal::Done => {}
+                // Somebody came in between.
+                Ok(Removal::Done) => return Ok(Removal::Goes),
+                Err(error @ TreeError::Foreign { .. }) if self.namespace.is_some() => {
+                    return Ok(Removal::Left(error.to_string()));
+                }
+                obstacle => return obstacle,
+            },
+        }
+        let removed = self.remove(connection, &control).await?;
+        if removed != Removal::Done {
+            return Ok(removed);
         }
         // The last lock of a namespace leaves nothing behind.
         for parent in [self.layout.locks(), self.layout.controls()] {
@@ -285,6 +300,16 @@ impl Tree {
             }
         }
         Ok(Removal::Done)
+    }
+
+    /// Removes a node of a lock that has no children.
+    async fn remove(&self, connection: &Onlooker, path: &str) -> Result<Removal, TreeError> {
+        match connection.delete(path, None).await {
+            Ok(()) | Err(Error::NoNode) => Ok(Removal::Done),
+            Err(Error::NoAuth) if self.namespace.is_some() => Ok(Removal::Done),
+            Err(Error::NotEmpty) => Ok(Removal::Left(format!("{path} has children"))),
+            Err(error) => Err(failed(path, error)),
+        }
     }
 
     /// Asks contenders to step down, unless exactly that was asked already. Keeps whatever else the

@@ -21,6 +21,7 @@ use crate::events::{Notice, Reason};
 use crate::layout::LockKey;
 use crate::metrics::Cause;
 use crate::parts::{self, Finalizers};
+use crate::picture::Queue;
 use crate::tree::{Agreed, Removal, TreeError};
 use crate::way::Way;
 
@@ -34,6 +35,9 @@ const YIELD_PAUSE: Duration = Duration::from_secs(10);
 
 /// Role labels of one lock that are written at once.
 const ROLES: usize = 8;
+
+/// Until more of what is below the root of a lock that goes is removed.
+const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 
 /// For so long after the start of an operator the finalizers of objects wait whose nodes are there already.
 const FINALIZER_DELAY: Duration = Duration::from_secs(60);
@@ -84,9 +88,20 @@ pub async fn apply(
         Nodes::Ensure => ensure(ctx, way, resolved, valid, &mut applied).await?,
         Nodes::Remove => {
             ctx.leadership.check()?;
-            if way.remove_lock(&resolved.key).await? == Removal::InUse {
-                // Somebody came in between: the picture will say who.
-                return Ok(applied);
+            match way.remove_lock(&resolved.key).await? {
+                Removal::Done => {}
+                Removal::Goes => {
+                    applied.again = Some(SWEEP_PAUSE);
+                    return Ok(applied);
+                }
+                // No object waits for what nobody queues with.
+                Removal::Left(what) => {
+                    tracing::warn!(lock = %resolved.key, what, "The nodes of a lock stay");
+                    let note = format!("the object goes, and its nodes in ZooKeeper stay: {what}");
+                    applied.notices.push(Notice::new(Reason::NodesLeft, note));
+                }
+                // The picture says who, or will.
+                Removal::InUse => return Ok(applied),
             }
         }
     }
@@ -198,7 +213,7 @@ async fn ensure(
             }
             // It is tried again when somebody leaves the queue: that is a change of the picture.
             if let Agreed::Pending { before } = agreed {
-                applied.not_ready = Some(pending(before, agreement));
+                applied.not_ready = Some(pending(before, agreement, &resolved.queue));
                 return Ok(());
             }
             ctx.memories.edit(&resolved.key, |memory| {
@@ -222,13 +237,21 @@ async fn ensure(
 }
 
 /// What has to happen before another setting of the lock is in force.
-fn pending(before: Option<Agreement>, wanted: Agreement) -> Problem {
+fn pending(before: Option<Agreement>, wanted: Agreement, queue: &Queue) -> Problem {
     let before = before.map_or_else(|| "something else".to_owned(), |before| before.to_string());
+    // ZooKeeper does not tell who queues from what is there besides.
+    let besides = match queue.bystanders().min() {
+        Some(child) => format!(
+            "; and delete the node {child} below the lock root, which is nobody's place in the queue and keeps the root \
+             from being made anew"
+        ),
+        None => String::new(),
+    };
     Problem::new(
         lockkeeper_crds::lock::Reason::AgreementPending,
         format!(
             "the contenders in the queue have agreed on {before}; {wanted} comes into force when the queue is empty: \
-             scale the workload to zero, or restart its pods all at once"
+             scale the workload to zero, or restart its pods all at once{besides}"
         ),
     )
 }
@@ -316,6 +339,26 @@ async fn patch_lock(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::picture::Contender;
+    use lockkeeper_lock::FencingToken;
+
+    #[test]
+    fn a_child_that_keeps_another_setting_from_coming_into_force_is_named() {
+        let [before, wanted] =
+            [lockkeeper_lock::Mode::Exclusive, lockkeeper_lock::Mode::Write].map(Agreement::of);
+        let of = |name: &str, is_ephemeral| {
+            let child = Contender::read(name, FencingToken(1), is_ephemeral, b"");
+            pending(Some(before), wanted, &Queue::of(true, [child])).message
+        };
+        let sentence = of("litter", false);
+        assert!(
+            sentence.contains("delete the node litter below the lock root"),
+            "{sentence}"
+        );
+        for sentence in [of("_c_x-lock-0000000001", true), of("stranger", true)] {
+            assert!(sentence.ends_with("restart its pods all at once"), "{sentence}");
+        }
+    }
 
     #[test]
     fn only_an_operator_that_was_just_started_lets_finalizers_wait_and_never_before_the_nodes_are_made() {

@@ -8,7 +8,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
 use lockkeeper_crds::DistributedLock;
 use lockkeeper_crds::lock::{ConditionType, DistributedLockStatus, Reason as ConditionReason};
-use lockkeeper_lock::{CleanRelease, FencingToken};
+use lockkeeper_lock::{CleanRelease, FencingToken, is_contender};
 use tokio::time::Instant;
 
 use super::apply::Applied;
@@ -19,6 +19,7 @@ use crate::events::{Notice, Reason};
 use crate::inject::settings::word_of;
 use crate::metrics::OfLock;
 use crate::parts::LockPart;
+use crate::picture::Queue;
 use crate::rollout::trial;
 use crate::status::{self, Observation, Readiness, is_between_holders, named};
 use crate::way::Way;
@@ -49,6 +50,7 @@ pub async fn report(
         version,
     } = applied;
     if is_gone {
+        tell(ctx, resolved, &notices).await;
         ctx.memories.forget(&resolved.key);
         ctx.metrics.losses.remove(&OfLock::from(&resolved.key));
         return Ok(None);
@@ -128,7 +130,7 @@ fn readiness(resolved: &Resolved, not_ready: Option<Problem>) -> Readiness {
             .filter_map(|one| Some(one.data.pod.as_ref()?.name.as_str()))
             .collect();
         let message = match holders.as_slice() {
-            [] => "being deleted: waits until the queue is empty".to_owned(),
+            [] => waits_for(&resolved.queue),
             pods => format!(
                 "being deleted: waits until the lock is not held by {}",
                 pods.join(", ")
@@ -143,6 +145,24 @@ fn readiness(resolved: &Resolved, not_ready: Option<Problem>) -> Readiness {
             (None, pods) => Readiness::Outdated(pods),
         },
         Some(Problem { reason, message }) => Readiness::NotReady(reason, message),
+    }
+}
+
+/// What keeps the nodes of a lock that nobody holds. A contender that belongs to no session goes with nobody.
+fn waits_for(queue: &Queue) -> String {
+    let in_queue = queue
+        .contenders()
+        .filter(|node| node.is_ephemeral || is_contender(&node.name));
+    match in_queue.min_by_key(|node| &node.name) {
+        Some(node) if node.is_ephemeral => {
+            format!("being deleted: waits until {} has left the queue", node.name)
+        }
+        Some(node) => format!(
+            "being deleted: waits until {} has left the queue, a node that belongs to no session: delete it, if nobody \
+             stands there",
+            node.name
+        ),
+        None => "being deleted: its nodes in ZooKeeper are being removed".to_owned(),
     }
 }
 
@@ -350,5 +370,32 @@ async fn tell(ctx: &Context, resolved: &Resolved, notices: &[Notice]) {
     let about = resolved.lock.object_ref(&());
     for notice in notices {
         notice.tell(&ctx.recorder, &ctx.metrics, &about).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::picture::Contender;
+
+    #[test]
+    fn the_status_of_an_object_that_is_being_deleted_names_who_stands_in_the_queue_and_nobody_else() {
+        let of = |children: &[(&str, bool)]| {
+            let children = children
+                .iter()
+                .map(|(name, is_ephemeral)| Contender::read(*name, FencingToken(1), *is_ephemeral, b""));
+            waits_for(&Queue::of(true, children))
+        };
+        let waiter = ("_c_x-lock-0000000001", true);
+        assert!(of(&[waiter, ("a-note", false)]).ends_with("until _c_x-lock-0000000001 has left the queue"));
+        assert!(of(&[("stranger", true)]).contains("until stranger has left"));
+        let forgotten = of(&[("_c_x-lock-0000000001", false)]);
+        assert!(
+            forgotten.contains("belongs to no session: delete it"),
+            "{forgotten}"
+        );
+        for nobody in [&[][..], &[("a-note", false)]] {
+            assert!(of(nobody).ends_with("its nodes in ZooKeeper are being removed"));
+        }
     }
 }

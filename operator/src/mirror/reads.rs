@@ -28,13 +28,13 @@ const FEW: usize = 16;
 const NAMES: usize = 32;
 
 /// Longest list that is read aside, in bytes: three times what [`CHILDREN`] of ours take.
-const LONGEST_LIST: usize = 4 << 20;
+pub(crate) const LONGEST_LIST: usize = 4 << 20;
 
 /// Lists that are read aside at once: each takes a connection and a session of its own.
 const ASIDE: usize = 2;
 
 /// How long a server may take for a list aside: as for a connection, and for what it has to read.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the server says of a place.
 pub(super) enum Answer {
@@ -158,6 +158,14 @@ impl Children {
         let (names, long): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| name.len() <= LONGEST_NAME);
         let long = long.iter().map(|name| cut(name)).collect();
         Self { names, long }
+    }
+}
+
+/// The name of a child for people.
+pub(crate) fn shown(name: &str) -> String {
+    match name.len() {
+        ..=LONGEST_NAME => name.to_owned(),
+        _ => cut(name),
     }
 }
 

@@ -233,6 +233,10 @@ async fn answer(way: Option<Way>, namespace: &Arc<str>, ask: Ask) -> Result<Repl
         }
         Ask::Remove { name } => match way.remove_lock(&key(name)).await? {
             Removal::Done => Reply::Removed,
+            Removal::Goes => Reply::Goes,
+            Removal::Left(what) => Reply::Left {
+                what: wire::short(&what),
+            },
             Removal::InUse => Reply::InUse,
         },
         Ask::Yield { name, request } => Reply::Requested {

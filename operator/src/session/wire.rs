@@ -90,6 +90,8 @@ pub enum Reply {
     Agreed,
     Pending { before: Vec<u8> },
     Removed,
+    Goes,
+    Left { what: String },
     InUse,
     Requested { is_new: bool },
     Lost { lost: Vec<bool> },

@@ -7,7 +7,7 @@ use lockkeeper_operator::layout::LockKey;
 use lockkeeper_operator::tree::{Removal, Repairs};
 use zookeeper_client::{Acl, Acls, CreateMode, Error, Permission};
 
-use crate::harness::{connected, ensemble, operator, tree};
+use crate::harness::{BOUND, connected, ensemble, operator, tree, zookeeper};
 
 /// Everything that a pod may try with a lock, and the answers.
 async fn attempts(connection: &Onlooker, root: &str, control: &str, own: &[Acl]) -> Vec<Result<(), Error>> {
@@ -152,6 +152,97 @@ fn a_lock_in_use_is_not_removed() {
         assert_eq!(tree.remove_lock(&connection, &key).await.unwrap(), Removal::InUse);
         let kept = connection.check_stat(&tree.layout().control(&key)).await.unwrap();
         assert!(kept.is_some());
+    });
+}
+
+#[test]
+fn what_is_nobodys_place_in_the_queue_goes_with_its_lock_and_not_while_somebody_stands_there() {
+    let ensemble = ensemble();
+    let tree = tree("/littered");
+    let key = LockKey::new("a", "report");
+    let pod = Identity::generate("a");
+    let (root, control) = (tree.layout().lock(&key), tree.layout().control(&key));
+    connected(&ensemble, Some(&operator()), async |connection| {
+        tree.ensure(&connection).await.unwrap();
+        let identities = std::slice::from_ref(&pod);
+        tree.ensure_lock(&connection, &key, identities).await.unwrap();
+        let pods = zookeeper(&ensemble, Some(&pod)).onlooker(0, BOUND).await.unwrap();
+        let make = async |name: &str, mode: CreateMode| {
+            let own = [
+                Acl::new(Permission::ALL, pod.auth_id()),
+                Acl::new(Permission::READ, operator().auth_id()),
+            ];
+            let path = format!("{root}/{name}");
+            let options = mode.with_acls(Acls::new(&own));
+            pods.create(&path, b"", &options).await.unwrap();
+            path
+        };
+        // More than go at once.
+        let litter = async || {
+            for at in 0..300 {
+                make(&format!("litter-{at}x"), CreateMode::Persistent).await;
+            }
+        };
+        let remove = async || {
+            let removed = tree.remove_lock(&connection, &key).await.unwrap();
+            let is_there = connection.check_stat(&root).await.unwrap().is_some();
+            (removed, is_there)
+        };
+        litter().await;
+        for who in ["_c_x-lock-0000000001", "of-another-kind"] {
+            let path = make(who, CreateMode::Ephemeral).await;
+            // Litter may be looked at first.
+            for _ in 0..2 {
+                let (removed, is_there) = remove().await;
+                assert!(is_there && removed != Removal::Done, "{who}: {removed:?}");
+            }
+            assert_eq!(remove().await, (Removal::InUse, true), "{who}");
+            pods.delete(&path, None).await.unwrap();
+        }
+        litter().await;
+        assert_eq!(remove().await, (Removal::Goes, true));
+        assert_eq!(remove().await, (Removal::Done, false));
+        assert_eq!(connection.check_stat(&control).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn a_child_that_cannot_be_removed_keeps_the_nodes_and_no_object_and_is_named() {
+    let ensemble = ensemble();
+    let tree = tree("/kept");
+    let key = LockKey::new("a", "report");
+    let pod = Identity::generate("a");
+    connected(&ensemble, Some(&operator()), async |connection| {
+        tree.ensure(&connection).await.unwrap();
+        let identities = std::slice::from_ref(&pod);
+        tree.ensure_lock(&connection, &key, identities).await.unwrap();
+        let root = tree.layout().lock(&key);
+        let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        let pods = zookeeper(&ensemble, Some(&pod)).onlooker(0, BOUND).await.unwrap();
+        let private = format!("{root}/private");
+        let own = [Acl::new(Permission::ALL, pod.auth_id())];
+        let ephemeral = CreateMode::Ephemeral.with_acls(Acls::new(&own));
+        pods.create(&private, b"", &ephemeral).await.unwrap();
+        // What a server does not tell us could be anybody's.
+        let Removal::Left(what) = tree.remove_lock(&connection, &key).await.unwrap() else {
+            panic!("it is not known what it is")
+        };
+        assert_eq!(what, format!("{private} may not be read by the identity in use"));
+        assert!(connection.check_stat(&root).await.unwrap().is_some());
+        pods.delete(&private, None).await.unwrap();
+        for path in ["nested", "nested/below", "litter"] {
+            let path = format!("{root}/{path}");
+            connection.create(&path, b"", &options).await.unwrap();
+        }
+        let Removal::Left(what) = tree.remove_lock(&connection, &key).await.unwrap() else {
+            panic!("it cannot be removed")
+        };
+        assert_eq!(what, format!("{root}/nested has children of its own"));
+        assert!(connection.check_stat(&root).await.unwrap().is_some());
+        let ephemeral = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+        let contender = format!("{root}/_c_x-lock-0000000001");
+        connection.create(&contender, b"", &ephemeral).await.unwrap();
+        assert_eq!(tree.remove_lock(&connection, &key).await.unwrap(), Removal::InUse);
     });
 }
 
