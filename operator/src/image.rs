@@ -5,6 +5,7 @@ use std::time::Duration;
 use aws_lc_rs::digest;
 use futures_util::FutureExt;
 use kube::{Api, Client};
+use lockkeeper_sidecar::http::places::Source;
 use oci_spec::distribution::Reference;
 use serde_json::Value;
 
@@ -65,8 +66,8 @@ pub struct Images {
     /// By namespace and name.
     secrets: Cache<(String, String), Credentials>,
     references: Cache<String, Reference>,
-    digests: Cache<Question, String>,
-    configs: Cache<Question, ImageConfig>,
+    digests: Cache<Question, String, Option<Source>>,
+    configs: Cache<Question, ImageConfig, Option<Source>>,
 }
 
 /// A reference, the platform, and who asks: nobody learns of an image from the rights of somebody else.
@@ -75,7 +76,7 @@ struct Question {
     reference: String,
     architecture: Option<String>,
     asker: Vec<u8>,
-    /// Of those who ask the same, one asks, and it takes as long as the others of its namespace let it.
+    /// Of those of a namespace and source who ask the same, one asks, and it takes as long as the others of both let it.
     namespace: String,
 }
 
@@ -177,7 +178,8 @@ impl Images {
             Some(_) => reference.clone(),
             None => {
                 let ask = || self.registry.digest(reference, credentials, &share);
-                let digest = self.digests.get(question(reference), ask).await?;
+                let asked = self.digests.get_for(asker.source(), question(reference), ask);
+                let digest = asked.await?;
                 reference.clone_with_digest(digest)
             }
         };
@@ -185,7 +187,9 @@ impl Images {
             self.registry
                 .config(&by_digest, architecture, credentials, &share)
         };
-        self.configs.get(question(&by_digest), ask).await
+        self.configs
+            .get_for(asker.source(), question(&by_digest), ask)
+            .await
     }
 
     async fn pull_secrets(
@@ -325,7 +329,7 @@ mod tests {
         let answer = ImageConfig::default();
         let answered = images
             .configs
-            .get(question, async || Ok::<_, ImageUnknown>(answer.clone()));
+            .get_for(None, question, async || Ok::<_, ImageUnknown>(answer.clone()));
         answered.await.unwrap();
 
         let mut waiting = Vec::new();

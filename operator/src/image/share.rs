@@ -73,6 +73,11 @@ impl Asker {
         }
     }
 
+    /// Where the review came from, unless it was surely an API server.
+    pub fn source(&self) -> Option<Source> {
+        self.source
+    }
+
     /// The namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-/// What an entry takes beside its question and its answer, in bytes: two nodes of maps and three counted boxes.
+/// What an entry takes beside its question and its answer, in bytes: two nodes of maps and a counted box.
 const ENTRY: usize = 256;
 
 /// What something takes beside itself, in bytes: who asks names it, and may make it long.
@@ -17,56 +17,36 @@ pub trait Weigh {
     fn weight(&self) -> usize;
 }
 
-/// Answers by question.
+/// Answers by question. Who asks is a `W`: one waits for no question of somebody else's, who may let it take long.
 #[derive(Debug)]
-pub struct Cache<K, V> {
+pub struct Cache<K, V, W = ()> {
     life: Duration,
     /// In bytes.
     capacity: usize,
-    entries: Mutex<Entries<K, V>>,
+    kept: Mutex<Kept<K, V>>,
+    /// Where the answer of one who asks comes for the others, as long as one of them waits for it.
+    under_way: Mutex<UnderWay<K, V, W>>,
 }
 
+/// By question, and who asks.
+type UnderWay<K, V, W> = HashMap<(K, W), Weak<OnceCell<V>>>;
+
 #[derive(Debug)]
-struct Entries<K, V> {
+struct Kept<K, V> {
     by_question: HashMap<Arc<K>, Entry<V>>,
-    /// By number. All live equally long, so the first is also the first to end.
-    by_age: BTreeMap<u64, Arc<K>>,
+    /// By the end of their lives, and by number.
+    by_age: BTreeMap<(Instant, u64), Arc<K>>,
     bytes: usize,
     next: u64,
 }
 
 #[derive(Debug)]
 struct Entry<V> {
-    number: u64,
-    until: Instant,
     bytes: usize,
-    answer: Arc<OnceCell<V>>,
+    answer: V,
 }
 
-/// Somebody who asks, or waits for one who does. The entry goes with the last of them, unless there is an answer.
-struct Asking<'a, K: Eq + Hash + Weigh, V> {
-    cache: &'a Cache<K, V>,
-    question: Arc<K>,
-    number: u64,
-    answer: Option<Arc<OnceCell<V>>>,
-}
-
-impl<K: Eq + Hash + Weigh, V: Clone + Weigh> Cache<K, V> {
-    /// Keeps answers for `life`, counted from the question, and no more than take `capacity` bytes together: then the
-    /// oldest go.
-    pub fn new(life: Duration, capacity: usize) -> Self {
-        Self {
-            life,
-            capacity,
-            entries: Mutex::new(Entries {
-                by_question: HashMap::new(),
-                by_age: BTreeMap::new(),
-                bytes: 0,
-                next: 0,
-            }),
-        }
-    }
-
+impl<K: Clone + Eq + Hash + Weigh, V: Clone + Weigh> Cache<K, V> {
     /// The kept answer, or that of `ask`. Errors are not kept, and nothing of their questions.
     ///
     /// # Errors
@@ -75,75 +55,86 @@ impl<K: Eq + Hash + Weigh, V: Clone + Weigh> Cache<K, V> {
     where
         F: Future<Output = Result<V, E>>,
     {
-        let asking = self.asking(question);
-        let cell = asking.answer.as_ref().expect("it is there until it is dropped");
+        self.get_for((), question, ask).await
+    }
+}
+
+impl<K: Clone + Eq + Hash + Weigh, V: Clone + Weigh, W: Eq + Hash> Cache<K, V, W> {
+    /// Keeps answers for `life`, counted from the question, and no more than take `capacity` bytes together: then the
+    /// oldest go.
+    pub fn new(life: Duration, capacity: usize) -> Self {
+        Self {
+            life,
+            capacity,
+            kept: Mutex::new(Kept {
+                by_question: HashMap::new(),
+                by_age: BTreeMap::new(),
+                bytes: 0,
+                next: 0,
+            }),
+            under_way: Mutex::default(),
+        }
+    }
+
+    /// The kept answer, whoever asked for it, or that of `ask`: of those who are the same, one asks. Errors are not kept,
+    /// and nothing of their questions.
+    ///
+    /// # Errors
+    /// As `ask`.
+    pub async fn get_for<E, F>(&self, who: W, question: K, ask: impl FnOnce() -> F) -> Result<V, E>
+    where
+        F: Future<Output = Result<V, E>>,
+    {
+        let asked = Instant::now();
+        if let Some(answer) = self.kept().known(&question, asked) {
+            return Ok(answer);
+        }
+        let cell = self.cell((question.clone(), who));
         let answer = cell.get_or_try_init(ask).await?.clone();
-        let mut entries = self.entries();
-        entries.weigh(&asking.question, asking.number, answer.weight());
-        entries.shrink(self.capacity);
-        drop(entries);
+        // Before the last of them lets the cell go.
+        let mut kept = self.kept();
+        kept.keep(question, answer.clone(), asked + self.life);
+        kept.shrink(self.capacity);
         Ok(answer)
     }
 
-    fn asking(&self, question: K) -> Asking<'_, K, V> {
-        let now = Instant::now();
-        let question = Arc::new(question);
-        let mut entries = self.entries();
-        entries.expire(now);
-        if !entries.by_question.contains_key(&question) {
-            let number = entries.next;
-            entries.next += 1;
-            let bytes = ENTRY + question.weight();
-            let entry = Entry {
-                number,
-                until: now + self.life,
-                bytes,
-                answer: Arc::default(),
-            };
-            entries.bytes += bytes;
-            entries.by_age.insert(number, Arc::clone(&question));
-            entries.by_question.insert(Arc::clone(&question), entry);
+    fn cell(&self, name: (K, W)) -> Arc<OnceCell<V>> {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = under_way.get(&name).and_then(Weak::upgrade) {
+            return found;
         }
-        let entry = &entries.by_question[&question];
-        let (number, answer) = (entry.number, Some(Arc::clone(&entry.answer)));
-        entries.shrink(self.capacity);
-        drop(entries);
-        Asking {
-            cache: self,
-            question,
-            number,
-            answer,
-        }
+        under_way.retain(|_, cell| cell.strong_count() > 0);
+        let new = Arc::default();
+        under_way.insert(name, Arc::downgrade(&new));
+        new
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept<K, V>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K, V> Cache<K, V> {
-    fn entries(&self) -> MutexGuard<'_, Entries<K, V>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<K: Eq + Hash + Weigh, V> Entries<K, V> {
-    /// Notes what an answer takes, once.
-    fn weigh(&mut self, question: &Arc<K>, number: u64, weight: usize) {
-        let bytes = ENTRY + question.weight() + weight;
-        if let Some(entry) = self.by_question.get_mut(question)
-            && entry.number == number
-        {
-            self.bytes = self.bytes - entry.bytes + bytes;
-            entry.bytes = bytes;
-        }
-    }
-
-    fn expire(&mut self, now: Instant) {
-        while let Some((_, oldest)) = self.by_age.first_key_value()
-            && self
-                .by_question
-                .get(oldest)
-                .is_none_or(|entry| entry.until <= now)
+impl<K: Eq + Hash + Weigh, V: Clone + Weigh> Kept<K, V> {
+    fn known(&mut self, question: &K, now: Instant) -> Option<V> {
+        while let Some((until, _)) = self.by_age.keys().next()
+            && *until <= now
         {
             self.remove_oldest();
         }
+        self.by_question.get(question).map(|entry| entry.answer.clone())
+    }
+
+    /// Keeps an answer, unless one of those who waited for the same has done so.
+    fn keep(&mut self, question: K, answer: V, until: Instant) {
+        if self.by_question.contains_key(&question) {
+            return;
+        }
+        let bytes = ENTRY + question.weight() + answer.weight();
+        let question = Arc::new(question);
+        self.by_age.insert((until, self.next), Arc::clone(&question));
+        self.by_question.insert(question, Entry { bytes, answer });
+        self.next += 1;
+        self.bytes += bytes;
     }
 
     fn shrink(&mut self, capacity: usize) {
@@ -157,21 +148,6 @@ impl<K: Eq + Hash + Weigh, V> Entries<K, V> {
             && let Some(entry) = self.by_question.remove(&oldest)
         {
             self.bytes -= entry.bytes;
-        }
-    }
-}
-
-impl<K: Eq + Hash + Weigh, V> Drop for Asking<'_, K, V> {
-    fn drop(&mut self) {
-        let mut entries = self.cache.entries();
-        let is_answered = self.answer.take().is_none_or(|answer| answer.initialized());
-        let is_unwanted =
-            |entry: &Entry<V>| entry.number == self.number && Arc::strong_count(&entry.answer) == 1;
-        if !is_answered && entries.by_question.get(&self.question).is_some_and(is_unwanted) {
-            entries.by_age.remove(&self.number);
-            if let Some(entry) = entries.by_question.remove(&self.question) {
-                entries.bytes -= entry.bytes;
-            }
         }
     }
 }
@@ -203,6 +179,7 @@ impl Weigh for crate::inject::Replicas {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -213,9 +190,9 @@ mod tests {
     }
 
     fn kept(cache: &Cache<String, String>) -> (usize, usize) {
-        let entries = cache.entries();
-        assert_eq!(entries.by_age.len(), entries.by_question.len());
-        (entries.by_age.len(), entries.bytes)
+        let kept = cache.kept();
+        assert_eq!(kept.by_age.len(), kept.by_question.len());
+        (kept.by_age.len(), kept.bytes)
     }
 
     #[tokio::test(start_paused = true)]
@@ -235,6 +212,31 @@ mod tests {
         );
         tokio::time::advance(Duration::from_secs(10)).await;
         assert_eq!(ask().await, Ok("1".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_what_somebody_else_asks_and_everybody_is_told_what_is_known() {
+        let cache = Cache::<String, String, u8>::new(Duration::from_secs(10), MUCH);
+        let question = || "key".to_owned();
+        let mut stuck = Box::pin(cache.get_for(1, question(), std::future::pending::<Result<_, ()>>));
+        assert!(stuck.as_mut().now_or_never().is_none());
+        let mut behind = Box::pin(cache.get_for(1, question(), async || Ok::<_, ()>("1".to_owned())));
+        assert!(behind.as_mut().now_or_never().is_none(), "of the same, one asks");
+        let other = cache.get_for(2, question(), async || Ok::<_, ()>("2".to_owned()));
+        assert_eq!(other.now_or_never(), Some(Ok("2".to_owned())));
+        let known = cache.get_for(1, question(), std::future::pending::<Result<_, ()>>);
+        assert_eq!(known.now_or_never(), Some(Ok("2".to_owned())));
+        drop((stuck, behind));
+        assert_eq!(
+            cache
+                .under_way
+                .lock()
+                .unwrap()
+                .values()
+                .filter(|one| one.strong_count() > 0)
+                .count(),
+            0
+        );
     }
 
     #[tokio::test]

@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures_util::stream;
+use futures_util::future::join_all;
+use futures_util::{FutureExt, stream};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::Response;
 use hyper::body::{Bytes, Frame};
-use lockkeeper_operator::image::{Asker, Credential, Registry, RegistryOptions, Shares};
+use lockkeeper_operator::image::{Asker, Credential, Images, Registry, RegistryOptions, Shares};
 use lockkeeper_operator::inject::{ImageConfig, ImageUnknown};
+use lockkeeper_sidecar::http::places::Source;
 use oci_spec::distribution::Reference;
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Http, answer};
+use crate::world::BOUND;
 
 const WORD: &str = "hunter2-of-the-remote-side";
 
@@ -100,6 +103,41 @@ async fn an_image_is_found_behind_a_token_and_a_redirect_of_the_same_host() {
     .await;
     let config = look_up(&http.name, &["127.0.0.1"]).await.unwrap();
     assert_eq!(config.entrypoint, ["/app"]);
+}
+
+#[tokio::test]
+async fn a_forged_review_keeps_no_genuine_one_of_its_namespace_waiting_for_the_same_image() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let tarpit = silent.local_addr().unwrap().to_string();
+    let http = Http::start(|request| match request.uri().path() {
+        path if path.contains("/manifests/") => answer(200, &[], manifest(&configuration())),
+        _ => answer(200, &[], configuration()),
+    })
+    .await;
+    let images = Images::new(RegistryOptions {
+        timeout: Duration::from_secs(3),
+        plain_http: vec![http.name.clone(), tarpit.clone()],
+        authorities: None,
+        networks: vec!["127.0.0.1".parse().unwrap()],
+        redirects: Vec::new(),
+    })
+    .unwrap();
+    let asker = |last: u8| Asker::new("victim", Some(Source::of([10, 0, 0, last].into())));
+    let (forger, server) = (asker(1), asker(2));
+    let parse = |image: String| -> Reference { image.parse().unwrap() };
+    let forged: Vec<_> = (0..4).map(|at| parse(format!("{tarpit}/app:{at}"))).collect();
+    let image = parse(format!("{}/team/app:1", http.name));
+    let ask = |image, asker| Box::pin(images.resolve(image, None, &[], asker));
+    // All turns of the forger; and then it is the first to ask for what the API server is about to ask for.
+    let mut stuck: Vec<_> = forged.iter().map(|image| ask(image, &forger)).collect();
+    assert!(stuck.iter_mut().all(|one| one.now_or_never().is_none()));
+    let mut first = ask(&image, &forger);
+    assert!(first.as_mut().now_or_never().is_none());
+    let config = tokio::select! {
+        _ = join_all(stuck) => panic!("nobody answers there"),
+        config = tokio::time::timeout(BOUND, ask(&image, &server)) => config.expect("it waits for nobody"),
+    };
+    assert_eq!(config.unwrap().entrypoint, ["/app"]);
 }
 
 #[tokio::test]
