@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ListParams;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
 use serde_json::Value;
 
@@ -17,6 +17,7 @@ use crate::inject::Replicas;
 use crate::names::{is_label, is_subdomain};
 use crate::parts::{
     AutoscalerPart, DESIRED_REPLICAS, JobPart, LockPart, PAGE, ReplicaSetPart, SecretPart, StatefulSetPart,
+    is_deployment,
 };
 use crate::secrets::{CERTIFICATE, KEY};
 
@@ -35,6 +36,9 @@ const KEPT: usize = 1 << 20;
 /// Longest UID of an owner that is asked for, in bytes; those of an API server are UUIDs.
 const LONGEST_UID: usize = 64;
 
+/// Kinds of owners whose pods are counted.
+const COUNTED: [&str; 4] = ["ReplicaSet", "StatefulSet", "Job", "DaemonSet"];
+
 /// The autoscalers of a namespace are warned of, and no more follows: an old answer does no harm.
 const AUTOSCALERS_LIFE: Duration = Duration::from_secs(2);
 
@@ -44,10 +48,19 @@ const NAMED: usize = 3;
 /// Asks the API server.
 #[derive(Debug)]
 pub struct Lookups {
-    replicas: Cache<String, Replicas>,
+    replicas: Cache<OwnerQuestion, Replicas>,
     certificates: Cache<(String, String), bool>,
     /// Of a namespace. Of those who ask for one, one asks.
     autoscalers: Cache<String, Arc<Vec<Autoscaler>>>,
+}
+
+/// Which owner. Its UID alone is no answer: anybody may write that of another namespace's into a pod, or another kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct OwnerQuestion {
+    namespace: String,
+    kind: &'static str,
+    name: String,
+    uid: String,
 }
 
 /// What is known of an autoscaler.
@@ -86,13 +99,22 @@ impl Lookups {
         if owner.uid.len() > LONGEST_UID || !is_subdomain(&owner.name) || !is_label(namespace) {
             return Replicas::Unknown;
         }
-        let asked = self.replicas.get(owner.uid.clone(), async || {
-            match count(client, namespace, &owner).await {
+        let Some(kind) = COUNTED.into_iter().find(|kind| *kind == owner.kind) else {
+            return Replicas::Unknown;
+        };
+        let question = OwnerQuestion {
+            namespace: namespace.to_owned(),
+            kind,
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+        };
+        let asked = self
+            .replicas
+            .get(question, async || match count(client, namespace, &owner).await {
                 Ok(Replicas::One) => Err(NotKept::One),
                 Ok(more) => Ok(more),
                 Err(error) => Err(NotKept::Failed(error)),
-            }
-        });
+            });
         match tokio::time::timeout(PATIENCE, asked).await {
             Ok(Ok(replicas)) => replicas,
             Ok(Err(NotKept::One)) => Replicas::One,
@@ -186,7 +208,11 @@ async fn count(client: &Client, namespace: &str, owner: &OwnerReference) -> Resu
             let set = Api::<ReplicaSetPart>::namespaced(client.clone(), namespace)
                 .get(name)
                 .await?;
-            let own = set.spec.and_then(|spec| spec.replicas);
+            // Another controller (an Argo Rollout) makes more of them in its own way, and says nowhere how many.
+            if !set.owner_references().iter().all(is_deployment) {
+                return Ok(Replicas::Unknown);
+            }
+            let own = set.spec.as_ref().and_then(|spec| spec.replicas);
             own.max(desired(set.metadata.annotations.as_ref()))
         }
         "StatefulSet" => {
@@ -216,6 +242,12 @@ async fn count(client: &Client, namespace: &str, owner: &OwnerReference) -> Resu
     } else {
         one
     })
+}
+
+impl Weigh for OwnerQuestion {
+    fn weight(&self) -> usize {
+        self.namespace.len() + self.name.len() + self.uid.len()
+    }
 }
 
 impl Weigh for Arc<Vec<Autoscaler>> {

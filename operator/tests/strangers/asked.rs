@@ -92,3 +92,59 @@ async fn the_pods_of_a_statefulset_that_goes_in_order_are_ready_while_they_wait_
         assert!(patch(&response).contains(path), "{policy}: {}", patch(&response));
     }
 }
+
+/// A pod of the lock `app` whose owner is of this kind.
+fn pod_of(kind: &str) -> Value {
+    json!({
+        "metadata": { "name": "app-0", "annotations": { "lockkeeper.io/lock": "app" }, "ownerReferences": [
+            { "apiVersion": "apps/v1", "kind": kind, "name": "app", "uid": "u", "controller": true }] },
+        "spec": { "containers": [{ "name": "app", "image": "app:1", "command": ["/app"] }] },
+    })
+}
+
+/// An API server with a ReplicaSet of one pod that belongs to this.
+async fn with_set_of(version: &str, kind: &str) -> Http {
+    let set = json!({
+        "metadata": { "name": "app", "namespace": "shop", "uid": "u", "ownerReferences": [
+            { "apiVersion": version, "kind": kind, "name": "app", "uid": "o", "controller": true }] },
+        "spec": { "replicas": 1, "selector": {}, "template": {} },
+    });
+    Http::start(move |request| match request.uri().path() {
+        "/apis/apps/v1/namespaces/shop/replicasets/app" => with(200, &set),
+        other => panic!("nobody asks for {other}"),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_pod_of_a_kind_that_does_not_say_how_many_it_wants_is_ready_while_it_waits_and_its_rollout_goes_on()
+{
+    for (version, kind, path) in [
+        ("apps/v1", "Deployment", "/readyz"),
+        ("argoproj.io/v1alpha1", "Rollout", "/queuedz"),
+        ("example.org/v1", "Deployment", "/queuedz"),
+    ] {
+        let api = with_set_of(version, kind).await;
+        let issued = issued(NAME, None);
+        let server = Server::start_with(&issued, &format!("http://{}", api.name), &Callers::Anybody).await;
+        let response = server
+            .review(&issued, "/pods", "Pod", &pod_of("ReplicaSet"))
+            .await;
+        assert!(
+            patch(&response).contains(path),
+            "{version} {kind}: {}",
+            patch(&response)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_review_that_calls_an_owner_something_else_changes_nothing_for_its_pods() {
+    let api = with_set_of("apps/v1", "Deployment").await;
+    let issued = issued(NAME, None);
+    let server = Server::start_with(&issued, &format!("http://{}", api.name), &Callers::Anybody).await;
+    for (kind, path) in [("DaemonSet", "/queuedz"), ("ReplicaSet", "/readyz")] {
+        let response = server.review(&issued, "/pods", "Pod", &pod_of(kind)).await;
+        assert!(patch(&response).contains(path), "{kind}: {}", patch(&response));
+    }
+}
