@@ -137,7 +137,8 @@ impl Admission {
                 })?
                 .map(Arc::new),
         };
-        let ensemble = ensembles::id_for(&*self.ensembles, name, lock.as_deref()).await?;
+        let asked = ensembles::id_for(&*self.ensembles, name, lock.as_deref(), self.are_callers_known);
+        let ensemble = asked.await?;
         let lock = lock.as_ref().map(|lock| &lock.spec);
         let (replicas, client_certificate, image) = tokio::join!(
             self.lookups.replicas(&self.client, namespace, pod),
@@ -151,7 +152,9 @@ impl Admission {
         );
         let mut cluster = *self.facts.borrow();
         cluster.image_volumes &= self.mounts_images && self.nodes.mount_images();
-        let ungated = subject.spec().and_then(|spec| self.nodes.without_gate(spec));
+        let ungated = subject
+            .spec()
+            .and_then(|spec| self.nodes.without_gate(spec, self.are_callers_known));
         let app_token = identity::draw_token();
         let context = Context {
             cluster: &cluster,
@@ -208,6 +211,26 @@ impl Admission {
         })
     }
 
+    /// What is to be said of the autoscalers of a workload. Who forges a review is not told their names.
+    fn of_autoscalers(&self, kind: &str, names: &[String]) -> Vec<String> {
+        let warn = |autoscaler: &str| {
+            format!(
+                "{autoscaler} scales this {kind}, whose pods wait for a lock: more replicas are more standbys and no more \
+                 throughput, and idle standbys spoil its averages"
+            )
+        };
+        match names {
+            [] => Vec::new(),
+            _ if !self.are_callers_known => vec![warn("a HorizontalPodAutoscaler")],
+            names => {
+                let named = names
+                    .iter()
+                    .map(|name| format!("HorizontalPodAutoscaler `{name}`"));
+                named.map(|named| warn(&named)).collect()
+            }
+        }
+    }
+
     async fn decide_workload(&self, request: &review::Request) -> Result<Decision, Refusal> {
         let (kind, namespace) = (request.kind.kind.as_str(), request.namespace.as_str());
         let mut copied = workloads::copy(kind, &request.object, request.operation == "CREATE")?;
@@ -220,16 +243,8 @@ impl Admission {
                 .warnings
                 .extend(workloads::advise(kind, object, wish, lock, has_ensemble));
             if let Some(name) = request.object["metadata"]["name"].as_str() {
-                for autoscaler in self
-                    .lookups
-                    .autoscalers(&self.client, namespace, kind, name)
-                    .await
-                {
-                    copied.warnings.push(format!(
-                        "HorizontalPodAutoscaler `{autoscaler}` scales this {kind}, whose pods wait for a lock: more \
-                         replicas are more standbys and no more throughput, and idle standbys spoil its averages"
-                    ));
-                }
+                let found = self.lookups.autoscalers(&self.client, namespace, kind, name);
+                copied.warnings.extend(self.of_autoscalers(kind, &found.await));
             }
         }
         Ok(Decision {

@@ -56,7 +56,8 @@ impl Reached for Ensembles {
     }
 }
 
-/// The ID of the ensemble that a pod of this lock is made for.
+/// The ID of the ensemble that a pod of this lock is made for. `may_name` says whether who asks may be told names of pods,
+/// of which the status speaks.
 ///
 /// # Errors
 /// When the operator may not talk to it, when nobody knows it, and when the operator reaches another one than the lock
@@ -65,6 +66,7 @@ pub async fn id_for(
     reached: &dyn Reached,
     name: &str,
     lock: Option<&DistributedLock>,
+    may_name: bool,
 ) -> Result<String, Refusal> {
     reached
         .permit(lock)
@@ -76,7 +78,10 @@ pub async fn id_for(
     if let Some(problem) = status.and_then(dispute) {
         return Err(Refusal::EnsembleChanged {
             lock: name.to_owned(),
-            problem: problem.to_owned(),
+            problem: match may_name {
+                true => problem.to_owned(),
+                false => format!("its ensemble has changed: see `kubectl describe dlock {name}`"),
+            },
         });
     }
     let known = status.and_then(|status| Some(status.ensemble.as_ref()?.id.clone()));
@@ -136,7 +141,7 @@ mod tests {
 
     async fn id(reached: Option<Uuid>, status: Option<Value>) -> Result<String, String> {
         let lock = status.map(lock);
-        let id = id_for(&Reaches(reached), "report", lock.as_ref()).await;
+        let id = id_for(&Reaches(reached), "report", lock.as_ref(), true).await;
         id.map_err(|refusal| refusal.to_string())
     }
 
@@ -168,7 +173,7 @@ mod tests {
         let zookeeper = json!({"connect": "zk-0.team:2181"});
         lock.spec.zookeeper = serde_json::from_value(zookeeper).unwrap();
         let permitted = Reaches(Some(A)).permit(Some(&lock));
-        let refusal = id_for(&Reaches(Some(A)), "report", Some(&lock))
+        let refusal = id_for(&Reaches(Some(A)), "report", Some(&lock), true)
             .await
             .unwrap_err();
         let sentence = permitted.unwrap_err().message;
@@ -185,7 +190,14 @@ mod tests {
             "type": "Ready", "status": "False", "reason": "EnsembleChanged", "message": "a was made for the former",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }]});
-        let refusal = id(Some(A), Some(status)).await.unwrap_err();
+        let refusal = id(Some(A), Some(status.clone())).await.unwrap_err();
         assert!(refusal.contains("a was made for the former"), "{refusal}");
+        // Anybody may have asked.
+        let refused = id_for(&Reaches(Some(A)), "report", Some(&lock(status)), false).await;
+        let refusal = refused.unwrap_err().to_string();
+        assert!(
+            refusal.contains("kubectl describe dlock report") && !refusal.contains("former"),
+            "{refusal}"
+        );
     }
 }

@@ -98,8 +98,9 @@ impl Nodes {
     }
 
     /// A node that this pod may go to, whose kubelet would start a gated container without its gate; and why. Nodes
-    /// that taints, affinity or a cordon keep it from count too: these change.
-    pub fn without_gate(&self, spec: &PodSpec) -> Option<String> {
+    /// that taints, affinity or a cordon keep it from count too: these change. `may_name` says whether who asks may be told
+    /// which node it is.
+    pub fn without_gate(&self, spec: &PodSpec, may_name: bool) -> Option<String> {
         let nodes = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         let selector = spec.node_selector.iter().flatten();
         let wanted: Vec<_> = selector.collect();
@@ -116,6 +117,9 @@ impl Nodes {
             .collect();
         old.sort_by_key(|(name, _)| *name);
         let (name, node) = old.first()?;
+        if !may_name {
+            return Some("a node that it may go to has a kubelet before 1.35".to_owned());
+        }
         let version = match node.kubelet.as_str() {
             "" => "of an unknown version",
             version => version,
@@ -194,7 +198,7 @@ mod tests {
         ]);
         let anywhere = spec(json!({"containers": []}));
         assert_eq!(
-            all.without_gate(&anywhere).as_deref(),
+            all.without_gate(&anywhere, true).as_deref(),
             Some("node c has kubelet v1.34.9")
         );
         for chosen in [json!({"nodeSelector": {"pool": "new"}}), json!({"nodeName": "a"})] {
@@ -202,12 +206,19 @@ mod tests {
             pod.as_object_mut()
                 .unwrap()
                 .extend(chosen.as_object().unwrap().clone());
-            assert_eq!(all.without_gate(&spec(pod)), None, "{chosen}");
+            assert_eq!(all.without_gate(&spec(pod), true), None, "{chosen}");
         }
         let old = spec(json!({"containers": [], "nodeSelector": {"pool": "old"}}));
-        assert!(all.without_gate(&old).is_some());
+        assert!(all.without_gate(&old, true).is_some());
+        // Anybody may have asked.
         assert_eq!(
-            nodes(&[("x", "", "new")]).without_gate(&anywhere).as_deref(),
+            all.without_gate(&old, false).as_deref(),
+            Some("a node that it may go to has a kubelet before 1.35")
+        );
+        assert_eq!(
+            nodes(&[("x", "", "new")])
+                .without_gate(&anywhere, true)
+                .as_deref(),
             Some("node x has kubelet of an unknown version")
         );
     }

@@ -150,3 +150,34 @@ async fn a_review_that_names_another_namespace_than_its_object_is_refused_with_a
     let (status, _) = server.send(&issued, "POST", "/pods", body).await;
     assert_eq!(status, 200);
 }
+
+#[tokio::test]
+async fn a_forged_review_is_told_of_an_autoscaler_and_not_its_name() {
+    let api = Http::start(|_| {
+        let items = ["secret-name", "another"].map(|name| {
+            json!({
+                "metadata": { "name": name },
+                "spec": { "maxReplicas": 9, "scaleTargetRef": { "kind": "Deployment", "name": "app" } },
+            })
+        });
+        let list = json!({ "metadata": {}, "items": items });
+        answer(200, &[("content-type", "application/json")], list.to_string())
+    })
+    .await;
+    let issued = issued(NAME, None);
+    let server = Server::start_with(&issued, &format!("http://{}", api.name), &Callers::Anybody).await;
+    let forged = json!({
+        "metadata": { "name": "app", "annotations": { "lockkeeper.io/lock": "app" } },
+        "spec": { "replicas": 2, "selector": {}, "template": { "spec": { "containers": [{ "name": "app" }] } } },
+    });
+    let response = server.review(&issued, "/workloads", "Deployment", &forged).await;
+    let warnings = response["warnings"].to_string();
+    assert_eq!(
+        warnings
+            .matches("a HorizontalPodAutoscaler scales this Deployment")
+            .count(),
+        1,
+        "{response}"
+    );
+    assert!(!warnings.contains("secret-name"), "{warnings}");
+}
