@@ -25,8 +25,11 @@ pub struct Cache<K, V, W = ()> {
     capacity: usize,
     kept: Mutex<Kept<K, V>>,
     /// Where the answer of one who asks comes for the others, as long as one of them waits for it.
-    under_way: Mutex<HashMap<(K, W), Weak<OnceCell<V>>>>,
+    under_way: Mutex<UnderWay<K, V, W>>,
 }
+
+/// By question, and who asks.
+type UnderWay<K, V, W> = HashMap<(K, W), Weak<OnceCell<V>>>;
 
 #[derive(Debug)]
 struct Kept<K, V> {
