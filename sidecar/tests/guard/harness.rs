@@ -278,6 +278,24 @@ impl Guard {
         kill_at
     }
 
+    /// Moves the deadlines of what runs to this long from now, and gives the last one. A test calls it once the
+    /// application does what the test needs: a slow machine is then not stopped before it does.
+    pub fn shorten(&mut self, token: FencingToken, pause: bool, term: u64, kill: u64) -> BootInstant {
+        self.grant(token, false, pause, term, kill)
+    }
+
+    /// Waits for what becomes of a tree that is to be paused: whether it is.
+    pub fn is_paused(&mut self) -> bool {
+        loop {
+            match self.recv() {
+                Some(FromGuard::Paused { .. }) => return true,
+                // A guard that is PID 1 may end with its tree.
+                Some(FromGuard::Gone { .. }) | None => return false,
+                Some(_) => {}
+            }
+        }
+    }
+
     pub fn expect_started(&mut self, token: FencingToken) -> u32 {
         self.expect("Started", |frame| match frame {
             FromGuard::Started { token: of, pid } if of == token => Some(pid),
@@ -404,6 +422,16 @@ pub fn assert_in_time(file: &Path, kill_at: BootInstant) {
     let (after, before) = (last - kill_at, kill_at - last);
     println!("  last ran {after:?} after / {before:?} before the deadline");
     assert!(last < kill_at + MARGIN, "ran {after:?} beyond its deadline");
+}
+
+/// Plays rounds until the tree of one is paused. A machine with too much to do may not stop a tree within half of
+/// the margin: then it is killed, and there is nothing to look at.
+pub fn until_paused<T>(round: impl FnMut() -> Option<T>) -> T {
+    std::iter::repeat_with(round)
+        .take(5)
+        .flatten()
+        .next()
+        .expect("it is paused in one of five rounds")
 }
 
 /// The children of a process.
