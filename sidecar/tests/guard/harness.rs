@@ -411,9 +411,15 @@ pub fn state(pid: Pid) -> Option<char> {
 }
 
 /// Whether a process can still do anything. Who is orphaned by a test may have to wait for the
-/// machine's init to be reaped.
+/// machine's init to be reaped; who is ending may have to wait for a processor to become a zombie.
 pub fn is_alive(pid: Pid) -> bool {
-    state(pid).is_some_and(|state| state != 'Z')
+    let has_memory = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // Field 23 of proc_pid_stat(5); the third comes after the name. The kernel takes a process's memory, and with
+        // it all that it could execute, and then its files, long before it calls it a zombie.
+        Some(stat.rsplit_once(") ")?.1.split(' ').nth(23 - 3)? != "0")
+    };
+    state(pid).is_some_and(|state| state != 'Z') && has_memory().unwrap_or(false)
 }
 
 /// Asserts that what wrote `file` ended by the end of the margin, and prints how far from it.
