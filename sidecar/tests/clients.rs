@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use lockkeeper_lock::{BootInstant, LockState, LockStatus};
+use lockkeeper_sidecar::duration;
 use served::{PATIENCE, Served, held, waiting};
 
 #[path = "support/served.rs"]
@@ -61,10 +62,21 @@ fn status_is_readable_and_good_whether_or_not_the_lock_is_held() {
          stop grace 3s\n\
          session    0x10000abc\n"
     );
+    let published = BootInstant::now();
     served.publish(held(Duration::from_secs(60)));
     let (code, out, _) = run(&served.socket, &["status"]);
+    let took = BootInstant::now() - published;
     assert_eq!(code, 0);
-    assert!(out.contains("\ntoken      4294967331\nremaining  59"), "{out}");
+    let (_, remaining) = out
+        .split_once("\ntoken      4294967331\nremaining  ")
+        .expect(&out);
+    let remaining = duration::parse(remaining.split(' ').next().unwrap()).unwrap();
+    // Without the margin of 350 ms, and in whole milliseconds.
+    let most = Duration::from_millis(59_650);
+    assert!(
+        remaining <= most && remaining + took + Duration::from_millis(1) >= most,
+        "{out}"
+    );
     let (code, out, _) = run(&served.socket, &["status", "-o", "JSON"]);
     assert_eq!(code, 0);
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
@@ -127,16 +139,18 @@ fn what_is_not_a_keeper_is_not_believed() {
 fn wait_ends_when_the_state_is_reached_and_not_before() {
     let scratch = tempfile::tempdir().unwrap();
     let served = Served::start(scratch.path());
-    let (code, _, err) = run(&served.socket, &["wait", "--for", "queued", "--timeout", "0"]);
-    assert_eq!(code, 0, "{err}");
+    // One look that takes 100 ms at most: a machine with much to do needs another one.
+    let looks = (0..10).map(|_| run(&served.socket, &["wait", "--for", "queued", "--timeout", "0"]));
+    let errors: Vec<_> = looks.take_while(|(code, ..)| *code != 0).collect();
+    assert!(errors.len() < 10, "{errors:?}");
 
     let mut child = lockkeeper(&served.socket, &["wait"]).spawn().unwrap();
     served.publish(waiting(1));
-    let (code, _, err) = run(&served.socket, &["wait", "--timeout", "300ms"]);
+    let (code, _, err) = run(&served.socket, &["wait", "--timeout", "3s"]);
     assert_eq!(code, 69);
     assert_eq!(
         err,
-        "lockkeeper: the lock was not held within 300ms: it is waiting in the queue, 1 before us\n"
+        "lockkeeper: the lock was not held within 3s: it is waiting in the queue, 1 before us\n"
     );
     assert!(child.try_wait().unwrap().is_none(), "it waits");
     served.publish(held(Duration::from_secs(60)));

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use crate::pods::{marked, sidecar};
-use crate::stage::{Stage, render, stage_alone};
+use crate::stage::{PATIENT, Stage, render, stage_alone};
 use crate::tls::{issued, trusting};
 use crate::world::{CHART, SYSTEM, Space, eventually};
 
@@ -79,10 +79,15 @@ async fn all_replicas_show_the_one_certificate_that_the_operator_made_and_the_ap
     space.leave().await;
 }
 
-/// Marked pods, so many at once that the API server has to make new connections for some.
-async fn admit_many(space: &Space) {
+/// What is said to marked pods, so many at once that the API server has to make new connections for some.
+async fn try_many(space: &Space) -> Vec<Result<Value, String>> {
     let pods = (0..40).map(async |at| space.try_out(&marked(&format!("pod-{at}"))).await);
-    for answer in join_all(pods).await {
+    join_all(pods).await
+}
+
+/// All of them get in.
+async fn admit_many(space: &Space) {
+    for answer in try_many(space).await {
         sidecar(&answer.unwrap_or_else(|refusal| panic!("{refusal}")));
     }
 }
@@ -131,7 +136,7 @@ async fn a_certificate_that_is_given_is_shown_and_its_successor_without_a_restar
         .unwrap();
     let bundle = STANDARD.encode(&second.authorities);
     let values = "webhook.certificates=secret,webhook.secretName=given,webhook.caBundle=";
-    stage.apply_chart(&["webhook"], &[&format!("{values}{bundle}")]);
+    stage.apply_chart(&["webhook"], &[PATIENT, &format!("{values}{bundle}")]);
     let arguments = ["--webhook-certificates", folder.to_str().unwrap()];
     stage.put_operator(stage.operator(PROGRAM, "operator-given", &arguments).await);
     stage.wait_until_injected().await;
@@ -151,7 +156,7 @@ async fn a_certificate_that_is_given_is_shown_and_its_successor_without_a_restar
         .delete("lockkeeper", &DeleteParams::default())
         .await
         .unwrap();
-    stage.apply_chart(&["webhook"], &[]);
+    stage.apply_chart(&["webhook"], &[PATIENT]);
     stage.put_operator(stage.operator(PROGRAM, "operator-own", &[]).await);
     stage.wait_until_injected().await;
     space.leave().await;
@@ -189,6 +194,11 @@ async fn all_are_trusted(stage: &Stage, space: &Space, replicas: usize) {
     eventually("the API server trusts all replicas", async || {
         let shown = shown(stage, &trusted(space).await).await;
         (shown.len() == replicas && shown.iter().all(Option::is_some)).then_some(())
+    })
+    .await;
+    // The API server hears of a bundle and of a replica somewhat later than it takes them.
+    eventually("the API server has heard of all of it", async || {
+        try_many(space).await.iter().all(Result::is_ok).then_some(())
     })
     .await;
     admit_many(space).await;

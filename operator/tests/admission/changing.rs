@@ -182,7 +182,15 @@ async fn a_statefulset_changes_its_lock_at_zero_and_where_all_its_pods_get_the_n
     }
     let strategy = |partition: u32| json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "partition": partition } } });
     assert!(patch(&stage, &space, "statefulset", json!({ "replicas": 0 })).is_done);
-    assert!(patch(&stage, &space, "statefulset", strategy(1)).is_done);
+    eventually(
+        "it gets a partition, for nothing is left to be kept back",
+        async || {
+            patch(&stage, &space, "statefulset", strategy(1))
+                .is_done
+                .then_some(())
+        },
+    )
+    .await;
     let pods = ["get", "pods", "--output=name"];
     eventually("its pod is gone", async || {
         stage

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::images::{Behaviour, Gate, push, push_index};
 use crate::pods::{of_image, sidecar, words, wrapped};
-use crate::stage::{REGISTRY, Stage, stage, stage_alone};
+use crate::stage::{PATIENT, REGISTRY, Stage, stage, stage_alone};
 use crate::world::{Space, eventually};
 
 /// The pod says that it wants to be wrapped: without a command it is refused with the reason.
@@ -159,8 +159,10 @@ async fn a_registry_is_asked_once_and_may_be_away_afterwards() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registry_that_hangs_holds_up_no_pod_for_long_and_decides_nothing() {
-    let Some(stage) = stage().await else { return };
+    let Some(stage) = stage_alone().await else { return };
     let space = stage.namespace("hangs").await;
+    // The times of the chart and of the operator belong together.
+    stage.apply_chart(&["webhook"], &[]);
     let gate = Gate::open(&stage.host, stage.gate(), None);
     gate.behave(Behaviour::Hangs);
     let image = format!("{}/team/hangs:1", gate.name);
@@ -200,6 +202,7 @@ async fn a_registry_that_hangs_holds_up_no_pod_for_long_and_decides_nothing() {
     for keys in ["labels", "annotations"] {
         assert_eq!(pod["metadata"][keys]["lockkeeper.io/guard"], "signal");
     }
+    stage.apply_chart(&["webhook"], &[PATIENT]);
     space.leave().await;
 }
 

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::images::{Behaviour, Gate, push};
 use crate::pods::{marked, of_image, plain, words, wrapped};
-use crate::stage::{Stage, stage_alone};
+use crate::stage::{PATIENT, Stage, stage_alone};
 use crate::world::{BOUND, Space, eventually};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lockkeeper-operator");
@@ -37,6 +37,7 @@ async fn assert_others_get_in(stage: &Stage, space: &Space) {
 async fn with_the_operator_stopped_a_marked_pod_is_refused_and_an_unmarked_one_is_not_held_up() {
     let Some(stage) = stage_alone().await else { return };
     let space = stage.namespace("stopped").await;
+    stage.apply_chart(&["webhook"], &[]);
     space.try_out(&marked("before")).await.unwrap();
     assert!(asked(&stage) > 0);
 
@@ -73,6 +74,7 @@ async fn with_the_operator_stopped_a_marked_pod_is_refused_and_an_unmarked_one_i
     );
     assert_others_get_in(&stage, &space).await;
 
+    stage.apply_chart(&["webhook"], &[PATIENT]);
     stage.put_operator(stage.operator(PROGRAM, "operator-next", &[]).await);
     stage.wait_until_injected().await;
     space.leave().await;
@@ -102,7 +104,7 @@ async fn with_the_webhook_deleted_a_marked_pod_is_refused_by_the_policy_until_it
     assert_others_get_in(&stage, &space).await;
 
     // Without a bundle in it: the operator puts that in.
-    stage.apply_chart(&["webhook"], &[]);
+    stage.apply_chart(&["webhook"], &[PATIENT]);
     stage.wait_until_injected().await;
     let pod = space.try_out(&marked("guarded")).await.unwrap();
     assert_eq!(words(&pod).0, wrapped(&["/app"]));
@@ -134,10 +136,10 @@ async fn a_replica_that_is_told_to_stop_answers_until_the_api_server_has_left_it
             log.contains("Stopping").then_some(())
         })
         .await;
-        // The Service leads to it still.
-        let later = space.try_out(&marked("later")).await;
+        // Both are in time then, however long the second one takes.
         gate.behave(Behaviour::Open);
-        later
+        // The Service leads to it still.
+        space.try_out(&marked("later")).await
     };
     let (pod, later) = tokio::join!(under_way, stopping);
     assert_eq!(words(&pod.unwrap()).0, wrapped(&["/draining"]));

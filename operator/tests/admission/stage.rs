@@ -23,6 +23,10 @@ use crate::world::{CHART, CRD, SYSTEM, Space, eventually, kubeconfig, operator_i
 /// registries speak without TLS.
 const GATES: usize = 8;
 
+/// How long the API server waits for the webhooks: as long as it may, for a machine with much to do answers late. Who
+/// tests the chart's own time applies the chart without it, alone.
+pub const PATIENT: &str = "webhook.timeoutSeconds=30";
+
 /// Whose the endpoints of the webhooks' Service are: not the controller's, which takes them from pods.
 const MANAGER: &str = "lockkeeper-tests";
 
@@ -141,7 +145,7 @@ impl Stage {
             "policy-operator",
             "policy-workloads",
         ];
-        let chart = render(cluster, &parts, &[]);
+        let chart = render(cluster, &parts, &[PATIENT]);
         cluster.apply(&[CRD, &namespace, &chart].join("\n---\n")).unwrap();
         // Of a stage before, whose operators are gone.
         let of_tests = format!("endpointslice.kubernetes.io/managed-by={MANAGER}");
@@ -275,13 +279,7 @@ impl Stage {
 
     /// A namespace with labels.
     pub async fn labelled(&self, name: &str, labels: Value) -> Space {
-        let client = self.client().await;
-        let name = format!("{name}-{:016x}", fastrand::u64(..));
-        let namespace = json!({ "metadata": { "name": name, "labels": labels } });
-        let namespace: Namespace = serde_json::from_value(namespace).unwrap();
-        let api: Api<Namespace> = Api::all(client.clone());
-        api.create(&PostParams::default(), &namespace).await.unwrap();
-        Space { client, name }
+        Space::made(self.client().await, name, labels).await
     }
 
     /// A namespace whose objects the webhooks are not asked about, so that the policy stands alone.

@@ -15,7 +15,8 @@ use crate::world::{Space, World, holders, operator_identity};
 
 /// Of all ensembles here.
 const TICK: Duration = Duration::from_secs(1);
-const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
+/// Long enough that no machine is too slow for the renewals.
+pub const SESSION_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A contender; it abandons its place when it is dropped.
 pub struct Contender {

@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use kube::api::DeleteParams;
 use lockkeeper_crds::{ApiDuration, DistributedLock, DistributedLockSpec};
 
-use crate::contender::Contender;
+use crate::contender::{Contender, SESSION_TIMEOUT};
 use crate::world::{condition, eventually, holders, waiting, world};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,7 +164,7 @@ async fn nothing_is_written_while_nothing_changes() {
     space.wait_for_role("a", "active").await;
     let lock = space.api::<DistributedLock>().get("report").await.unwrap();
     // Renewals, pings and watches go on for longer than a session lasts.
-    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    tokio::time::sleep(SESSION_TIMEOUT + std::time::Duration::from_secs(1)).await;
     let later = space.api::<DistributedLock>().get("report").await.unwrap();
     assert_eq!(later.resource_version(), lock.resource_version());
     a.leave().await;

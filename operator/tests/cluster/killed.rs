@@ -8,6 +8,9 @@ use crate::gate::{Gate, Write};
 use crate::life::live;
 use crate::world::{Operator, World, eventually, world_alone};
 
+/// Where operators queue to lead.
+const LEADERS: &str = "/lockkeeper/operator";
+
 /// A replica behind a gate of its own.
 pub struct Gated {
     pub operator: Operator,
@@ -38,11 +41,19 @@ impl Gated {
 
 /// Deletes the contender that leads the operators.
 pub async fn forget_leader(connection: &Onlooker) {
-    const LEADERS: &str = "/lockkeeper/operator";
     let mut contenders = connection.list_children(LEADERS).await.unwrap();
     contenders.sort_by_key(|name| name.rsplit('-').next().map(str::to_owned));
     let path = format!("{LEADERS}/{}", contenders[0]);
     connection.delete(&path, None).await.unwrap();
+}
+
+/// Waits until so many queue to lead the operators.
+async fn wait_for_queue(connection: &Onlooker, count: usize) {
+    eventually("they queue to lead", async || {
+        let contenders = connection.list_children(LEADERS).await.unwrap();
+        (contenders.len() == count).then_some(())
+    })
+    .await;
 }
 
 /// The operator's own, with another address.
@@ -60,6 +71,8 @@ async fn the_next_operator_finishes_what_one_has_begun_that_was_killed_between_a
     let Some(world) = world_alone().await else { return };
     let connection = world.connection().await;
     let mut leader = Gated::start(&world, "killed-0").await;
+    // Behind the one that all tests share, and before its heir.
+    wait_for_queue(&connection, 2).await;
     let mut heir = Gated::start(&world, "killed-1").await;
     drop(world.take_operator());
     forget_leader(&connection).await;

@@ -1,12 +1,12 @@
 //! A namespace of a test's own.
 
-use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
+use k8s_openapi::api::core::v1::{Namespace, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
 use lockkeeper_operator::identity::Identity;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::eventually;
 
@@ -17,6 +17,22 @@ pub struct Space {
 }
 
 impl Space {
+    /// Makes a namespace of this name with these labels, and waits for its ServiceAccount, without which no pod gets in.
+    pub async fn made(client: Client, name: &str, labels: Value) -> Self {
+        let name = format!("{name}-{:016x}", fastrand::u64(..));
+        let namespace = json!({ "metadata": { "name": name, "labels": labels } });
+        let namespace: Namespace = serde_json::from_value(namespace).unwrap();
+        let api: Api<Namespace> = Api::all(client.clone());
+        api.create(&PostParams::default(), &namespace).await.unwrap();
+        let space = Self { client, name };
+        let accounts = space.api::<ServiceAccount>();
+        eventually("the account of the namespace", async || {
+            accounts.get_opt("default").await.unwrap()
+        })
+        .await;
+        space
+    }
+
     pub fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,

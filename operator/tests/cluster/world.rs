@@ -7,10 +7,8 @@ use std::process::Command;
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Client, Config};
 use lockkeeper_crds::DistributedLock;
 use lockkeeper_e2e::{Cluster, Ensemble, Process};
 use lockkeeper_lock::zookeeper::{Credentials, Onlooker, ZooKeeper};
@@ -252,12 +250,7 @@ impl World {
 
     /// A namespace of a test's own, which goes with it.
     pub async fn namespace(&self, name: &str) -> Space {
-        let client = self.client().await;
-        let name = format!("{name}-{:016x}", fastrand::u64(..));
-        let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
-        let api: Api<Namespace> = Api::all(client.clone());
-        api.create(&PostParams::default(), &namespace).await.unwrap();
-        Space { client, name }
+        Space::made(self.client().await, name, json!({})).await
     }
 }
 

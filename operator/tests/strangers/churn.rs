@@ -76,7 +76,6 @@ async fn nodes_that_come_and_go_as_fast_as_the_servers_can_cost_no_memory_and_de
     let credentials = Credentials::Digest("operator:password".to_owned());
     let connect_string = world.ensemble.connect_string().parse().unwrap();
     let zookeeper = ZooKeeper::new(connect_string, Duration::from_secs(20)).with_credentials(credentials);
-    let honest = connect(&zookeeper).await;
     let (events, stop) = (AtomicU64::default(), AtomicBool::default());
     let before = world.peaks[0].load(Ordering::Relaxed);
     let started = Instant::now();
@@ -89,6 +88,8 @@ async fn nodes_that_come_and_go_as_fast_as_the_servers_can_cost_no_memory_and_de
         println!("{EVENTS} events took {:?}", started.elapsed());
         let path = "/lockkeeper/locks/bank/honest/_c_6f1dcafe-0000-4000-8000-000000000001-lock-";
         let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+        // Now, so that no session of its own is kept up meanwhile.
+        let honest = connect(&zookeeper).await;
         let asked = Instant::now();
         honest.create(path, b"", &options).await.unwrap();
         let has_holder = |lock: &Value| lock["status"]["holders"][0]["contender"].is_string();

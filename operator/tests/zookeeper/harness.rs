@@ -16,6 +16,9 @@ use lockkeeper_operator::tree::Tree;
 /// Generous: the machine may have other work to do.
 pub const BOUND: Duration = Duration::from_secs(60);
 
+/// Of all sessions: long enough that no machine is too slow for their pings.
+pub const SESSION: Duration = Duration::from_secs(15);
+
 /// The identity of the operator in all tests.
 pub fn operator() -> Identity {
     Identity::parse("digest:operator:secret").unwrap()
@@ -27,7 +30,7 @@ pub fn zookeeper(ensemble: &Ensemble, identity: Option<&Identity>) -> ZooKeeper 
     let credentials = identity.map_or(Credentials::Anonymous, |identity| {
         Credentials::Digest(identity.digest_auth())
     });
-    ZooKeeper::new(connect, Duration::from_secs(4)).with_credentials(credentials)
+    ZooKeeper::new(connect, SESSION).with_credentials(credentials)
 }
 
 /// A tree of a test's own.

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lockkeeper_crds::lock::Reason;
 use lockkeeper_e2e::ensemble::{TlsFiles, block_on};
@@ -16,7 +15,7 @@ use lockkeeper_operator::tree::{Removal, Tree, TreeError};
 use zookeeper_client::{Acls, CreateMode, Error};
 
 use crate::authority::Authority;
-use crate::harness::{BOUND, connected, ensemble, wait_for_link, wait_for_picture};
+use crate::harness::{BOUND, SESSION, connected, ensemble, wait_for_link, wait_for_picture};
 
 fn several(identities: &[Identity]) -> Credentials {
     let identities = identities.iter().map(Identity::digest_auth).collect();
@@ -24,7 +23,7 @@ fn several(identities: &[Identity]) -> Credentials {
 }
 
 fn way(connect: &str, identities: &[Identity]) -> ZooKeeper {
-    ZooKeeper::new(connect.parse().unwrap(), Duration::from_secs(4)).with_credentials(several(identities))
+    ZooKeeper::new(connect.parse().unwrap(), SESSION).with_credentials(several(identities))
 }
 
 /// Runs `work` with a mirror of a namespace's part.
@@ -133,7 +132,7 @@ fn a_session_that_is_taken_elsewhere_is_still_who_it_was_when_it_queued() {
     let ensemble = ensemble();
     let [before, now] = ["a", "a"].map(|namespace| Identity::generate(namespace).digest_auth());
     let (identities, followed) = tokio::sync::watch::channel(vec![before]);
-    let zookeeper = ZooKeeper::new(ensemble.connect_string().parse().unwrap(), Duration::from_secs(4))
+    let zookeeper = ZooKeeper::new(ensemble.connect_string().parse().unwrap(), SESSION)
         .with_credentials(Credentials::Digests(followed));
     block_on(ensemble.observer(), || async move {
         let first = zookeeper.attach(0, None, BOUND).await.unwrap();

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal};
 
 use crate::harness::{
     A, B, Guard, LONG, assert_in_time, has, is_alive, is_root, last_stamp, own_program, shell, skip, state,
-    until,
+    until, until_paused,
 };
 use crate::tests;
 
@@ -176,15 +176,17 @@ fn a_container_gets_sigterm_before_the_deadline_in_its_main_process() {
 }
 
 fn a_container_is_paused_and_resumed() {
-    let Some(mut guard) = guard() else { return };
-    guard.grant(A, true, true, 60_000, 60_000);
-    guard.expect_started(A);
-    let _app = Container::start(&guard, "app", TWO);
-    guard.recorders("record", 2);
-    // Its deadline has come.
-    guard.grant(A, false, true, 0, 0);
-    guard.expect("Paused", |frame| {
-        matches!(frame, FromGuard::Paused { .. }).then_some(())
+    if guard().is_none() {
+        return;
+    }
+    let (mut guard, _app) = until_paused(|| {
+        let mut guard = guard()?;
+        guard.grant(A, true, true, 60_000, 60_000);
+        guard.expect_started(A);
+        let app = Container::start(&guard, "app", TWO);
+        guard.recorders("record", 2);
+        guard.shorten(A, true, 300, 300);
+        guard.is_paused().then_some((guard, app))
     });
     let stood_still = |file: &Path| {
         let last = last_stamp(file);
@@ -204,25 +206,18 @@ fn a_paused_container_is_not_killed_for_what_is_executed_in_it_but_for_what_is_w
 
 fn stays_paused_beside_what_is_executed() -> bool {
     let Some(mut guard) = guard() else { return true };
-    let is_paused = |guard: &mut Guard| {
-        guard.expect("an answer", |frame| match frame {
-            FromGuard::Paused { .. } => Some(true),
-            FromGuard::Gone { .. } => Some(false),
-            _ => None,
-        })
-    };
     guard.grant(A, true, true, 60_000, 60_000);
     guard.expect_started(A);
     let _app = Container::start(&guard, "app", TWO);
     let pids = guard.recorders("record", 2);
     // Its deadline has come.
     guard.grant(A, false, true, 0, 0);
-    if !is_paused(&mut guard) {
+    if !guard.is_paused() {
         return false;
     }
     // As a probe that is a command, or `kubectl exec`.
     let _executed = Container::start(&guard, "app", "exec $recorder role:record executed");
-    if !is_paused(&mut guard) {
+    if !guard.is_paused() {
         return false;
     }
     assert!(pids.iter().all(|pid| state(*pid) == Some('T')));
@@ -306,8 +301,12 @@ fn a_process_that_has_hidden_its_mounts_is_found_by_its_control_group() {
     let main = guard.recorders("record-main", 1)[0];
     let mounts = std::fs::read_to_string(format!("/proc/{hidden}/mountinfo")).expect("proc(5)");
     assert!(!mounts.contains("/pods/"), "it hides nothing:\n{mounts}");
-    // The guard has looked while it was to be seen by its main process.
-    std::thread::sleep(Duration::from_millis(100));
+    // The guard looks while it is to be seen by its main process.
+    guard.send(ToGuard::Suspect { token: A });
+    until("all of it is stopped", || {
+        [hidden, main].iter().all(|pid| state(*pid) == Some('T'))
+    });
+    guard.send(ToGuard::Confirm { token: A });
     // Alone it shows nothing that is known but its group.
     rustix::process::kill_process(main, Signal::KILL).expect("killed");
     until("the main process has ended", || !is_alive(main));

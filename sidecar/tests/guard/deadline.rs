@@ -23,7 +23,8 @@ const STUBBORN: &str = "trap '' TERM; exec $recorder role:record record";
 fn the_application_is_gone_by_the_deadline_when_the_keeper_is_frozen() {
     for _ in 0..5 {
         let mut guard = Guard::run(&["subreaper"], STUBBORN);
-        let kill_at = guard.begin(A, 700, 800);
+        // By the first grant: nothing is heard of the keeper any more.
+        let kill_at = guard.begin(A, 2_400, 2_500);
         let pids = guard.recorders("record", 1);
         guard.expect_gone(A);
         println!(
@@ -37,8 +38,9 @@ fn the_application_is_gone_by_the_deadline_when_the_keeper_is_frozen() {
 
 fn the_application_is_gone_by_the_deadline_when_the_keeper_has_crashed() {
     let mut guard = Guard::run(&["subreaper"], STUBBORN);
-    let kill_at = guard.begin(A, 900, 1000);
+    guard.begin(A, 60_000, 60_000);
     guard.recorders("record", 1);
+    let kill_at = guard.shorten(A, false, 900, 1000);
     let crashed = BootInstant::now();
     guard.hang_up();
     assert_eq!(guard.exit_code(), Some(75));
@@ -52,8 +54,9 @@ fn the_application_is_gone_by_the_deadline_when_the_keeper_has_crashed() {
 fn an_application_that_obeys_sigterm_has_all_of_its_grace() {
     let script = "trap 'date >done; exit 3' TERM; echo >ready; while :; do sleep 0.01; done";
     let mut guard = Guard::run(&["subreaper"], script);
-    guard.begin(A, 400, 20_000);
+    guard.begin(A, 60_000, 60_000);
     until("the trap is set", || guard.file("ready").exists());
+    guard.shorten(A, false, 100, 20_000);
     let code = guard.expect("Gone", |frame| match frame {
         lockkeeper_sidecar::guard::protocol::FromGuard::Gone { code, .. } => Some(code),
         _ => None,
@@ -64,8 +67,10 @@ fn an_application_that_obeys_sigterm_has_all_of_its_grace() {
 
 fn a_later_grant_keeps_the_application_running() {
     let mut guard = Guard::run(&["subreaper"], STUBBORN);
-    let first = guard.begin(A, 700, 750);
-    let second = guard.grant(A, false, false, 1000, 1100);
+    guard.begin(A, 60_000, 60_000);
+    guard.recorders("record", 1);
+    let first = guard.shorten(A, false, 1900, 2000);
+    let second = guard.grant(A, false, false, 2400, 2500);
     guard.expect_gone(A);
     assert!(last_stamp(&guard.file("record")) > first);
     assert_in_time(&guard.file("record"), second);
@@ -75,7 +80,7 @@ fn a_newer_grant_that_ends_earlier_ends_the_application_earlier() {
     let mut guard = Guard::run(&["subreaper"], STUBBORN);
     guard.begin(A, 60_000, 60_000);
     guard.recorders("record", 1);
-    let earlier = guard.grant(A, false, false, 300, 400);
+    let earlier = guard.shorten(A, false, 300, 400);
     guard.expect_gone(A);
     assert_in_time(&guard.file("record"), earlier);
 }

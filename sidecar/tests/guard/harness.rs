@@ -278,6 +278,24 @@ impl Guard {
         kill_at
     }
 
+    /// Moves the deadlines of what runs to this long from now, and gives the last one. A test calls it once the
+    /// application does what the test needs: a slow machine is then not stopped before it does.
+    pub fn shorten(&mut self, token: FencingToken, pause: bool, term: u64, kill: u64) -> BootInstant {
+        self.grant(token, false, pause, term, kill)
+    }
+
+    /// Waits for what becomes of a tree that is to be paused: whether it is.
+    pub fn is_paused(&mut self) -> bool {
+        loop {
+            match self.recv() {
+                Some(FromGuard::Paused { .. }) => return true,
+                // A guard that is PID 1 may end with its tree.
+                Some(FromGuard::Gone { .. }) | None => return false,
+                Some(_) => {}
+            }
+        }
+    }
+
     pub fn expect_started(&mut self, token: FencingToken) -> u32 {
         self.expect("Started", |frame| match frame {
             FromGuard::Started { token: of, pid } if of == token => Some(pid),
@@ -393,9 +411,15 @@ pub fn state(pid: Pid) -> Option<char> {
 }
 
 /// Whether a process can still do anything. Who is orphaned by a test may have to wait for the
-/// machine's init to be reaped.
+/// machine's init to be reaped; who is ending may have to wait for a processor to become a zombie.
 pub fn is_alive(pid: Pid) -> bool {
-    state(pid).is_some_and(|state| state != 'Z')
+    let has_memory = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // Field 23 of proc_pid_stat(5); the third comes after the name. The kernel takes a process's memory, and with
+        // it all that it could execute, and then its files, long before it calls it a zombie.
+        Some(stat.rsplit_once(") ")?.1.split(' ').nth(23 - 3)? != "0")
+    };
+    state(pid).is_some_and(|state| state != 'Z') && has_memory().unwrap_or(false)
 }
 
 /// Asserts that what wrote `file` ended by the end of the margin, and prints how far from it.
@@ -404,6 +428,16 @@ pub fn assert_in_time(file: &Path, kill_at: BootInstant) {
     let (after, before) = (last - kill_at, kill_at - last);
     println!("  last ran {after:?} after / {before:?} before the deadline");
     assert!(last < kill_at + MARGIN, "ran {after:?} beyond its deadline");
+}
+
+/// Plays rounds until the tree of one is paused. A machine with too much to do may not stop a tree within half of
+/// the margin: then it is killed, and there is nothing to look at.
+pub fn until_paused<T>(round: impl FnMut() -> Option<T>) -> T {
+    std::iter::repeat_with(round)
+        .take(5)
+        .flatten()
+        .next()
+        .expect("it is paused in one of five rounds")
 }
 
 /// The children of a process.

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
-use lockkeeper_sidecar::guard::protocol::{FromGuard, ToGuard};
+use lockkeeper_sidecar::guard::protocol::ToGuard;
 use lockkeeper_sidecar::guard::{ContainmentChoice, Hold};
 use rustix::process::{Pid, Signal};
 
 use crate::harness::{
-    A, B, Guard, MARGIN, assert_in_time, children, is_alive, is_root, last_stamp, skip, until,
+    A, B, Guard, MARGIN, assert_in_time, children, is_alive, is_root, last_stamp, skip, until, until_paused,
 };
 use crate::tests;
 
@@ -75,8 +75,9 @@ fn a_storm_of_forks_is_gone_at_the_deadline() {
     for held in HELD {
         for _ in 0..3 {
             let mut guard = Guard::run(&[held], STORM);
-            let kill_at = guard.begin(A, 3900, 4000);
+            guard.begin(A, 60_000, 60_000);
             storm_is_raging(&guard);
+            let kill_at = guard.shorten(A, false, 300, 400);
             guard.expect_gone(A);
             let gone = BootInstant::now() - kill_at;
             let last = chains(&guard).iter().filter_map(|chain| last_link(chain)).max();
@@ -98,31 +99,19 @@ fn a_storm_of_forks_is_gone_at_the_deadline() {
     }
 }
 
-fn expect_paused(guard: &mut Guard) {
-    guard.expect("Paused", |frame| {
-        matches!(frame, FromGuard::Paused { .. }).then_some(())
-    });
-}
-
 fn a_storm_of_forks_stands_still_while_it_is_paused() {
     if !can_hold() {
         return;
     }
     for held in HELD {
-        // A machine with too much to do may not stop it within half of the margin: then it is killed.
-        let stopped = (0..5).find_map(|_| {
+        let (mut guard, deadline) = until_paused(|| {
             let mut guard = Guard::run(&[held], STORM);
-            let deadline = guard.grant(A, true, true, 4000, 4000);
+            guard.grant(A, true, true, 60_000, 60_000);
             guard.expect_started(A);
             storm_is_raging(&guard);
-            let is_paused = guard.expect("a stop", |frame| match frame {
-                FromGuard::Paused { .. } => Some(true),
-                FromGuard::Gone { .. } => Some(false),
-                _ => None,
-            });
-            is_paused.then_some((guard, deadline))
+            let deadline = guard.shorten(A, true, 300, 300);
+            guard.is_paused().then_some((guard, deadline))
         });
-        let (mut guard, deadline) = stopped.expect("it is paused in one of five rounds");
         println!(
             "  {held}: Paused was read {:?} after the deadline",
             BootInstant::now() - deadline
@@ -157,15 +146,13 @@ fn a_pause_is_not_reported_while_a_thread_still_writes() {
         for round in 0..3 {
             let script = format!("exec $recorder role:write {}", file.display());
             let mut guard = Guard::run(&[held], &script);
-            let deadline = guard.grant(A, true, true, 1000 + 7 * round, 1000 + 7 * round);
+            guard.grant(A, true, true, 60_000, 60_000);
             guard.expect_started(A);
-            let said = guard.expect("a stop", |frame| match frame {
-                FromGuard::Paused { .. } => Some("Paused"),
-                // Half of the margin was not enough: then it is killed.
-                FromGuard::Gone { .. } => Some("Gone"),
-                _ => None,
-            });
-            let size = || std::fs::metadata(&file).expect("a file").len();
+            let size = || std::fs::metadata(&file).map_or(0, |file| file.len());
+            until("it writes", || size() > 0);
+            let deadline = guard.shorten(A, true, 300 + 7 * round, 300 + 7 * round);
+            // Half of the margin may not be enough: then it is killed.
+            let said = if guard.is_paused() { "Paused" } else { "Gone" };
             let before = size();
             let after = BootInstant::now() - deadline;
             std::thread::sleep(Duration::from_millis(50));
@@ -176,6 +163,18 @@ fn a_pause_is_not_reported_while_a_thread_still_writes() {
 }
 
 const TWO: &str = "trap '' TERM; record record-a & exec $recorder role:record record-main";
+
+/// A guard whose application is paused.
+fn paused(held: &str) -> Guard {
+    until_paused(|| {
+        let mut guard = Guard::run(&[held], TWO);
+        guard.grant(A, true, true, 60_000, 60_000);
+        guard.expect_started(A);
+        guard.recorders("record", 2);
+        guard.shorten(A, true, 300, 300);
+        guard.is_paused().then_some(guard)
+    })
+}
 
 /// The processes of a guard's application: all but the anchor.
 fn application(guard: &Guard) -> Vec<Pid> {
@@ -210,12 +209,8 @@ fn a_frozen_application_ends_with_its_guard() {
         return;
     }
     for held in HELD {
-        let mut guard = Guard::run(&[held], TWO);
-        guard.grant(A, true, true, 1000, 1000);
-        guard.expect_started(A);
-        guard.recorders("record", 2);
+        let guard = paused(held);
         let pids = application(&guard);
-        expect_paused(&mut guard);
         let directory = group(pids[0]);
         guard.signal(Signal::KILL);
         let killed = BootInstant::now();
@@ -234,16 +229,10 @@ fn a_group_that_somebody_thaws_is_killed() {
     if !can_hold() {
         return;
     }
-    let mut guard = Guard::run(&["cgroup"], TWO);
-    guard.grant(A, true, true, 1000, 1000);
-    guard.expect_started(A);
-    guard.recorders("record", 2);
+    let mut guard = paused("cgroup");
     let pids = application(&guard);
-    expect_paused(&mut guard);
     std::fs::write(group(pids[0]).join("cgroup.freeze"), "0").expect("thawed");
-    guard.expect("its end", |frame| {
-        matches!(frame, FromGuard::Gone { token: A, .. }).then_some(())
-    });
+    guard.expect_gone(A);
     assert!(!pids.into_iter().any(is_alive));
 }
 
@@ -251,26 +240,36 @@ fn who_has_left_the_group_is_found_by_descent() {
     if !can_hold() {
         return;
     }
-    for pause in [false, true] {
+    // One of the application's that is in the guard's group now, and the deadline.
+    let leave = |pause| {
         let mut guard = Guard::run(&["cgroup"], TWO);
-        let deadline = guard.grant(A, true, pause, 1500, 1500);
+        guard.grant(A, true, pause, 60_000, 60_000);
         guard.expect_started(A);
         let leaver = guard.recorders("record-a", 1)[0];
         guard.recorders("record-main", 1);
         let inside = group(leaver);
         let outside = inside.parent().expect("the guard's group");
         std::fs::write(outside.join("cgroup.procs"), leaver.to_string()).expect("moved");
-        if pause {
-            expect_paused(&mut guard);
-            let last = last_stamp(&guard.file("record-a"));
-            std::thread::sleep(Duration::from_millis(100));
-            assert_eq!(last_stamp(&guard.file("record-a")), last, "it goes on");
-            guard.send(ToGuard::Revoke { token: A });
-        }
+        let deadline = guard.shorten(A, pause, 300, 300);
+        (guard, leaver, deadline)
+    };
+    let is_gone = |mut guard: Guard, leaver, deadline| {
         guard.expect_gone(A);
         assert!(!is_alive(leaver));
         assert_in_time(&guard.file("record-a"), deadline);
-    }
+    };
+    let (guard, leaver, deadline) = leave(false);
+    is_gone(guard, leaver, deadline);
+
+    let (mut guard, leaver, deadline) = until_paused(|| {
+        let (mut guard, leaver, deadline) = leave(true);
+        guard.is_paused().then_some((guard, leaver, deadline))
+    });
+    let last = last_stamp(&guard.file("record-a"));
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(last_stamp(&guard.file("record-a")), last, "it goes on");
+    guard.send(ToGuard::Revoke { token: A });
+    is_gone(guard, leaver, deadline);
 }
 
 fn the_group_is_removed_with_its_guard() {

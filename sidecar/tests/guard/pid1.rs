@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::harness::{
     A, B, Guard, assert_in_time, children, eventually, has, is_alive, is_root, open_for_everybody, shell,
-    state, until,
+    state, until, until_paused,
 };
 use crate::tests;
 use crate::tree::{copy_for_everybody, root_for_everybody};
@@ -57,9 +57,10 @@ fn pid_1_kills_its_namespace_by_the_deadline_and_starts_again_in_the_same_contai
     }
     let mut guard = start(HIDING);
     for token in [A, B] {
-        let kill_at = guard.begin(token, 1400, 1500);
+        guard.begin(token, 60_000, 60_000);
         until("all recorders", || inhabitants(&guard) == 4);
         guard.recorders("record", 4);
+        let kill_at = guard.shorten(token, false, 300, 400);
         guard.expect_gone(token);
         assert_eq!(inhabitants(&guard), 0);
         for name in ["a", "b", "c", "main"] {
@@ -91,9 +92,10 @@ fn pid_1_ends_with_its_namespace_when_something_may_not_be_signalled() {
     ];
     let prefix = [&NAMESPACE[..], &nobody].concat();
     let mut guard = Guard::start_program(program.as_ref(), &prefix, &["pid1"], &shell(&script));
-    let kill_at = guard.begin(A, 1500, 1500);
+    guard.begin(A, 60_000, 60_000);
     guard.recorders("record", 2);
     let pids = children(guard_pid(&guard));
+    let kill_at = guard.shorten(A, false, 300, 300);
     assert_eq!(guard.exit_code(), Some(75));
     assert!(!pids.into_iter().any(is_alive));
     assert_in_time(&guard.file("record-root"), kill_at);
@@ -172,12 +174,14 @@ fn pid_1_pauses_and_resumes_its_namespace() {
     if !can_unshare() {
         return;
     }
-    let mut guard = start("setsid $recorder role:record record-a & exec $recorder role:record record-main");
-    guard.grant(A, true, true, 1200, 1200);
-    guard.expect_started(A);
-    guard.recorders("record", 2);
-    guard.expect("Paused", |frame| {
-        matches!(frame, FromGuard::Paused { .. }).then_some(())
+    let mut guard = until_paused(|| {
+        let mut guard =
+            start("setsid $recorder role:record record-a & exec $recorder role:record record-main");
+        guard.grant(A, true, true, 60_000, 60_000);
+        guard.expect_started(A);
+        guard.recorders("record", 2);
+        guard.shorten(A, true, 300, 300);
+        guard.is_paused().then_some(guard)
     });
     let size =
         || ["record-a", "record-main"].map(|name| std::fs::metadata(guard.file(name)).expect("there").len());

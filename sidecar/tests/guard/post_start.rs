@@ -97,8 +97,9 @@ fn a_hook_ends_with_its_application() {
             program.display()
         ),
     );
-    let kill_at = guard.begin(A, 1400, 1500);
+    guard.begin(A, 60_000, 60_000);
     guard.recorders("record", 2);
+    let kill_at = guard.shorten(A, false, 300, 400);
     guard.expect_gone(A);
     for name in ["record-a", "record-b"] {
         crate::harness::assert_in_time(&guard.file(name), kill_at);

@@ -47,8 +47,9 @@ fn a_signal_reaches_the_application_all_the_same() {
 
 fn the_application_is_gone_by_the_deadline_all_the_same() {
     let mut guard = start("trap '' TERM; record record-a & exec $recorder role:record record-main");
-    let kill_at = guard.begin(A, 1400, 1500);
+    guard.begin(A, 60_000, 60_000);
     let pids = guard.recorders("record", 2);
+    let kill_at = guard.shorten(A, false, 300, 400);
     guard.expect_gone(A);
     assert!(!pids.into_iter().any(is_alive));
     assert_in_time(&guard.file("record-a"), kill_at);

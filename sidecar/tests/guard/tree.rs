@@ -39,8 +39,9 @@ fn descendants_that_hide_are_gone_by_the_deadline() {
         return;
     }
     let mut guard = Guard::run(&["subreaper"], HIDING);
-    let kill_at = guard.begin(A, 1400, 1500);
+    guard.begin(A, 60_000, 60_000);
     let pids = guard.recorders("record", 5);
+    let kill_at = guard.shorten(A, false, 300, 400);
     guard.expect_gone(A);
     assert!(!pids.into_iter().any(is_alive));
     for name in ["a", "b", "c", "d", "main"] {
@@ -53,11 +54,12 @@ fn a_stopped_descendant_is_gone_by_the_deadline() {
         &["subreaper"],
         "record record-a & exec $recorder role:record record-main",
     );
-    guard.begin(A, 1400, 1500);
+    guard.begin(A, 60_000, 60_000);
     let pids = guard.recorders("record", 2);
     for pid in &pids {
         rustix::process::kill_process(*pid, Signal::STOP).expect("stopped");
     }
+    guard.shorten(A, false, 300, 400);
     guard.expect_gone(A);
     assert!(!pids.into_iter().any(is_alive));
 }
@@ -69,8 +71,9 @@ fn a_descendant_of_another_user_is_gone_by_the_deadline() {
     let other = "setpriv --reuid 65534 --regid 65534 --clear-groups $recorder role:record";
     let script = format!("{other} record-a & trap '' TERM; exec {other} record-main");
     let mut guard = Guard::run(&["subreaper"], &script);
-    let kill_at = guard.begin(A, 1400, 1500);
+    guard.begin(A, 60_000, 60_000);
     let pids = guard.recorders("record", 2);
+    let kill_at = guard.shorten(A, false, 300, 400);
     guard.expect_gone(A);
     assert!(!pids.into_iter().any(is_alive));
     assert_in_time(&guard.file("record-a"), kill_at);
@@ -82,8 +85,9 @@ fn a_fork_storm_is_gone_by_the_deadline() {
         i=0; while [ $i -lt 40 ]; do i=$((i+1)); (while :; do (sleep 1 &); sleep 0.02; done) & done
         exec $recorder role:record record-main";
     let mut guard = Guard::run(&["subreaper"], script);
-    let kill_at = guard.begin(A, 700, 800);
+    guard.begin(A, 60_000, 60_000);
     guard.recorders("record", 1);
+    let kill_at = guard.shorten(A, false, 700, 800);
     guard.expect_gone(A);
     println!("  gone {:?} after the deadline", BootInstant::now() - kill_at);
     assert_in_time(&guard.file("record-main"), kill_at);
@@ -92,8 +96,9 @@ fn a_fork_storm_is_gone_by_the_deadline() {
 fn a_process_that_forks_and_ends_again_and_again_is_caught() {
     let script = "f() { date +%N >chain; f & }; f; exec $recorder role:record record-main";
     let mut guard = Guard::run(&["subreaper"], script);
-    let kill_at = guard.begin(A, 900, 900);
+    guard.begin(A, 60_000, 60_000);
     guard.recorders("record", 1);
+    let kill_at = guard.shorten(A, false, 300, 300);
     guard.expect_gone(A);
     println!("  gone {:?} after the deadline", BootInstant::now() - kill_at);
     let before = std::fs::metadata(guard.file("chain"))

@@ -9,7 +9,10 @@ use super::{TOKEN, ask, run, serve, status};
 fn nothing_is_asked_while_the_application_does_not_run() {
     let scratch = tempfile::tempdir().unwrap();
     let application = Application::start("500 No");
-    let get = format!(r#"{{"httpGet":{{"port":{}}}}}"#, application.port);
+    let get = format!(
+        r#"{{"httpGet":{{"port":{}}},"timeoutSeconds":20}}"#,
+        application.port
+    );
     let served = serve(
         scratch.path(),
         &format!(
@@ -40,7 +43,10 @@ fn the_status_of_http_is_judged_as_a_kubelet_judges_it() {
     let application = Application::start("200 OK");
     let served = serve(
         scratch.path(),
-        &format!(r#"{{"liveness":{{"httpGet":{{"port":{}}}}}}}"#, application.port),
+        &format!(
+            r#"{{"liveness":{{"httpGet":{{"port":{}}},"timeoutSeconds":20}}}}"#,
+            application.port
+        ),
     );
     run(&served, 1);
     for (answer, expected) in [
@@ -67,7 +73,7 @@ fn path_query_and_headers_arrive_as_they_were_written() {
         scratch.path(),
         &format!(
             r#"{{"liveness":{{"httpGet":{{"port":{},"path":"/health?deep=1","httpHeaders":[
-                {{"name":"X-One","value":"a"}},{{"name":"Host","value":"app.example"}},{{"name":"X-One","value":"b"}}]}}}}}}"#,
+                {{"name":"X-One","value":"a"}},{{"name":"Host","value":"app.example"}},{{"name":"X-One","value":"b"}}]}},"timeoutSeconds":20}}}}"#,
             application.port
         ),
     );
@@ -97,7 +103,7 @@ fn redirects_are_followed_on_the_same_host_only() {
     let served = serve(
         scratch.path(),
         &format!(
-            r#"{{"liveness":{{"httpGet":{{"port":{},"path":"/a/b"}}}}}}"#,
+            r#"{{"liveness":{{"httpGet":{{"port":{},"path":"/a/b"}},"timeoutSeconds":20}}}}"#,
             application.port
         ),
     );
@@ -131,7 +137,7 @@ fn a_port_that_accepts_connections_is_enough_for_tcp() {
     let port = listener.local_addr().unwrap().port();
     let served = serve(
         scratch.path(),
-        &format!(r#"{{"readiness":{{"tcpSocket":{{"port":{port}}}}}}}"#),
+        &format!(r#"{{"readiness":{{"tcpSocket":{{"port":{port}}},"timeoutSeconds":20}}}}"#),
     );
     run(&served, 1);
     assert_eq!(status(&served, "readiness"), 200);

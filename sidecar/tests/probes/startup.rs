@@ -13,7 +13,12 @@ use super::{ask, run, serve, status};
 
 /// A budget of 10 s for what may be started.
 fn starting(directory: &std::path::Path, application: &Application) -> Served {
-    let get = |path| format!(r#""httpGet":{{"port":{},"path":"{path}"}}"#, application.port);
+    let get = |path| {
+        format!(
+            r#""httpGet":{{"port":{},"path":"{path}"}},"timeoutSeconds":20"#,
+            application.port
+        )
+    };
     serve(
         directory,
         &format!(
@@ -64,7 +69,7 @@ fn an_application_that_has_not_started_within_its_budget_is_to_be_restarted() {
     let scratch = tempfile::tempdir().unwrap();
     let application = Application::start("503 Not yet");
     let served = starting(scratch.path(), &application);
-    run_since(&served, 1, 9);
+    run_since(&served, 1, 5);
     assert_eq!(status(&served, "liveness"), 200);
     run_since(&served, 1, 11);
     for kind in ["liveness", "readiness", "startup"] {
@@ -100,7 +105,7 @@ fn the_initial_delay_belongs_to_the_budget_and_nothing_is_asked_in_it() {
     let served = serve(
         scratch.path(),
         &format!(
-            r#"{{"startup":{{"httpGet":{{"port":{}}},"initialDelaySeconds":100,"failureThreshold":1}}}}"#,
+            r#"{{"startup":{{"httpGet":{{"port":{}}},"initialDelaySeconds":100,"failureThreshold":1,"timeoutSeconds":20}}}}"#,
             application.port
         ),
     );

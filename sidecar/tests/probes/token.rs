@@ -12,7 +12,7 @@ const KINDS: [&str; 5] = ["liveness", "readiness", "startup", "postStart", "preS
 fn all(application: &Application) -> String {
     let get = |path| {
         format!(
-            r#"{{"httpGet":{{"port":{},"path":"/{path}"}}}}"#,
+            r#"{{"httpGet":{{"port":{},"path":"/{path}"}},"timeoutSeconds":20}}"#,
             application.port
         )
     };
