@@ -1,25 +1,34 @@
 //! How much of the API server's answers is read at once. Tenants decide what stands in objects and how many there are,
-//! so no answer is read beyond a bound, and few that are long are read at the same time. A layer below the client sees to
+//! so no answer is kept beyond a bound, and few that are long are read at the same time. A layer below the client sees to
 //! it: whoever asks need not think of it.
+//!
+//! Who follows the objects of all namespaces goes on without one that is too long: else its author alone would blind the
+//! operator to those of everybody.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Bytes, Frame};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
 use hyper::{Method, Request, Response, Uri};
 use kube::Client;
 use kube::client::Body;
+use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_service::Service;
 
-/// The longest answer, and the longest event of a watch, in bytes. An object has 1.5 MiB at most (`--max-request-bytes`
-/// of etcd), and JSON writes some characters in six bytes, such as `<`.
+use left_out::{LeftOut, Page, events};
+
+mod left_out;
+mod skim;
+
+/// The longest answer, and the longest event of a watch, in bytes. An object has 1.5 MiB at most where it is stored
+/// (`--max-request-bytes` of etcd), and JSON writes some characters in six bytes, such as `<`. It can be longer than this,
+/// too: what is empty and takes two bytes there has its name in JSON.
 pub const LONGEST: usize = 10 << 20;
 
 /// What is read of an answer before it is a long one, in bytes: all that is said of most objects.
@@ -45,11 +54,27 @@ type Answer = Response<UnsyncBoxBody<Bytes, Error>>;
 /// A page of a list that is too long is asked for again with fewer objects, down to one. Lists without a limit are refused
 /// when they are too long, as objects are.
 pub fn bounded(client: Client) -> Client {
+    layer(client, None)
+}
+
+/// As [`bounded`], for who follows all objects of a kind, through a watch or a list of all namespaces: an object that is
+/// too long is not there, as if it were deleted, and `left_out` counts it.
+///
+/// Nothing of other namespaces hangs on it: a pod, a lock or a Secret says something of locks of its namespace alone, so
+/// who makes one too long harms what is its own. A node is its kubelet's, which is believed anyway. Of a pod that cannot be
+/// seen the role label stays as it is, and no handoff goes to it or on its word; its contender is in the queue as ever.
+/// Lists of one namespace are refused still, so nobody counts its pods and takes this one for gone.
+pub fn followed(client: Client, left_out: Counter) -> Client {
+    layer(client, Some(left_out))
+}
+
+fn layer(client: Client, left_out: Option<Counter>) -> Client {
     let namespace = client.default_namespace().to_owned();
     let shared = Arc::new(Shared {
         places: Arc::new(Semaphore::new(PLACES)),
         turns: Mutex::default(),
         pages: Mutex::default(),
+        left_out: left_out.map(LeftOut::new),
     });
     Client::new(Bounded { client, shared }, namespace)
 }
@@ -77,7 +102,13 @@ struct Shared {
     turns: Mutex<HashMap<String, Arc<Semaphore>>>,
     /// Objects in one page of a collection whose pages were too long, by its path.
     pages: Mutex<HashMap<String, u32>>,
+    /// Where it is told that an object was left out; none if nothing may be.
+    left_out: Option<LeftOut>,
 }
+
+/// Mark of a page whose object was left out: the next one is likely to be as long.
+#[derive(Clone)]
+struct WithoutOne;
 
 /// The right to keep a long answer in memory, until it is dropped.
 struct Place(#[allow(dead_code, reason = "held")] [Option<OwnedSemaphorePermit>; 2]);
@@ -117,14 +148,16 @@ impl Bounded {
         let is_read = request.method() == Method::GET;
         if is_read && parameter(request.uri(), "watch") == Some("true") {
             let response = self.client.send(request).await?;
-            return Ok(response.map(|body| events(body, about)));
+            let left_out = self.shared.left_out.clone();
+            return Ok(response.map(|body| events(body, about, left_out)));
         }
         let namespace = namespace(request.uri()).to_owned();
         let limit = parameter(request.uri(), "limit").and_then(|limit| limit.parse::<u32>().ok());
         let Some(limit) = limit.filter(|_| is_read) else {
             let response = self.client.send(request).await?;
-            return self.shared.read(response, &namespace, about).await;
+            return self.shared.read(response, &namespace, about, None).await;
         };
+        let left_out = self.shared.left_out.as_ref().filter(|_| namespace.is_empty());
         let (parts, _) = request.into_parts();
         let path = parts.uri.path().to_owned();
         loop {
@@ -137,14 +170,17 @@ impl Bounded {
             *asked.uri_mut() = with_limit(&parts.uri, page)?;
             let about = format!("{} {}", asked.method(), asked.uri());
             let response = self.client.send(asked).await?;
-            match self.shared.read(response, &namespace, about).await {
+            let left_out = left_out.filter(|_| page == 1);
+            match self.shared.read(response, &namespace, about, left_out).await {
                 Err(error) if page > 1 && matches!(error.downcast_ref(), Some(Unread::TooLong(_))) => {
                     self.shared.remember(&path, (page / SMALLER).max(1));
                 }
                 Ok(answer) if page < limit => {
                     let length = hyper::body::Body::size_hint(answer.body()).lower();
+                    let was_long =
+                        length > LONGEST as u64 / 4 || answer.extensions().get::<WithoutOne>().is_some();
                     match page.saturating_mul(2) {
-                        _ if length > LONGEST as u64 / 4 => {}
+                        _ if was_long => {}
                         more if more < limit => self.shared.remember(&path, more),
                         _ => drop(self.shared.pages().remove(&path)),
                     }
@@ -159,19 +195,33 @@ impl Bounded {
 // === impl Shared ===
 
 impl Shared {
-    /// Reads an answer to its end. It keeps its place until it is dropped.
-    async fn read(&self, response: Response<Body>, namespace: &str, about: String) -> Result<Answer, Error> {
+    /// Reads an answer to its end. It keeps its place until it is dropped. With `left_out` it is a page of one object, and
+    /// if that is too long, a page of none.
+    async fn read(
+        &self,
+        response: Response<Body>,
+        namespace: &str,
+        about: String,
+        left_out: Option<&LeftOut>,
+    ) -> Result<Answer, Error> {
         let (parts, mut body) = response.into_parts();
         let (mut text, mut place) = (Vec::new(), None);
         loop {
-            let Ok(frame) = tokio::time::timeout(STALL, body.frame()).await else {
-                return Err(Unread::Stalled(about).into());
+            let Some(data) = next(&mut body, &about).await? else {
+                break;
             };
-            let Some(frame) = frame else { break };
-            // Trailers say nothing here.
-            let Ok(data) = frame?.into_data() else { continue };
             if text.len() + data.len() > LONGEST {
-                return Err(Unread::TooLong(about).into());
+                let Some(left_out) = left_out else {
+                    return Err(Unread::TooLong(about).into());
+                };
+                let mut page = Page::default();
+                page.read(&text);
+                page.read(&data);
+                drop((text, place));
+                let instead = page.end(body, about, left_out).await?;
+                let mut answer = Response::from_parts(parts, full(instead.into()));
+                answer.extensions_mut().insert(WithoutOne);
+                return Ok(answer);
             }
             if place.is_none() && text.len() + data.len() > SHORT {
                 place = Some(self.place(namespace).await);
@@ -179,8 +229,7 @@ impl Shared {
             text.extend_from_slice(&data);
         }
         let bytes = Bytes::from_owner(Held { text, _place: place });
-        let body = Full::new(bytes).map_err(|never| match never {});
-        Ok(Response::from_parts(parts, body.boxed_unsync()))
+        Ok(Response::from_parts(parts, full(bytes)))
     }
 
     /// Waits for a place. Lists of all namespaces have one of their own: whoever follows them may not get to read them
@@ -214,23 +263,22 @@ impl Shared {
     }
 }
 
-/// The events of a watch, one in each line, up to the first that is too long.
-fn events(body: Body, about: String) -> UnsyncBoxBody<Bytes, Error> {
-    let mut line = 0;
-    let frames = body.into_data_stream().map(move |data| {
-        let data = data?;
-        for part in data.split_inclusive(|byte| *byte == b'\n') {
-            line += part.len();
-            if line > LONGEST {
-                return Err(Unread::TooLongEvent(about.clone()).into());
-            }
-            if part.ends_with(b"\n") {
-                line = 0;
-            }
+/// The next part of an answer; none at its end.
+async fn next(body: &mut Body, about: &str) -> Result<Option<Bytes>, Error> {
+    loop {
+        let Ok(frame) = tokio::time::timeout(STALL, body.frame()).await else {
+            return Err(Unread::Stalled(about.to_owned()).into());
+        };
+        let Some(frame) = frame else { return Ok(None) };
+        // Trailers say nothing here.
+        if let Ok(data) = frame?.into_data() {
+            return Ok(Some(data));
         }
-        Ok(Frame::data(data))
-    });
-    StreamBody::new(frames).boxed_unsync()
+    }
+}
+
+fn full(bytes: Bytes) -> UnsyncBoxBody<Bytes, Error> {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// The namespace that a path is in; empty for all of them.

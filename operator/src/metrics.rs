@@ -24,6 +24,8 @@ pub struct Metrics {
     pub handoffs: Family<Cause, Counter>,
     /// Holders that went without a clean release, by lock.
     pub losses: Family<OfLock, Counter>,
+    /// Objects that were left out since they are too long to be read, each time that they are.
+    pub objects_too_long: Counter,
     /// 1 while this replica leads.
     pub leading: Gauge,
     /// 1 while the picture of the queues is fresh.
@@ -85,6 +87,7 @@ impl Metrics {
             writes: Family::default(),
             handoffs: Family::default(),
             losses: Family::default(),
+            objects_too_long: Counter::default(),
             leading: Gauge::default(),
             connected: Gauge::default(),
             locks: Gauge::default(),
@@ -115,6 +118,11 @@ impl Metrics {
             "losses",
             "Holders that went without a clean release",
             metrics.losses.clone(),
+        );
+        registry.register(
+            "objects_too_long",
+            "Objects that were left out since they are too long to be read",
+            metrics.objects_too_long.clone(),
         );
         registry.register("leading", "Whether this replica leads", metrics.leading.clone());
         registry.register(

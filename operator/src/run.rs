@@ -92,7 +92,9 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
             "there is no way to the API server: {error}; run in a pod, or set KUBECONFIG"
         ))
     })?;
-    let client = answers::bounded(client);
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let client = answers::followed(client, metrics.objects_too_long.clone());
     let admin = AdminServer::bind(admin_listen)?;
     let connect = zookeeper.connect_string().clone();
     let acl_id = identity.acl_id();
@@ -111,7 +113,6 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
     );
     let (pods, (secrets, namespaces)) = (Arc::new(Pods::new()), Secrets::new(certificates));
     let secrets = Arc::new(secrets);
-    let mut registry = Registry::default();
     let others = Others::new(others::Shared {
         client: client.clone(),
         secrets: Arc::clone(&secrets),
@@ -133,7 +134,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         making: Making::default(),
         undescribed: adopt::Undescribed::default(),
         leadership: Leadership::of(&lock),
-        metrics: Metrics::register(&mut registry),
+        metrics,
         tick_time: timing.tick_time,
         memories: Memories::default(),
         started: Instant::now(),

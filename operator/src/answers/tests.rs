@@ -3,12 +3,17 @@ use super::*;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{ListParams, WatchParams};
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use tokio::sync::mpsc;
+
+use crate::parts::PodPart;
 
 type Frames = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -32,6 +37,26 @@ impl<F: Fn(&Uri) -> Frames> Service<Request<Body>> for Fake<F> {
 
 fn client(answer: impl Fn(&Uri) -> Frames + Send + 'static) -> Client {
     bounded(Client::new(Fake(answer), "default"))
+}
+
+/// Of somebody who follows all objects, and the count of those that were left out.
+fn follower(answer: impl Fn(&Uri) -> Frames + Send + 'static) -> (Client, Counter) {
+    let count = Counter::default();
+    (
+        followed(Client::new(Fake(answer), "default"), count.clone()),
+        count,
+    )
+}
+
+/// A pod of this length beside its name, as JSON. It has many short things, as one has that is stored in few bytes.
+fn pod(name: &str, length: usize) -> String {
+    const THING: &str = r#"{"é":""},"#;
+    let things = THING.repeat(length / THING.len());
+    let metadata = json!({ "name": name, "namespace": "shop", "uid": "u", "resourceVersion": "7",
+        "labels": { "lockkeeper.io/lock": "report" } });
+    format!(
+        r#"{{"kind":"Pod","apiVersion":"v1","metadata":{metadata},"spec":{{"affinity":[{things}{{}}],"containers":[]}}}}"#
+    )
 }
 
 fn whole(text: String) -> Frames {
@@ -205,4 +230,107 @@ async fn one_long_answer_is_read_for_each_namespace_and_few_for_all_and_short_on
     for task in [first, second, third] {
         task.await.unwrap().unwrap();
     }
+}
+
+#[tokio::test]
+async fn one_pod_that_is_too_long_hides_none_of_the_others_from_who_lists_all() {
+    const COUNT: usize = 30;
+    const LONG: [usize; 3] = [0, 7, COUNT - 1];
+    let length = |at: usize| if LONG.contains(&at) { LONGEST } else { 10 };
+    let pods: Arc<[Bytes]> = (0..COUNT)
+        .map(|at| pod(&at.to_string(), length(at)).into())
+        .collect();
+    let answer = move |uri: &Uri| {
+        let number = |name| parameter(uri, name).map_or(0, |number| number.parse().unwrap());
+        let (from, limit): (usize, usize) = (number("continue"), number("limit"));
+        let to = COUNT.min(from + limit);
+        let next = if to < COUNT { to.to_string() } else { String::new() };
+        let metadata = json!({ "resourceVersion": "9", "continue": next });
+        let head = format!(r#"{{"kind":"PodList","apiVersion":"v1","metadata":{metadata},"items":["#);
+        let mut parts = vec![Bytes::from(head)];
+        for at in from..to {
+            parts.extend([
+                pods[at].clone(),
+                Bytes::from(if at + 1 < to { "," } else { "]}" }),
+            ]);
+        }
+        StreamBody::new(stream::iter(parts.into_iter().map(|part| Ok(Frame::data(part))))).boxed_unsync()
+    };
+    let (client, count) = follower(answer.clone());
+    let expected: Vec<_> = (0..COUNT)
+        .filter(|at| !LONG.contains(at))
+        .map(|at| at.to_string())
+        .collect();
+    let config = watcher::Config::default().page_size(16);
+    let mut events = std::pin::pin!(watcher(Api::<PodPart>::all(client.clone()), config));
+    let mut names = Vec::new();
+    loop {
+        match events.next().await.unwrap().unwrap() {
+            Event::InitApply(pod) => names.push(pod.name_any()),
+            Event::InitDone => break,
+            _ => {}
+        }
+    }
+    assert_eq!(names, expected);
+    assert_eq!(count.get(), 3);
+    // Who counts the pods of a namespace is not told that this one is none.
+    let one = ListParams::default().limit(16);
+    let error = Api::<PodPart>::namespaced(client, "shop")
+        .list(&one)
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("is longer than"), "{error}");
+    // Nor is who said of no object that it may be left out.
+    let error = Api::<PodPart>::all(self::client(answer))
+        .list(&one)
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("is longer than"), "{error}");
+}
+
+#[tokio::test]
+async fn one_event_that_is_too_long_is_that_its_object_is_gone_and_the_next_ones_come() {
+    let event = |what: &str, name: &str, length| {
+        format!("{{\"type\":\"{what}\",\"object\":{}}}\n", pod(name, length))
+    };
+    // Parts end in the middle of characters, too.
+    let parts = [64 << 10, (64 << 10) + 1, (64 << 10) + 2, 30 << 20];
+    for (part, what) in parts.into_iter().zip(["ADDED", "MODIFIED", "DELETED", "ADDED"]) {
+        let long = event(what, "long", LONGEST);
+        let text = event("ADDED", "first", 10) + &long + &event("ADDED", "last", 10);
+        let (client, count) = follower(move |_| {
+            let parts: Vec<_> = text.as_bytes().chunks(part).map(Bytes::copy_from_slice).collect();
+            StreamBody::new(stream::iter(parts.into_iter().map(|part| Ok(Frame::data(part))))).boxed_unsync()
+        });
+        let api = Api::<PodPart>::all(client);
+        let events = api.watch(&WatchParams::default(), "0").await.unwrap();
+        let said = events.map(|event| match event.unwrap() {
+            WatchEvent::Added(pod) => format!("+{}", pod.name_any()),
+            WatchEvent::Deleted(pod) => {
+                let at = (pod.namespace(), pod.resource_version());
+                assert_eq!(at, (Some("shop".into()), Some("7".into())));
+                format!("-{}", pod.name_any())
+            }
+            other => panic!("{other:?}"),
+        });
+        let said: Vec<_> = said.collect().await;
+        assert_eq!(said, ["+first", "-long", "+last"], "{part}");
+        assert_eq!(count.get(), 1);
+    }
+}
+
+#[tokio::test]
+async fn what_never_ends_is_not_read_for_ever_by_who_leaves_out_what_is_too_long() {
+    let (sent, answer) = endless();
+    let (client, count) = follower(answer);
+    let api = Api::<ConfigMap>::all(client);
+    let error = api.list(&ListParams::default().limit(1)).await.unwrap_err();
+    assert!(error.to_string().contains("limit=1 is longer than"), "{error}");
+    assert_eq!(sent.swap(0, Ordering::Relaxed), 161);
+    let events = api.watch(&WatchParams::default(), "0").await.unwrap();
+    let last = events.fold(None, async |_, event| Some(event)).await.unwrap();
+    let error = std::error::Error::source(&last.unwrap_err()).unwrap().to_string();
+    assert!(error.contains("an event of GET /api/v1/configmaps"), "{error}");
+    assert_eq!(sent.load(Ordering::Relaxed), 161);
+    assert_eq!(count.get(), 0);
 }
