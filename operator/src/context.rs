@@ -113,6 +113,12 @@ impl Memories {
         edit(memories.entry(key.clone()).or_default());
     }
 
+    /// Forgets all locks but these.
+    pub fn keep(&self, is_there: impl Fn(&LockKey) -> bool) {
+        let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        memories.retain(|key, _| is_there(key));
+    }
+
     /// Forgets a lock that is no more.
     pub fn forget(&self, key: &LockKey) {
         let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);

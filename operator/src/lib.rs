@@ -7,6 +7,7 @@ pub mod admin;
 pub mod adopt;
 pub mod answers;
 pub mod args;
+pub mod census;
 pub mod certificates;
 pub mod changes;
 pub mod cluster;
