@@ -20,6 +20,7 @@ use crate::others::Others;
 use crate::pods::Pods;
 use crate::rotation::{Making, Obstacle};
 use crate::secrets::Secrets;
+use crate::turns::Turns;
 
 /// Shared by all reconciliations.
 pub struct Context {
@@ -37,6 +38,8 @@ pub struct Context {
     pub secrets: Arc<Secrets>,
     /// Who makes and rotates identities.
     pub making: Making,
+    /// Whose locks are reconciled at this time.
+    pub turns: Turns,
     /// Locks that pods name and that are not there.
     pub undescribed: Undescribed,
     /// Whether this replica may write.

@@ -40,6 +40,7 @@ pub mod secrets;
 pub mod session;
 pub mod status;
 pub mod tree;
+pub mod turns;
 pub mod uninstall;
 pub mod way;
 pub mod webhook;

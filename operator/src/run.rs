@@ -41,12 +41,10 @@ use crate::reach::Reach;
 use crate::rotation::Making;
 use crate::secrets::{self, Secrets};
 use crate::tree::Tree;
+use crate::turns::{self, Turns};
 use crate::webhook::ensembles::Ensembles;
 use crate::webhook::metrics::WebhookMetrics;
 use crate::webhook::run::{Surroundings, Webhooks};
-
-/// Reconciliations at once: what bounds the requests under way to the API server.
-const CONCURRENCY: u16 = 64;
 
 /// How long reconciliations that are under way may take at the end.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -129,6 +127,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         client,
         own,
         others: Arc::new(others),
+        turns: Turns::new(Arc::clone(&changes)),
         changes,
         pods: Arc::clone(&pods),
         secrets: Arc::clone(&secrets),
@@ -210,7 +209,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         Arc::clone(&ctx),
         store,
         triggers.take_until(until(stop.clone())),
-        Config::default().concurrency(CONCURRENCY),
+        Config::default().concurrency(turns::IN_ALL),
     )
     .for_each(|done| {
         // What fails in a reconciliation is said there; an object that is gone is no failure.
