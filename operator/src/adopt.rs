@@ -1,6 +1,6 @@
 //! Pods that name a lock which nobody described: it gets a `DistributedLock` with the defaults.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use crate::census;
 use crate::context::Context;
 use crate::error::Error;
 use crate::layout::LockKey;
@@ -28,6 +29,10 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Locks of one namespace that are made in one round.
 const OF_NAMESPACE: usize = 4;
+
+/// Locks of a namespace from which on none are made for its pods: whoever may put a label on a pod that runs has each
+/// name of a lock there made, and nobody takes such locks away but people.
+const ENOUGH: usize = 1_000;
 
 /// Requests under way in one round.
 const AT_ONCE: usize = 8;
@@ -107,6 +112,7 @@ pub async fn follow(ctx: Arc<Context>, store: Store<DistributedLock>, mut is_rea
     if is_ready.wait_for(|is_ready| *is_ready).await.is_err() {
         return;
     }
+    let mut were_full = BTreeSet::new();
     loop {
         let mut missing = ctx.pods.locks();
         missing.retain(|key| store.get(&object(key)).is_none());
@@ -114,6 +120,17 @@ pub async fn follow(ctx: Arc<Context>, store: Store<DistributedLock>, mut is_rea
         if ctx.leadership.check().is_err() {
             missing.clear();
         }
+        let full = leave_full(&mut missing, || {
+            store.state().into_iter().map(|lock| census::key(&lock))
+        });
+        let new: Vec<_> = full.difference(&were_full).map(|name| &**name).collect();
+        if !new.is_empty() {
+            tracing::warn!(
+                namespaces = named(&new),
+                "Made no DistributedLocks for pods that name them: {ENOUGH} are there"
+            );
+        }
+        were_full = full;
         let (due, next) = ctx.undescribed.due(&missing, Instant::now());
         adopt(&ctx, due).await;
         let news = async {
@@ -125,6 +142,21 @@ pub async fn follow(ctx: Arc<Context>, store: Store<DistributedLock>, mut is_rea
             () = news => {}
         }
     }
+}
+
+/// Leaves those out whose namespaces have enough locks, and says which namespaces these are. `there` are all locks.
+fn leave_full<I: Iterator<Item = LockKey>>(
+    missing: &mut Vec<LockKey>,
+    there: impl FnOnce() -> I,
+) -> BTreeSet<Arc<str>> {
+    if missing.is_empty() {
+        return BTreeSet::new();
+    }
+    let mut counts = HashMap::<Arc<str>, usize>::new();
+    there().for_each(|key| *counts.entry(key.namespace).or_default() += 1);
+    let is_full = |key: &LockKey| counts.get(&key.namespace).is_some_and(|count| *count >= ENOUGH);
+    let left = missing.extract_if(.., |key| is_full(key));
+    left.map(|key| key.namespace).collect()
 }
 
 /// Has a lock looked at that pods name, if it is not there.
@@ -178,7 +210,7 @@ async fn make(ctx: &Context, key: &LockKey) -> Result<bool, Error> {
     }
 }
 
-fn named(keys: &[&LockKey]) -> String {
+fn named(keys: &[impl ToString]) -> String {
     let names: Vec<_> = keys.iter().take(NAMED).map(ToString::to_string).collect();
     let more = match keys.len().saturating_sub(NAMED) {
         0 => String::new(),
@@ -245,6 +277,21 @@ mod tests {
             tokio::time::advance(next.max(PAUSE)).await;
         }
         assert!((100..200).contains(&tries), "{tries} tries in a day");
+    }
+
+    #[test]
+    fn a_namespace_with_enough_locks_gets_no_more_for_its_pods_and_others_get_theirs() {
+        let keys = |namespace, count| (0..count).map(move |at| key(namespace, &format!("lock-{at}")));
+        let there = || keys("evil", ENOUGH).chain(keys("shop", ENOUGH - 1));
+        let mut missing = vec![
+            key("evil", "a"),
+            key("shop", "a"),
+            key("evil", "b"),
+            key("new", "a"),
+        ];
+        let full = leave_full(&mut missing, there);
+        assert_eq!(missing, [key("shop", "a"), key("new", "a")]);
+        assert_eq!(full.into_iter().collect::<Vec<_>>(), [Arc::from("evil")]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,6 +20,7 @@ use crate::others::Others;
 use crate::pods::Pods;
 use crate::rotation::{Making, Obstacle};
 use crate::secrets::Secrets;
+use crate::turns::Turns;
 
 /// Shared by all reconciliations.
 pub struct Context {
@@ -37,6 +38,8 @@ pub struct Context {
     pub secrets: Arc<Secrets>,
     /// Who makes and rotates identities.
     pub making: Making,
+    /// Whose locks are reconciled at this time.
+    pub turns: Turns,
     /// Locks that pods name and that are not there.
     pub undescribed: Undescribed,
     /// Whether this replica may write.
@@ -111,6 +114,12 @@ impl Memories {
     pub fn edit(&self, key: &LockKey, edit: impl FnOnce(&mut Memory)) {
         let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         edit(memories.entry(key.clone()).or_default());
+    }
+
+    /// Forgets all locks but these.
+    pub fn keep(&self, is_there: impl Fn(&LockKey) -> bool) {
+        let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        memories.retain(|key, _| is_there(key));
     }
 
     /// Forgets a lock that is no more.

@@ -44,8 +44,13 @@ const LOOK: Duration = Duration::from_secs(15);
 /// # Errors
 /// What failed; it is tried again.
 pub async fn reconcile(lock: Arc<DistributedLock>, ctx: Arc<Context>) -> Result<Action, Error> {
+    let key = LockKey::new(lock.namespace().unwrap_or_default(), lock.name_any());
+    // It is announced when there is one.
+    let Some(_turn) = ctx.turns.take(&key) else {
+        return Ok(Action::await_change());
+    };
     let started = Instant::now();
-    let done = steps(lock, &ctx).await;
+    let done = steps(key, lock, &ctx).await;
     ctx.metrics.duration.observe(started.elapsed().as_secs_f64());
     let result = done.as_ref().map_or_else(Error::reason, |_| "ok");
     ctx.metrics
@@ -55,8 +60,7 @@ pub async fn reconcile(lock: Arc<DistributedLock>, ctx: Arc<Context>) -> Result<
     done
 }
 
-async fn steps(lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Error> {
-    let key = LockKey::new(lock.namespace().unwrap_or_default(), lock.name_any());
+async fn steps(key: LockKey, lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Error> {
     let source = Source::of(&lock, &ctx.own.connect);
     let reach = ctx.own.reach.borrow().clone();
     let own = match reach {
@@ -145,7 +149,7 @@ async fn steps(lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Erro
     let again = report::report(ctx, &way, &resolved, applied).await?;
     // Nobody says when a user resumes a rollout, or moves its partition; or when a keeper has opened its
     // contender to another identity.
-    let held_back = (is_put_off || resolved.rollout.is_some()).then_some(LOOK);
+    let held_back = (is_put_off || resolved.is_late || resolved.rollout.is_some()).then_some(LOOK);
     let again = again.into_iter().chain(held_back).chain(settled).min();
     Ok(Action::requeue(again.unwrap_or_else(recheck)))
 }

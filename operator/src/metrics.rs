@@ -34,6 +34,8 @@ pub struct Metrics {
     pub locks: Gauge<u64, AtomicU64>,
     /// Contenders in all queues.
     pub contenders: Gauge<u64, AtomicU64>,
+    /// `DistributedLock`s that are not followed, since there are too many.
+    pub locks_left_out: Gauge<u64, AtomicU64>,
 }
 
 /// How a reconciliation ended.
@@ -92,6 +94,7 @@ impl Metrics {
             connected: Gauge::default(),
             locks: Gauge::default(),
             contenders: Gauge::default(),
+            locks_left_out: Gauge::default(),
         };
         let registry = registry.sub_registry_with_prefix("lockkeeper_operator");
         registry.register(
@@ -135,6 +138,11 @@ impl Metrics {
             "contenders",
             "Contenders in all queues",
             metrics.contenders.clone(),
+        );
+        registry.register(
+            "locks_left_out",
+            "DistributedLocks that are not followed, since there are too many",
+            metrics.locks_left_out.clone(),
         );
         metrics
     }

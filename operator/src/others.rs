@@ -53,7 +53,9 @@ pub struct Source {
 #[derive(Debug)]
 pub struct Others {
     shared: Shared,
-    known: Mutex<HashMap<Source, Other>>,
+    known: Mutex<HashMap<Arc<Source>, Other>>,
+    /// What each lock names.
+    named: Mutex<HashMap<LockKey, Arc<Source>>>,
     /// Locks that a list under way has named so far.
     listed: Mutex<Option<HashSet<LockKey>>>,
 }
@@ -156,6 +158,7 @@ impl Others {
         Self {
             shared,
             known: Mutex::default(),
+            named: Mutex::default(),
             listed: Mutex::default(),
         }
     }
@@ -231,7 +234,7 @@ impl Others {
         let sources: Vec<_> = lock(&self.known)
             .keys()
             .filter(|source| source.namespace == namespace && source.has_own_identities())
-            .cloned()
+            .map(|source| Source::clone(source))
             .collect();
         let with_standing = |source: Source| {
             let standing = self.standing(&source);
@@ -250,28 +253,35 @@ impl Others {
     }
 
     fn users(&self) -> HashSet<LockKey> {
-        let known = lock(&self.known);
-        known
-            .values()
-            .flat_map(|other| lock(&other.users).clone())
-            .collect()
+        lock(&self.named).keys().cloned().collect()
     }
 
     /// A lock names this, and nothing else any more.
     fn name(&self, key: LockKey, source: Option<Source>) {
-        let mut known = lock(&self.known);
-        known.retain(|old, other| {
-            if source.as_ref() == Some(old) {
-                return true;
+        let (mut known, mut named) = (lock(&self.known), lock(&self.named));
+        if let Some(old) = named.get(&key) {
+            if source.as_ref() == Some(&**old) {
+                return;
             }
-            let mut users = lock(&other.users);
-            !users.remove(&key) || !users.is_empty()
-        });
-        let Some(source) = source else { return };
+            let is_used = known.get(old).is_some_and(|other| {
+                let mut users = lock(&other.users);
+                users.remove(&key);
+                !users.is_empty()
+            });
+            if !is_used {
+                known.remove(old);
+            }
+            named.remove(&key);
+        }
+        let Some(source) = source.map(Arc::new) else {
+            return;
+        };
         let other = known
-            .entry(source)
-            .or_insert_with_key(|source| Other::start(source.clone(), self.shared.clone()));
-        lock(&other.users).insert(key);
+            .entry(Arc::clone(&source))
+            .or_insert_with_key(|source| Other::start(Source::clone(source), self.shared.clone()));
+        lock(&other.users).insert(key.clone());
+        let (source, _) = known.get_key_value(&source).expect("it was put there");
+        named.insert(key, Arc::clone(source));
     }
 }
 

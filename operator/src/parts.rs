@@ -154,12 +154,18 @@ impl SecretData {
 }
 
 impl From<LockPart> for DistributedLock {
+    /// All locks are kept in memory: of their metadata no more than what is read of a lock.
     fn from(part: LockPart) -> Self {
         let LockPart {
-            metadata,
+            mut metadata,
             spec,
             status,
         } = part;
+        metadata.labels = None;
+        metadata.owner_references = None;
+        if let Some(annotations) = &mut metadata.annotations {
+            annotations.retain(|key, _| key == HANDOFF);
+        }
         Self {
             metadata,
             spec,

@@ -24,6 +24,7 @@ use crate::admin::{Admin, AdminServer, Readiness};
 use crate::adopt::{self, object};
 use crate::answers;
 use crate::args::Settings;
+use crate::census;
 use crate::changes::Changes;
 use crate::cluster;
 use crate::context::{Context, Memories};
@@ -40,12 +41,10 @@ use crate::reach::Reach;
 use crate::rotation::Making;
 use crate::secrets::{self, Secrets};
 use crate::tree::Tree;
+use crate::turns::{self, Turns};
 use crate::webhook::ensembles::Ensembles;
 use crate::webhook::metrics::WebhookMetrics;
 use crate::webhook::run::{Surroundings, Webhooks};
-
-/// Reconciliations at once: what bounds the requests under way to the API server.
-const CONCURRENCY: u16 = 64;
 
 /// How long reconciliations that are under way may take at the end.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -128,6 +127,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         client,
         own,
         others: Arc::new(others),
+        turns: Turns::new(Arc::clone(&changes)),
         changes,
         pods: Arc::clone(&pods),
         secrets: Arc::clone(&secrets),
@@ -209,7 +209,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         Arc::clone(&ctx),
         store,
         triggers.take_until(until(stop.clone())),
-        Config::default().concurrency(CONCURRENCY),
+        Config::default().concurrency(turns::IN_ALL),
     )
     .for_each(|done| {
         // What fails in a reconciliation is said there; an object that is gone is no failure.
@@ -250,12 +250,12 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
     Ok(())
 }
 
-/// The objects, in a store and as a stream.
+/// The objects that are followed, in a store and as a stream.
 ///
 /// Says in `is_ready` when the store is complete. `Store::wait_until_ready` wakes only one of those who
 /// wait (kube-runtime 5, `DelayedInit`), and that one is the controller.
 fn locks(
-    ctx: &Context,
+    ctx: &Arc<Context>,
     is_ready: watch::Sender<bool>,
 ) -> (
     Store<DistributedLock>,
@@ -263,15 +263,24 @@ fn locks(
 ) {
     let (store, writer) = reflector::store();
     let api: Api<LockPart> = Api::all(ctx.client.clone());
-    let others = Arc::clone(&ctx.others);
-    let objects = watcher(api, watcher::Config::default().page_size(PAGE))
-        .default_backoff()
-        .map_ok(whole)
+    let watch = move || {
+        watcher(api.clone(), watcher::Config::default().page_size(PAGE))
+            .default_backoff()
+            .map_ok(whole)
+            .boxed()
+    };
+    let (known, ctx) = (store.clone(), Arc::clone(ctx));
+    let objects = census::census(watch, census::BOUNDS, ctx.metrics.locks_left_out.clone())
         .reflect(writer)
         .inspect(move |event| {
-            others.hear(event);
-            if let Ok(Event::InitDone) = event {
-                is_ready.send_replace(true);
+            ctx.others.hear(event);
+            match event {
+                Ok(Event::InitDone) => {
+                    ctx.memories.keep(|key| known.get(&object(key)).is_some());
+                    is_ready.send_replace(true);
+                }
+                Ok(Event::Delete(lock)) => ctx.memories.forget(&census::key(lock)),
+                _ => {}
             }
         })
         .applied_objects();

@@ -30,6 +30,9 @@ use crate::status::holds;
 /// container ended (twice its longest back-off of five minutes).
 const TRIAL: Duration = Duration::from_secs(600);
 
+/// How long the workload of a lock is looked for. Who may write in its namespace decides how much there is to be read.
+const LOOKUP: Duration = Duration::from_secs(10);
+
 /// What is known of a lock.
 #[derive(Debug)]
 pub struct Resolved {
@@ -47,6 +50,8 @@ pub struct Resolved {
     pub identities: Option<Result<Identities, UnusableSecret>>,
     /// A workload in the middle of a rollout, and its pods in the queue.
     pub rollout: Option<(Vec<Candidate>, Workload)>,
+    /// Whether there may be one that was not found in time: nothing is handed over then.
+    pub is_late: bool,
     /// How the last handoff of a rollout turned out, as long as that counts.
     pub trial: Option<Trial>,
 }
@@ -63,9 +68,9 @@ pub async fn resolve(
 ) -> Result<Resolved, Error> {
     let participants = queue.participants(mode(&lock.spec));
     let pods = ctx.pods.of(&key);
-    let rollout = match lock.spec.handoff {
-        Handoff::Never => None,
-        Handoff::OnRollout => rollout(ctx, &key, &participants, &pods).await?,
+    let (rollout, is_late) = match lock.spec.handoff {
+        Handoff::Never => (None, false),
+        Handoff::OnRollout => in_time(&key, rollout(ctx, &key, &participants, &pods)).await?,
     };
     let trial = match lock.spec.handoff {
         Handoff::Never => None,
@@ -80,7 +85,20 @@ pub async fn resolve(
         participants,
         pods,
         rollout,
+        is_late,
     })
+}
+
+/// What is found within [`LOOKUP`], and whether that was over before.
+async fn in_time<T>(
+    key: &LockKey,
+    found: impl Future<Output = Result<Option<T>, Error>>,
+) -> Result<(Option<T>, bool), Error> {
+    if let Ok(found) = tokio::time::timeout(LOOKUP, found).await {
+        return Ok((found?, false));
+    }
+    tracing::debug!(lock = %key, "The workload was not read within {LOOKUP:?}; nothing is handed over");
+    Ok((None, true))
 }
 
 /// How the last handoff of a rollout turned out: by the status, which outlives this operator.
@@ -276,4 +294,19 @@ fn is_owned(owners: &[OwnerReference], uid: Option<&str>) -> bool {
     owners
         .iter()
         .any(|owner| owner.controller == Some(true) && Some(owner.uid.as_str()) == uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workload_that_takes_too_long_to_be_read_is_none_and_holds_nothing_up() {
+        let key = LockKey::new("evil", "report");
+        let begin = Instant::now();
+        let never = in_time::<()>(&key, std::future::pending()).await.unwrap();
+        assert_eq!((never, begin.elapsed()), ((None, true), LOOKUP));
+        let found = in_time(&key, async { Ok(Some(1)) }).await.unwrap();
+        assert_eq!(found, (Some(1), false));
+    }
 }

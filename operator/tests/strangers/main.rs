@@ -17,6 +17,7 @@ mod floods;
 mod forged;
 mod hostile;
 mod large;
+mod many;
 mod objects;
 mod registries;
 mod world;

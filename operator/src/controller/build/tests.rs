@@ -39,6 +39,7 @@ fn resolved(queue: &str) -> Resolved {
         pods: BTreeMap::new(),
         identities: None,
         rollout: None,
+        is_late: false,
         trial: None,
     }
 }
