@@ -118,6 +118,7 @@ fn pid_1_does_not_say_gone_while_something_is_left_that_came_in_from_outside() {
     let outside = Pid::from_child(&runtime);
     let hook = eventually("the hook", || children(outside).first().copied());
     rustix::process::kill_process(outside, Signal::STOP).expect("stopped");
+    until("the runtime is stopped", || state(outside) == Some('T'));
     guard.send(ToGuard::Revoke { token: A });
     until("the hook was killed", || state(hook) == Some('Z'));
     // Its own end is the proof then: the kernel lets it end when all of its namespace has.
