@@ -1,5 +1,6 @@
 //! The calls.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use http_body_util::BodyExt;
@@ -128,23 +129,19 @@ impl LockApi {
     /// Whether the peer is a part of the application.
     async fn inside(&self, peer: Option<UCred>) -> Answer {
         let pid = peer.and_then(|peer| peer.pid()).unwrap_or_default();
-        let inside = match self.served.tree {
-            Some(tree) => {
-                let _only_one = self.one_look.acquire().await;
-                tree.holds(pid).await
-            }
-            None => Err(std::io::Error::other(
-                "the keeper of a pod does not see the application's processes",
-            )),
+        let unknown = |status, why: &dyn Display| {
+            let what =
+                "whether this process belongs to the application of the outer `lockkeeper run` is not known";
+            http::sentence(status, format!("{what}: {why}"))
         };
-        match inside {
+        let Some(tree) = self.served.tree else {
+            let why = "the keeper of a pod does not see the application's processes";
+            return unknown(StatusCode::NOT_IMPLEMENTED, &why);
+        };
+        let _only_one = self.one_look.acquire().await;
+        match tree.holds(pid).await {
             Ok(inside) => http::json(StatusCode::OK, &Inside { inside }),
-            Err(error) => http::sentence(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                format!(
-                    "whether this process belongs to the application of the outer `lockkeeper run` is not known: {error}"
-                ),
-            ),
+            Err(error) => unknown(StatusCode::INTERNAL_SERVER_ERROR, &error),
         }
     }
 
