@@ -17,7 +17,7 @@ use crate::census;
 use crate::context::Context;
 use crate::error::Error;
 use crate::layout::LockKey;
-use crate::names::is_label;
+use crate::names::{self, is_label};
 
 /// Time between two looks at all locks that pods name: for those whose object was deleted while pods
 /// still name it. Pods that are new are looked at when they come.
@@ -126,7 +126,7 @@ pub async fn follow(ctx: Arc<Context>, store: Store<DistributedLock>, mut is_rea
         let new: Vec<_> = full.difference(&were_full).map(|name| &**name).collect();
         if !new.is_empty() {
             tracing::warn!(
-                namespaces = named(&new),
+                namespaces = names::first(&new, NAMED),
                 "Made no DistributedLocks for pods that name them: {ENOUGH} are there"
             );
         }
@@ -181,13 +181,13 @@ async fn adopt(ctx: &Arc<Context>, keys: Vec<LockKey>) {
     }
     if !made.is_empty() {
         tracing::info!(
-            locks = named(&made),
+            locks = names::first(&made, NAMED),
             "Made DistributedLocks with the defaults for pods that name them"
         );
     }
     if let Some((_, error)) = failed.first() {
         let locks: Vec<_> = failed.iter().map(|(key, _)| *key).collect();
-        tracing::warn!(locks = named(&locks), %error, "Failed to make DistributedLocks; trying again ever more rarely");
+        tracing::warn!(locks = names::first(&locks, NAMED), %error, "Failed to make DistributedLocks; trying again ever more rarely");
     }
 }
 
@@ -208,15 +208,6 @@ async fn make(ctx: &Context, key: &LockKey) -> Result<bool, Error> {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(false),
         Err(error) => Err(Error::writing("a DistributedLock")(error)),
     }
-}
-
-fn named(keys: &[impl ToString]) -> String {
-    let names: Vec<_> = keys.iter().take(NAMED).map(ToString::to_string).collect();
-    let more = match keys.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    names.join(", ") + &more
 }
 
 /// The object of a lock, for the store.

@@ -19,6 +19,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
 use crate::layout::LockKey;
+use crate::names;
 
 /// What is followed.
 pub const BOUNDS: Bounds = Bounds {
@@ -167,12 +168,7 @@ impl std::fmt::Display for Without {
         if self.everywhere {
             return f.write_str("any");
         }
-        let named: Vec<_> = self.namespaces.iter().take(NAMED).map(|name| &**name).collect();
-        f.write_str(&named.join(", "))?;
-        match self.namespaces.len().saturating_sub(NAMED) {
-            0 => Ok(()),
-            more => write!(f, " and {more} more"),
-        }
+        f.write_str(&names::first(&self.namespaces, NAMED))
     }
 }
 

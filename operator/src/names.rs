@@ -1,6 +1,8 @@
 //! Names as the API server has them. What somebody else says is a name may be more than a part of a path: `?` makes a
 //! list of a request for one object.
 
+use std::fmt::Display;
+
 /// Whether this may be the name of a workload, a Secret or a ServiceAccount (DNS subdomain, RFC 1123).
 pub fn is_subdomain(name: &str) -> bool {
     (1..=253).contains(&name.len()) && name.split('.').all(is_part)
@@ -17,6 +19,16 @@ fn is_part(part: &str) -> bool {
     bytes.first().is_some_and(is_end)
         && bytes.last().is_some_and(is_end)
         && bytes.iter().all(|byte| is_end(byte) || *byte == b'-')
+}
+
+/// The first `most` of these, for a sentence; those that are more are counted.
+pub fn first<T: Display>(names: impl IntoIterator<Item = T>, most: usize) -> String {
+    let mut names = names.into_iter();
+    let shown: Vec<_> = names.by_ref().take(most).map(|name| name.to_string()).collect();
+    match names.count() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 #[cfg(test)]

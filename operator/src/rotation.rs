@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::identity::Identity;
 use crate::layout::LockKey;
 use crate::mirror::View;
+use crate::names;
 use crate::others::Standing;
 use crate::picture::Queue;
 use crate::way::Way;
@@ -194,20 +195,12 @@ fn too_many(queues: &[(Queue, LockKey)]) -> Option<Obstacle> {
 }
 
 fn sentence(behind: &[(LockKey, String)]) -> Option<String> {
-    let named: Vec<_> = behind
-        .iter()
-        .take(NAMED)
-        .map(|(key, who)| format!("{who} at {}", key.name))
-        .collect();
-    let more = match behind.len().checked_sub(NAMED) {
-        None | Some(0) => String::new(),
-        Some(more) => format!(" and {more} more"),
-    };
+    let named = behind.iter().map(|(key, who)| format!("{who} at {}", key.name));
     (!behind.is_empty()).then(|| {
         format!(
-            "the rotation of the namespace's identity waits: {}{more} does not know the identity in use yet; the \
+            "the rotation of the namespace's identity waits: {} does not know the identity in use yet; the \
              kubelet brings it within some minutes, or else restart the pod",
-            named.join(", ")
+            names::first(named, NAMED)
         )
     })
 }

@@ -12,6 +12,7 @@ use lockkeeper_crds::lock::{
 use lockkeeper_lock::Participant;
 
 use crate::error::Problem;
+use crate::names;
 use crate::picture::Queue;
 use crate::pods::PodFacts;
 
@@ -97,7 +98,7 @@ pub fn observed(
             Reason::PodsOutdated,
             format!(
                 "the lock is there to be taken; other settings than these have {}: restart them",
-                counted(pods)
+                names::first(pods, NAMED)
             ),
         ),
         Readiness::HeldBack(message) => ("True", Reason::HandoffHeldBack, message.clone()),
@@ -224,17 +225,7 @@ pub fn out_of_reach(
 
 /// Names of holders, for a sentence.
 pub fn named(holders: &[Holder]) -> String {
-    let names: Vec<_> = holders.iter().map(|holder| holder.pod.as_str()).collect();
-    counted(&names)
-}
-
-/// Names of pods; those that are too many are counted.
-fn counted(names: &[impl AsRef<str>]) -> String {
-    let shown: Vec<&str> = names.iter().take(NAMED).map(|name| name.as_ref()).collect();
-    match names.len().checked_sub(NAMED).filter(|more| *more > 0) {
-        None => shown.join(", "),
-        Some(more) => format!("{} and {more} more", shown.join(", ")),
-    }
+    names::first(holders.iter().map(|holder| &holder.pod), NAMED)
 }
 
 fn name(queue: &Queue, one: &Participant) -> String {

@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::answers;
 use crate::controller::build::FINALIZER;
+use crate::names;
 use crate::parts::{self, Finalizers, LockPart, PAGE, PodPart};
 use crate::pods::PodFacts;
 
@@ -95,17 +96,12 @@ async fn before(client: &Client, policies: &[String], release: &str) -> Result<(
 /// (`pkg/action/hooks.go`, `recordRelease`), and upgrades it no more then (`prepareUpgrade`). A rollback makes a new
 /// revision whatever the last one is.
 fn refusal(marked: &[String], release: &str) -> String {
-    let shown = marked.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>();
-    let more = match marked.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     format!(
-        "the operator stays, since these would run without their locks after it: {}{more}. Scale them to zero, take {} \
+        "the operator stays, since these would run without their locks after it: {}. Scale them to zero, take {} \
          off them, wait until their pods are gone, and uninstall again. Or keep the release: helm upgrades it no more \
          before `helm rollback {release} REVISION`, with the newest revision of `helm history {release}`. Or say after \
          that rollback that they may, with helm upgrade --reuse-values --set uninstall.allowUnguarded=true, and uninstall again",
-        shown.join(", "),
+        names::first(marked, NAMED),
         keys::LOCK
     )
 }

@@ -23,6 +23,7 @@ use crate::ensemble::Ensemble;
 use crate::error::{Error, Problem};
 use crate::events::{self, Notice};
 use crate::layout::LockKey;
+use crate::names;
 use crate::parts::{self, LockPart, PodPart};
 use crate::pods::PodFacts;
 use crate::status::{claimed, dispute, resource_outdated};
@@ -166,13 +167,8 @@ fn strangers(pods: &BTreeMap<String, PodFacts>, known: &str, seen: &str) -> Vec<
 }
 
 fn were_made(pods: &[String]) -> String {
-    let names = pods.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>();
-    let more = match pods.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     let were = if pods.len() == 1 { "was" } else { "were" };
-    format!("{}{more} {were} made", names.join(", "))
+    format!("{} {were} made", names::first(pods, NAMED))
 }
 
 /// The pods as the API server has them at this moment.
