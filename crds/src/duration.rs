@@ -1,4 +1,4 @@
-//! Durations as the API writes them: `500ms`, `15s`, `2m`, `1h`.
+//! Durations in the notation of the API: `500ms`, `15s`, `2m`, `1h`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,18 +8,18 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What the rules of the schema let in: a whole number and one unit, below a hundred hours, so that CEL, which
-/// counts nanoseconds in 64 bits, can calculate with it.
+/// The text that the rules of the schema accept: a whole number and one unit, below a hundred hours. CEL, which counts
+/// nanoseconds in 64 bits, can calculate with such durations.
 pub const PATTERN: &str = "^([0-9]{1,8}ms|[0-9]{1,5}s|[0-9]{1,4}m|[0-9]{1,2}h)$";
 
-/// Longest text that [`PATTERN`] matches, in characters. Tells the API server what a rule may cost.
+/// Longest text that [`PATTERN`] matches, in characters. The API server estimates the cost of a rule from it.
 const MAX_LENGTH: usize = 10;
 
-/// A time span in the form that flags of `lockkeeper` and CEL's `duration()` read as well.
+/// A time span in a notation that flags of `lockkeeper` and CEL's `duration()` accept too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ApiDuration(Duration);
 
-/// A text that is no duration.
+/// A text that is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a duration: write a whole number and one unit of ms, s, m and h, below a hundred hours, \
@@ -50,7 +50,7 @@ impl From<ApiDuration> for Duration {
     }
 }
 
-/// Parts of a millisecond are cut off: the API has no unit for them.
+/// Rounds down to whole milliseconds: the API has no smaller unit.
 impl From<Duration> for ApiDuration {
     fn from(duration: Duration) -> Self {
         Self(Duration::from_millis(
@@ -82,7 +82,7 @@ impl FromStr for ApiDuration {
     }
 }
 
-/// In the largest unit that leaves a whole number.
+/// In the largest unit that gives a whole number.
 impl fmt::Display for ApiDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_millis() {

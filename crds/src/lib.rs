@@ -2,13 +2,19 @@
 //! put a workload's pods behind a lock.
 
 mod cel;
+pub mod definition;
 pub mod duration;
 pub mod keys;
 pub mod lock;
 pub mod manifest;
 mod reference;
+pub mod settings;
+mod times;
+#[cfg(feature = "validation")]
 mod validation;
 
 pub use duration::ApiDuration;
 pub use lock::{DistributedLock, DistributedLockSpec, DistributedLockStatus};
-pub use validation::{DEFAULT_TICK_TIME, InvalidSpec};
+pub use times::DEFAULT_TICK_TIME;
+#[cfg(feature = "validation")]
+pub use validation::InvalidSpec;

@@ -1,4 +1,4 @@
-//! `DistributedLock`. Doc comments of the fields are what `kubectl explain` shows.
+//! `DistributedLock`. `kubectl explain` shows the doc comments of the fields.
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -17,8 +17,8 @@ pub use status::{
 };
 pub use zookeeper::{MAX_TICK_TIME, MIN_TICK_TIME, SecretRef, ZooKeeperSpec};
 
-/// What the user wants of a lock. A pod keeps the settings that it was made with: changes count for pods
-/// that are made after them.
+/// The settings of a lock. A pod keeps the settings that it was created with: a change affects only pods that are
+/// created after it.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[kube(
     group = "lockkeeper.io",
@@ -31,7 +31,7 @@ pub use zookeeper::{MAX_TICK_TIME, MIN_TICK_TIME, SecretRef, ZooKeeperSpec};
     derive = "PartialEq",
     shortname = "dlock",
     category = "lockkeeper",
-    printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode", description = "Who may hold the lock beside whom"),
+    printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode", description = "Which pods may hold the lock together"),
     printcolumn(name = "Holder", type_ = "string", json_path = ".status.holders[0].pod", description = "The pod that holds the lock, the one with the lowest token if there are several"),
     printcolumn(name = "Token", type_ = "integer", json_path = ".status.holders[0].fencingToken", description = "Fencing token of the holder"),
     printcolumn(name = "Waiting", type_ = "integer", json_path = ".status.waiting", description = "Pods in the queue that do not hold the lock"),
@@ -50,22 +50,22 @@ pub use zookeeper::{MAX_TICK_TIME, MIN_TICK_TIME, SecretRef, ZooKeeperSpec};
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = cel::holders_of_mode(), validation = cel::timing())]
 pub struct DistributedLockSpec {
-    /// Who may hold the lock beside whom. `Exclusive`: nobody (or up to `maxHolders` pods). `ReadWrite`: one
-    /// writer alone, or any number of readers; a pod says which with the annotation `lockkeeper.io/access`.
-    /// Default: `Exclusive`. Cannot change while pods hold or await the lock.
+    /// Which pods may hold the lock together. `Exclusive`: one pod alone (or up to `maxHolders` pods). `ReadWrite`: one
+    /// writer alone, or any number of readers; a pod chooses with the annotation `lockkeeper.io/access`. Default:
+    /// `Exclusive`. Cannot change while pods hold or await the lock.
     #[serde(default)]
     pub mode: LockMode,
 
-    /// How many pods may hold an `Exclusive` lock at once: a count, from 1 to 1000. Default: 1. Can grow at any
-    /// time, and counts once no pod holds or awaits the lock; can shrink only while none does. With more than 1,
-    /// `mode` must be `Exclusive`.
+    /// How many pods may hold an `Exclusive` lock at once: a count, from 1 to 1000. Default: 1. Can grow at any time;
+    /// the new number takes effect when no pod holds or awaits the lock. Can shrink only while no pod does. With more
+    /// than 1, `mode` must be `Exclusive`.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = MAX_HOLDERS))]
     pub max_holders: i32,
 
-    /// How long the ensemble keeps the lock of a holder that it hears nothing of (T). A duration, from `1s` to
-    /// `1h`. Default: `15s`. By default an ensemble grants from 2 to 20 of its ticks. Must leave a fifth of
-    /// itself free: four renewals (usually 4 × `renewInterval`) + `stopGrace` + 1 % of itself + 200 ms must be at
+    /// How long the ensemble keeps the lock of a holder that has gone silent (T). A duration, from `1s` to `1h`.
+    /// Default: `15s`. By default an ensemble grants from 2 to 20 of its ticks. A fifth of `sessionTimeout` must stay
+    /// free: four renewals (usually 4 × `renewInterval`) + `stopGrace` + 1 % of `sessionTimeout` + 200 ms must be at
     /// most four fifths of it.
     #[serde(default = "default_session_timeout")]
     #[x_kube(validation = cel::between("sessionTimeout", MIN_SESSION_TIMEOUT, MAX_SESSION_TIMEOUT))]
@@ -89,8 +89,8 @@ pub struct DistributedLockSpec {
     #[serde(default)]
     pub on_loss: OnLoss,
 
-    /// What happens to the application while the connection is in doubt and the lock still certain. `Continue`:
-    /// nothing. `Pause`: SIGSTOP, and SIGCONT as soon as the lock is confirmed. Default: `Continue`.
+    /// What happens to the application while the connection is in doubt but the lock is certainly still held.
+    /// `Continue`: nothing. `Pause`: SIGSTOP, and SIGCONT as soon as the lock is confirmed. Default: `Continue`.
     #[serde(default)]
     pub on_suspect: OnSuspect,
 
@@ -99,9 +99,9 @@ pub struct DistributedLockSpec {
     #[serde(default)]
     pub on_exit: OnExit,
 
-    /// How long a new holder waits before it starts the application, when the one before it did not release the
-    /// lock cleanly: for resources that check no fencing token and may still receive late writes. A duration,
-    /// from `0s` to `24h`. Default: `0s`.
+    /// How long a new holder waits before it starts the application, if the one before it did not release the lock
+    /// cleanly: for resources that check no fencing token and may still receive late writes. A duration, from `0s` to
+    /// `24h`. Default: `0s`.
     #[serde(default)]
     #[x_kube(validation = cel::between("lockDelay", ApiDuration::from_secs(0), MAX_LOCK_DELAY))]
     pub lock_delay: ApiDuration,
@@ -117,19 +117,19 @@ pub struct DistributedLockSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zookeeper: Option<ZooKeeperSpec>,
 
-    /// What happens to the lock's nodes in ZooKeeper when this object is deleted, which waits until nobody holds
-    /// the lock. `Delete`: they go. `Retain`: they stay. Default: `Delete`.
+    /// What happens to the lock's nodes in ZooKeeper when this object is deleted. The deletion waits until no pod holds
+    /// the lock. `Delete`: the operator deletes them. `Retain`: they stay. Default: `Delete`.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 }
 
-/// Shortest session timeout: two ticks of the fastest ensemble that is worth running.
+/// Shortest session timeout: two ticks of the fastest ensemble that makes sense.
 pub const MIN_SESSION_TIMEOUT: ApiDuration = ApiDuration::from_secs(1);
 /// Most holders.
 pub const MAX_HOLDERS: i32 = 1000;
 /// Longest session timeout.
 pub const MAX_SESSION_TIMEOUT: ApiDuration = ApiDuration::from_secs(3_600);
-/// Shortest renewal interval: twenty writes a second and holder.
+/// Shortest renewal interval: each holder writes twenty times a second.
 pub const MIN_RENEW_INTERVAL: ApiDuration = ApiDuration::from_millis(50);
 /// Longest renewal interval.
 pub const MAX_RENEW_INTERVAL: ApiDuration = ApiDuration::from_secs(600);
@@ -160,11 +160,11 @@ macro_rules! choice {
 }
 
 choice! {
-    /// Who may hold a lock beside whom.
+    /// Which pods may hold a lock together.
     LockMode {
-        /// Nobody, or up to `maxHolders`.
+        /// One holder, or up to `maxHolders`.
         Exclusive,
-        /// Readers beside readers, a writer beside nobody.
+        /// One writer alone, or any number of readers.
         ReadWrite,
     }
 }
@@ -212,7 +212,7 @@ choice! {
 choice! {
     /// What happens to the nodes in ZooKeeper at the end.
     DeletionPolicy {
-        /// They go.
+        /// The operator deletes them.
         Delete,
         /// They stay.
         Retain,

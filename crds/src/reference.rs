@@ -4,8 +4,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray,
 };
 
+use crate::definition::crd;
 use crate::lock::{ConditionType, Reason};
-use crate::manifest::crd;
 
 const TEXT: &str = include_str!("reference.md");
 
@@ -66,7 +66,7 @@ fn rows(path: &str, schema: &JSONSchemaProps, lines: &mut Vec<String>) {
             text.replace('\n', " ")
         ));
         rows(&format!("{path}."), field, lines);
-        // Kubernetes documents its own conditions.
+        // Kubernetes documents the type of conditions.
         if let (Some(JSONSchemaPropsOrArray::Schema(items)), false) = (&field.items, name == "conditions") {
             rows(&format!("{path}[]."), items, lines);
         }

@@ -1,5 +1,5 @@
-//! The rules of the schema once more, in code: for objects that were stored under an older schema, and
-//! for the tick of the operator's ensemble, which the schema does not know.
+//! The rules of the schema in code: for objects that were stored under an older schema, and for the tick of the
+//! operator's ensemble, which the schema does not contain.
 
 use std::time::Duration;
 
@@ -11,11 +11,15 @@ use crate::lock::{
     DistributedLockSpec, LockMode, MAX_HOLDERS, MAX_LOCK_DELAY, MAX_RENEW_INTERVAL, MAX_SESSION_TIMEOUT,
     MAX_TICK_TIME, MIN_RENEW_INTERVAL, MIN_SESSION_TIMEOUT, MIN_TICK_TIME,
 };
+use crate::times::{DEFAULT_TICK_TIME, KILL_ALLOWANCE, SLACK};
 
-/// ZooKeeper's own default.
-pub const DEFAULT_TICK_TIME: ApiDuration = ApiDuration::from_secs(2);
+const _: () = assert!(
+    SLACK.get().as_nanos() == lockkeeper_lock::SLACK.as_nanos()
+        && KILL_ALLOWANCE.get().as_nanos() == lockkeeper_lock::KILL_ALLOWANCE.as_nanos(),
+    "the schema has other numbers than the lock"
+);
 
-/// Settings that do not fit together, in one sentence.
+/// Why settings do not fit together, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSpec {
     /// A duration outside its limits.
@@ -24,7 +28,7 @@ pub enum InvalidSpec {
          500ms; not {value}"
     )]
     Duration {
-        /// Name in the resource.
+        /// Name of the field in the resource.
         field: &'static str,
         /// What it is.
         value: ApiDuration,
@@ -36,16 +40,16 @@ pub enum InvalidSpec {
     /// A count outside its limits.
     #[error("maxHolders must be between 1 and {MAX_HOLDERS}, not {0}")]
     MaxHolders(i32),
-    /// Readers and a count of holders.
+    /// Mode `ReadWrite` together with a number of holders.
     #[error(
         "mode ReadWrite and maxHolders above 1 exclude each other: a read/write lock has one writer or any number of \
          readers; leave maxHolders out or set mode to Exclusive"
     )]
     HoldersOfMode,
-    /// No ensemble.
+    /// Not a connect string.
     #[error("zookeeper.connect: {0}")]
     Connect(String),
-    /// Authorities to trust and nobody to prove anything, or the other way round.
+    /// Authorities without a TLS server, or a TLS server without authorities.
     #[error(
         "tlsSecret and servers that speak TLS belong together: write tcp+tls://HOST:PORT in connect and name the \
          Secret with ca.crt in tlsSecret, or neither"
@@ -57,8 +61,8 @@ pub enum InvalidSpec {
 }
 
 impl DistributedLockSpec {
-    /// The tick that the times stand on: `tick_time` in the operator's ensemble, and what the settings say in
-    /// one that they name.
+    /// The tick of the lock's ensemble: `tick_time` for the operator's ensemble, and the one in the settings for an
+    /// ensemble that they name.
     fn tick_time(&self, tick_time: Duration) -> Duration {
         match &self.zookeeper {
             None => tick_time,
@@ -80,7 +84,7 @@ impl DistributedLockSpec {
     /// Checks everything that the schema checks, with `tick_time` as in [`Self::timing`].
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error.
     pub fn validate(&self, tick_time: Duration) -> Result<Timing, InvalidSpec> {
         let zero = ApiDuration::default();
         let limits = [

@@ -1,9 +1,9 @@
-//! What labels and annotations ask for, and what is said when they cannot be followed.
+//! The requests in labels and annotations, and the errors if they cannot be followed.
 
 use std::collections::BTreeMap;
 
 use lockkeeper_crds::DistributedLockSpec;
-use lockkeeper_crds::keys::{Access, Guard, LockRequest, Readiness};
+use lockkeeper_crds::keys::{ALL, Access, Guard, LockRequest, OF_USERS, OF_WORKLOADS, OURS, Readiness};
 use lockkeeper_crds::lock::LockMode;
 
 type Pairs<'a> = &'a [(&'a str, &'a str)];
@@ -50,7 +50,7 @@ fn pods_without_our_keys_ask_for_nothing() {
         ),
         Ok(None)
     );
-    // What we wrote ourselves on a pod that has lost its lock is no wish.
+    // Keys that we wrote ourselves on a pod that has lost its lock are not a request.
     assert_eq!(
         parse(
             &[("lockkeeper.io/role", "standby")],
@@ -227,4 +227,15 @@ fn a_reader_needs_a_lock_that_knows_readers() {
         error.contains("the DistributedLock `report` has mode Exclusive: set its mode to ReadWrite"),
         "{error}"
     );
+}
+
+#[test]
+fn every_key_is_on_the_list_of_all() {
+    let source = include_str!("../src/keys.rs");
+    let named = source.matches(": &str = \"lockkeeper.io/").count();
+    let different: std::collections::BTreeSet<_> = ALL.into_iter().collect();
+    assert_eq!(different.len(), named);
+    for key in OF_USERS.iter().chain(&OF_WORKLOADS).chain(&OURS) {
+        assert!(different.contains(key), "{key}");
+    }
 }

@@ -1,4 +1,4 @@
-//! The generated files are those of the types, and the types say what people need to know.
+//! The generated files match the types, and the types explain everything to users.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use lockkeeper_crds::duration::ApiDuration;
 use lockkeeper_crds::keys::{self, Access, Guard, Readiness};
-use lockkeeper_crds::{DistributedLock, DistributedLockSpec, manifest};
+use lockkeeper_crds::{DistributedLock, DistributedLockSpec, definition, manifest};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -21,7 +21,7 @@ fn the_generated_files_are_those_of_the_types() {
         let there = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
             there == manifest.content,
-            "{} is not what crds/src says: run `make crds`",
+            "{} is out of date with crds/src: run `make crds`",
             manifest.path
         );
     }
@@ -40,7 +40,7 @@ fn fields(path: &str, schema: &JSONSchemaProps, visit: &mut impl FnMut(&str, &JS
 }
 
 fn schema() -> JSONSchemaProps {
-    let crd = manifest::crd();
+    let crd = definition::crd();
     let schema = crd.spec.versions[0].schema.clone().unwrap();
     schema.open_api_v3_schema.unwrap()
 }
@@ -57,11 +57,11 @@ fn kubectl_explains_every_field_and_its_default() {
             assert!(
                 text.contains(&format!("Default: `{written}`"))
                     || text.contains(&format!("Default: {written}.")),
-                "{path} does not tell its default {written}: {text}"
+                "{path} does not state its default {written}: {text}"
             );
         } else if path.starts_with(".spec.") && field.properties.is_none() && !path.ends_with(".name") {
             let tells = ["Default: ", "From 1 to"].iter().any(|hint| text.contains(hint));
-            assert!(tells, "{path} does not tell what holds without it: {text}");
+            assert!(tells, "{path} does not state what holds without it: {text}");
         }
         for value in field.enum_.iter().flatten() {
             let value = value.0.as_str().unwrap();
@@ -73,7 +73,7 @@ fn kubectl_explains_every_field_and_its_default() {
         if field.max_length == Some(10) && path.starts_with(".spec") {
             assert!(
                 text.contains("A duration, from `"),
-                "{path} does not tell its limits: {text}"
+                "{path} does not state its limits: {text}"
             );
         }
     });
@@ -112,22 +112,17 @@ fn the_reference_has_every_key_and_every_value() {
     ] {
         assert!(reference.contains(&row), "{row}");
     }
-    for key in keys::OURS {
+    for key in keys::ALL {
         assert!(reference.contains(&format!("| `{key}` | ")), "{key}");
     }
-    // One that a user writes on a workload may stand on its pods, too.
+    // A key that a user writes on a workload may be on its pods, too.
     let named: BTreeSet<_> = reference
         .split("| `lockkeeper.io/")
         .skip(1)
         .filter_map(|row| row.split('`').next())
         .map(|key| format!("lockkeeper.io/{key}"))
         .collect();
-    let all = keys::OF_USERS
-        .into_iter()
-        .chain(keys::OF_WORKLOADS)
-        .chain(keys::OURS)
-        .map(str::to_owned)
-        .collect();
+    let all = keys::ALL.into_iter().map(str::to_owned).collect();
     assert_eq!(named, all, "keys that do not exist, or are missing");
 }
 
@@ -178,17 +173,17 @@ fn durations_of_the_resource_are_durations_of_the_sidecar() {
     ] {
         let duration: ApiDuration = text.parse().unwrap();
         assert_eq!(
-            lockkeeper_sidecar::duration::parse(text),
+            lockkeeper_daemon::duration::parse(text),
             Ok(duration.get()),
             "{text}"
         );
         let written = duration.to_string();
         assert_eq!(
-            lockkeeper_sidecar::duration::parse(&written),
+            lockkeeper_daemon::duration::parse(&written),
             Ok(duration.get()),
             "{written}"
         );
-        assert_eq!(lockkeeper_sidecar::duration::format(duration.get()), written);
+        assert_eq!(lockkeeper_daemon::duration::format(duration.get()), written);
         assert_eq!(written.parse(), Ok(duration), "{written}");
     }
     for text in [

@@ -1,11 +1,11 @@
-//! The rules that the API server checks and the code come to the same verdict. (The rules of the
-//! generated schema are evaluated here without an API server; `e2e` gives the table to a real one.)
+//! The rules that the API server checks and the code come to the same verdict. (The rules of the generated schema are
+//! evaluated here without an API server; `e2e` gives the table to a real one.)
 
 #[path = "support/specs.rs"]
 mod specs;
 
 use kube::core::cel::{CompiledSchema, Validator, compile_schema};
-use lockkeeper_crds::manifest;
+use lockkeeper_crds::definition;
 use serde_json::{Value, json};
 use specs::{check_in_code, random_spec};
 
@@ -17,7 +17,7 @@ struct Rules {
 
 impl Rules {
     fn new() -> Self {
-        let crd = manifest::crd();
+        let crd = definition::crd();
         let schema = crd.spec.versions[0].schema.as_ref().unwrap();
         let schema = compile_schema(&serde_json::to_value(&schema.open_api_v3_schema).unwrap());
         assert!(!schema.has_errors(), "{:?}", schema.compilation_errors());
@@ -27,7 +27,7 @@ impl Rules {
         }
     }
 
-    /// What they say of an object, on several lines.
+    /// The errors for an object, one per line.
     fn check(&self, object: &Value, old: Option<&Value>) -> Result<(), String> {
         self.validator
             .validate_compiled(&self.schema, object, old)
@@ -58,10 +58,10 @@ fn what_is_refused_is_refused_by_the_rules_and_by_the_code_for_the_same_reason()
             }
             (Some(sentence), None) => {
                 let said = by_rules.expect_err(&case.spec.to_string());
-                assert!(said.contains(sentence), "the rules say of {}: {said}", case.spec);
+                assert!(said.contains(sentence), "rules about {}: {said}", case.spec);
                 let said = by_code.expect_err(&case.spec.to_string());
                 let sentence = case.code.as_ref().unwrap_or(sentence);
-                assert!(said.contains(sentence), "the code says of {}: {said}", case.spec);
+                assert!(said.contains(sentence), "code about {}: {said}", case.spec);
             }
             (None, Some(_)) => assert!(by_code.is_err(), "{}", case.spec),
             (Some(_), Some(_)) => panic!("refused by what? {}", case.spec),
@@ -124,7 +124,7 @@ const HELD: &str = r#"{"holders": [{"pod": "a", "contender": "c", "fencingToken"
 const AWAITED: &str = r#"{"waiting": 1}"#;
 const FREE: &str = r#"{"waiting": 0}"#;
 
-/// What the rules say of a change, by what the status of the stored object says.
+/// The errors for a change; `status` is the status of the stored object.
 fn change(old: Value, new: Value, status: Option<&str>) -> Result<(), String> {
     let object = |spec: Value| {
         let mut object = lock(spec);

@@ -1,5 +1,5 @@
 -- Fencing tokens in PostgreSQL: refuses the writes of whoever held the lock before.
--- docs/fencing.md explains it; e2e/tests/fencing.rs proves it.
+-- docs/fencing.md explains it; e2e/tests/fencing proves it.
 
 CREATE SCHEMA lockkeeper;
 

@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use lockkeeper_e2e::checker::{Rule, check};
-use lockkeeper_e2e::worker::{self, Options, Worker};
-use lockkeeper_e2e::{Config, Ensemble};
+use lockkeeper_judge::checker::{Rule, check};
+use lockkeeper_product::worker::{self, Options, Worker};
+use lockkeeper_testbed::{Config, Ensemble};
 
-/// So many runs stand in the queue at once, each of which gives one handoff.
+/// Runs in the queue at once, each of which gives one handoff.
 const WORKERS: usize = 20;
-/// So many queues.
+/// The number of queues.
 const ROUNDS: usize = 5;
-/// For the whole of a round on a busy machine.
+/// Bound for a whole round on a busy machine.
 const BOUND: Duration = Duration::from_secs(120);
 
 fn main() -> anyhow::Result<()> {
@@ -35,7 +35,7 @@ fn main() -> anyhow::Result<()> {
         }
         let report = check(&worker::all_records(&workers)?, Rule::Exclusive);
         anyhow::ensure!(report.is_clean(), "{report}");
-        // Those at the front may have been there before the queue was: only the later half was full.
+        // The first handoffs may have come before the queue was full: only the later half counts.
         gaps.extend(
             report
                 .gaps

@@ -10,13 +10,14 @@ use std::io::Read;
 use std::process::Stdio;
 use std::time::Duration;
 
-use lockkeeper_e2e::ensemble::block_on;
-use lockkeeper_e2e::{Config, Ensemble, java};
+use lockkeeper_campaign::rivals::Bench;
+use lockkeeper_testbed::ensemble::block_on;
+use lockkeeper_testbed::{Config, Ensemble};
 use serde::Deserialize;
 
-/// Sizes of the queue. 2 is the shortest in which anybody waits.
+/// Sizes of the queue. 2 is the shortest with a waiter.
 const CONTENDERS: [usize; 3] = [2, 50, 500];
-/// Each rival is measured so many times, in turn with the others: noise of the machine meets all.
+/// Measurements of each rival, in turn with the others, so that noise of the machine affects all alike.
 const TURNS: u32 = 3;
 /// Handoffs in a turn.
 const HANDOFFS: usize = 300;
@@ -102,7 +103,7 @@ fn measure(ensemble: &Ensemble, contenders: usize) -> anyhow::Result<[Figures; 3
 }
 
 fn curator(ensemble: &Ensemble, contenders: usize, turn: u32) -> anyhow::Result<Figures> {
-    let bench = java::Bench {
+    let bench = Bench {
         connect: ensemble.connect_string(),
         path: format!("/bench/curator-{contenders}-{turn}"),
         contenders: u32::try_from(contenders)?,

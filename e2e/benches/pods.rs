@@ -1,18 +1,17 @@
-//! `make bench-pods`: what users get on real nodes, with the charts installed by helm on a cluster of two
-//! nodes and an ensemble of three servers beside it.
+//! `make bench-pods`: times on real nodes, with the charts installed by helm on a cluster of two nodes, and
+//! an ensemble of three servers.
 //!
-//! From one application's last instruction to the next one's first; what a node costs that is cut off;
-//! what a sidecar takes at rest; what it adds to the start of a pod.
+//! It measures the time from one application's last instruction to the next one's first; the gap when a node
+//! is cut off; the resources of a sidecar at rest; and the time that it adds to the start of a pod.
 
 use std::fs;
 use std::time::Duration;
 
-use lockkeeper_e2e::process::wait_for;
 use lockkeeper_lock::BootInstant;
+use lockkeeper_product::space::{BOUND, GUARD, KEEPER, Mend, Space};
+use lockkeeper_testbed::process::wait_for;
 use rustix::process::Pid;
 use serde_json::{Value, json};
-
-use lockkeeper_e2e::space::{BOUND, GUARD, KEEPER, Mend, Space};
 
 /// Handoffs in `wrap` mode, and in `signal` mode, which takes seconds.
 const HANDOFFS: (usize, usize) = (50, 10);
@@ -41,7 +40,7 @@ fn main() {
     cuts(rounds.unwrap_or(CUTS));
 }
 
-/// Two pods behind one lock; the holder is asked to step down again and again.
+/// Two pods behind one lock; the benchmark asks the holder to step down again and again.
 fn handoffs(space: &Space, guard: &str, rounds: usize) {
     space.apply(&[space.lock("report", &json!({})), behind(space, guard, 2)]);
     let pair = space.started();
@@ -57,8 +56,8 @@ fn handoffs(space: &Space, guard: &str, rounds: usize) {
     );
 }
 
-/// A pod that nobody stands behind loses the lock, and gets it again: in `signal` mode all of its containers
-/// are started anew before.
+/// The only pod of a lock loses it, and gets it again: in `signal` mode the kubelet restarts all its
+/// containers before.
 fn losses() {
     let space = Space::alone("bench-loss").expect("there is a cluster");
     space.apply(&[space.lock("report", &json!({})), behind(&space, "signal", 1)]);
@@ -80,14 +79,14 @@ fn behind(space: &Space, guard: &str, replicas: u32) -> Value {
     workload
 }
 
-/// For how long nobody ran, from one to the next.
+/// The times between two runs in which no pod ran.
 fn gaps(space: &Space) -> Vec<Duration> {
     let gaps = space.assert_exclusive().gaps;
     gaps.into_iter().map(|(_, gap)| gap).collect()
 }
 
-/// Memory and processor of the holder's keeper and guard, while nothing happens but renewals; with the
-/// times that a lock has by default.
+/// Memory and processor time of the holder's keeper and guard, during renewals only, with the default times
+/// of a lock.
 fn rest() {
     let space = Space::alone("bench-rest").expect("there is a cluster");
     space.pair(&json!({ "sessionTimeout": "15s", "stopGrace": "3s" }), &[]);
@@ -136,7 +135,7 @@ fn starts() {
 fn start(space: &Space, marks: &Value, round: usize) -> Duration {
     let name = format!("start-{round}");
     let is_marked = marks.as_object().is_some_and(|marks| !marks.is_empty());
-    // Tokens only grow in what is recorded, also for those that have none of a lock.
+    // Tokens have to grow in the records, also for pods without a lock.
     let token = (i64::from(u32::MAX) * i64::from(is_marked) * 1_000).to_string();
     let words: &[&str] = if is_marked { &[] } else { &["--token", &token] };
     let mut pod = space.pod(&[space.recording(words)]);

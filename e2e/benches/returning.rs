@@ -1,5 +1,5 @@
 //! `cargo bench -p lockkeeper-e2e --bench returning`: a server with 5,000 waiters and 50 holders is killed
-//! and started again. How soon each holder is served, while all the waiters come back.
+//! and started again. It measures how soon each holder is served, while all the waiters come back.
 //!
 //! Fails when a holder is served later than promised, when one loses its lock, or when a session ends.
 
@@ -8,24 +8,24 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use futures_util::future::join_all;
-use lockkeeper_e2e::ensemble::block_on;
-use lockkeeper_e2e::{Config, Ensemble};
 use lockkeeper_lock::zookeeper::ZooKeeper;
 use lockkeeper_lock::{BootClock, BootInstant, Clock, Lock, LockOptions, LockState, Timing};
+use lockkeeper_testbed::ensemble::block_on;
+use lockkeeper_testbed::{Config, Ensemble};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Queues, each with one holder.
 const QUEUES: usize = 50;
-/// Those who wait, unless `--waiters=N` says otherwise. The first of each queue is next, and comes back as soon as its
+/// Number of waiters, unless `--waiters=N` says otherwise. The first of each queue comes back as soon as its
 /// holder.
 const WAITERS: usize = 5_000;
 /// Outages.
 const ROUNDS: usize = 3;
-/// By default it is 15 s in production too.
+/// The default.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(15);
-/// What is promised to a holder, from the moment at which the server serves.
+/// The promise to a holder, from the moment at which the server serves.
 const PROMISE: Duration = Duration::from_secs(1);
-/// How many stand in line at once when the queues are made.
+/// Contenders that queue at once when the benchmark makes the queues.
 const AT_ONCE: usize = 50;
 /// Sockets of the clients and of the server, and some more.
 const OPEN_FILES: u64 = 16_384;
@@ -105,7 +105,7 @@ fn raise_the_limit_of_open_files() -> anyhow::Result<()> {
         .context("this needs 16,384 open files: raise the hard limit (`ulimit -Hn`)")
 }
 
-/// Everybody who stands in a queue, through all outages.
+/// All contenders, through all outages.
 async fn crowd(
     connect: String,
     waiters: usize,
@@ -129,7 +129,7 @@ async fn crowd(
     let tokens: Vec<_> = in_turn.iter().map(|lock| lock.status().token).collect();
     let mut returns = Vec::new();
     for _ in 0..ROUNDS {
-        // Until all know their place, so that the next one renews.
+        // Waits until all know their place, so that the next one renews.
         join_all(in_turn.iter().map(|lock| placed(lock))).await;
         ask.send(()).context("the servers are gone")?;
         let waiting = join_all(in_turn.iter().map(|lock| back(lock)));
@@ -168,7 +168,7 @@ async fn placed(lock: &Lock<BootClock>) {
     }
 }
 
-/// Waits until the connection has gone, and then until the lock is held or waited for again; tells when.
+/// Waits until the connection is lost, and then until the contender holds or waits again. Returns the moment.
 async fn back(lock: &Lock<BootClock>) -> BootInstant {
     let is_served = |state| matches!(state, LockState::Held | LockState::Waiting);
     let mut view = lock.view();

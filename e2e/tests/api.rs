@@ -1,5 +1,5 @@
-//! What users of `kubectl` may expect of a DistributedLock, on a real API server. They write the status
-//! themselves, so no operator may run beside them.
+//! The promises to users of `kubectl` about a DistributedLock, on a real API server. The tests write the
+//! status themselves, so no operator may run beside them.
 
 #[path = "../../crds/tests/support/specs.rs"]
 #[expect(
@@ -14,21 +14,19 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use lockkeeper_crds::manifest;
-use lockkeeper_e2e::Cluster;
+use lockkeeper_testbed::Cluster;
+use lockkeeper_testbed::cluster::Namespace;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-/// Generous: the machine may have other work to do.
+/// Generous: the machine may be busy.
 const BOUND: Duration = Duration::from_secs(60);
 
 /// A Kubernetes namespace of one test, in a cluster that knows the resource.
-struct Space {
-    cluster: &'static Cluster,
-    name: &'static str,
-}
+struct Space(Namespace);
 
 impl Space {
-    fn new(name: &'static str) -> Option<Self> {
+    fn new(name: &str) -> Option<Self> {
         let cluster = Cluster::shared()?;
         static INSTALLED: OnceLock<()> = OnceLock::new();
         INSTALLED.get_or_init(|| {
@@ -39,27 +37,15 @@ impl Space {
                 "crd/distributedlocks.lockkeeper.io",
             ];
             cluster.kubectl(&established).unwrap();
-            // Established is not yet served: the API server tells of new resources a little later.
+            // The API server serves a new resource a little after it is established.
             let known = ["get", "distributedlocks", "--all-namespaces"];
             cluster.wait_for(BOUND, &known, |_| true).unwrap();
         });
-        // Of a run that was killed.
-        cluster
-            .kubectl(&[
-                "delete",
-                "namespace",
-                name,
-                "--ignore-not-found",
-                "--timeout=120s",
-            ])
-            .unwrap();
-        cluster.kubectl(&["create", "namespace", name]).unwrap();
-        Some(Self { cluster, name })
+        Some(Self(Namespace::new(cluster, name).unwrap()))
     }
 
     fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        self.cluster
-            .kubectl(&[&["--namespace", self.name], arguments].concat())
+        self.0.kubectl(arguments)
     }
 
     /// A manifest.
@@ -67,7 +53,7 @@ impl Space {
         json!({
             "apiVersion": "lockkeeper.io/v1alpha1",
             "kind": "DistributedLock",
-            "metadata": { "name": name, "namespace": self.name },
+            "metadata": { "name": name, "namespace": self.0.name() },
             "spec": spec,
         })
     }
@@ -79,7 +65,7 @@ impl Space {
         self.kubectl(&["apply", "--server-side", "--filename", path])
     }
 
-    /// What the operator would do.
+    /// Writes the status as the operator would.
     fn set_status(&self, name: &str, status: &Value) {
         let patch = json!({ "status": status }).to_string();
         let arguments = [
@@ -92,14 +78,6 @@ impl Space {
             &patch,
         ];
         self.kubectl(&arguments).unwrap();
-    }
-}
-
-impl Drop for Space {
-    fn drop(&mut self) {
-        let _ = self
-            .cluster
-            .kubectl(&["delete", "namespace", self.name, "--wait=false"]);
     }
 }
 
@@ -117,7 +95,7 @@ fn server_side(cluster: &Cluster, manifest: &str) {
         .unwrap();
 }
 
-/// What the operator says of a lock that `report-2` holds.
+/// The status that the operator writes for a lock that `report-2` holds.
 fn held() -> Value {
     json!({
         "holders": [{
@@ -250,10 +228,10 @@ fn kubectl_explains_the_resource() {
         ("dlock.spec.zookeeper.tickTime", "Default: `2s`"),
         ("dlock.status.holders.fencingToken", "it only grows"),
     ] {
-        // The API server tells what a new resource is a little after it serves it.
+        // The API server describes a new resource a little after it serves it.
         let explain = ["explain", path];
-        let text = space.cluster.wait_for(BOUND, &explain, |_| true).unwrap();
-        // It breaks lines where they are long.
+        let text = space.0.wait_for(BOUND, &explain, |_| true).unwrap();
+        // kubectl breaks long lines.
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(says), "{path}: {text}");
     }

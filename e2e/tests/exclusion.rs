@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use lockkeeper_e2e::checker::{Rule, check};
-use lockkeeper_e2e::faults;
-use lockkeeper_e2e::worker::{self, Options, Worker};
-use lockkeeper_e2e::{Config, Ensemble};
+use lockkeeper_judge::checker::{Rule, check};
+use lockkeeper_product::DeletionWatch;
+use lockkeeper_product::worker::{self, Options, Worker};
+use lockkeeper_testbed::faults;
+use lockkeeper_testbed::{Config, Ensemble};
 
 const BOUND: Duration = Duration::from_secs(60);
 
@@ -42,11 +43,11 @@ fn workers_run_one_after_the_other_in_the_order_in_which_they_queued() {
 fn a_stopped_guard_is_killed_with_all_that_it_started_before_its_lock_is_given_away() {
     let ensemble = Ensemble::start(Config::default()).unwrap();
     if let Err(reason) = ensemble.network().can_cut() {
-        println!("SKIPPED: {reason}");
+        lockkeeper_skip::skip(reason);
         return;
     }
     let lock = "/locks/stopped-guard";
-    let deletions = ensemble.watch_deletions(lock).unwrap();
+    let deletions = DeletionWatch::begin(&ensemble, lock).unwrap();
     let options = Options::new(&ensemble, "holder", lock)
         .unwrap()
         .with_recorder(&["--fork", "1"]);

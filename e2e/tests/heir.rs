@@ -1,16 +1,16 @@
-//! The first waiter gets ready for its turn without losing its connection again and again.
+//! The first waiter prepares for its turn without repeated reconnections.
 
 use std::time::Duration;
 
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::worker::{Options, Worker};
-use lockkeeper_e2e::{Config, Ensemble};
 use lockkeeper_lock::BootInstant;
+use lockkeeper_product::worker::{Options, Worker};
+use lockkeeper_testbed::process::wait_for;
+use lockkeeper_testbed::{Config, Ensemble};
 use rustix::process::Signal;
 
 const BOUND: Duration = Duration::from_secs(60);
 
-/// On a machine with other work to do an answer may take seconds; with a tick of 1 s nobody minds for 4.3 s.
+/// On a busy machine an answer may take seconds; with a tick of 1 s this timeout tolerates 4.3 s.
 const SESSION: Duration = Duration::from_secs(10);
 
 #[test]
@@ -30,7 +30,7 @@ fn a_waiter_that_becomes_the_heir_after_a_long_wait_connects_once_more_and_not_a
     let short = ["--hold", "300ms"];
     let heir = start("heir", &short);
     let waiters = ["w1", "w2", "w3", "w4", "w5", "w6"].map(|name| start(name, &short));
-    // Longer than the session timeout, from when the last one queues: then a waiter's lease is over.
+    // Longer than the session timeout after the last one has queued: then a waiter's lease is over.
     let end = BootInstant::now() + SESSION + Duration::from_secs(2);
     let mut token = holder.wait_until_it_runs(0, BOUND).unwrap();
     let has_held = || (holder.last_stamp(token).ok()? > end).then_some(());
@@ -41,7 +41,7 @@ fn a_waiter_that_becomes_the_heir_after_a_long_wait_connects_once_more_and_not_a
     for waiter in &waiters {
         token = waiter.wait_until_it_runs(token, BOUND).unwrap();
         let log = waiter.log();
-        // One more for each server that was too busy to answer.
+        // One more connection for each time that a server was too busy to answer.
         let busy = log.matches("Writes stay unanswered").count();
         let served = log.matches("Session served").count();
         assert!((2..=2 + busy).contains(&served), "{log}");

@@ -1,20 +1,21 @@
-//! Why this project does not trust reads, pings or the state of a connection: a measurement on real
-//! servers of what a client sees that is cut off together with its server.
+//! Why this project does not trust reads, pings or the state of a connection: a measurement on real servers
+//! of what a client sees when it is cut off together with its server.
 
 use std::time::Duration;
 
-use lockkeeper_e2e::ensemble::block_on;
-use lockkeeper_e2e::{Config, Ensemble};
 use lockkeeper_lock::BootInstant;
+use lockkeeper_product::DeletionWatch;
+use lockkeeper_testbed::ensemble::block_on;
+use lockkeeper_testbed::{Config, Ensemble};
 use zookeeper_client::{Acls, Client, CreateMode, SessionState};
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(8);
-/// For so long the client bears a silent server: as long as it can.
+/// How long the client tolerates a silent server: the maximum.
 const PATIENCE: Duration = Duration::from_millis(4_800);
-/// For so many ticks of 1 s the follower bears its leader's silence: for some seconds more than the leader bears the
-/// client's.
+/// How many ticks of 1 s the follower tolerates a silent leader: some seconds more than the leader tolerates
+/// a silent client.
 const SYNC_LIMIT: u32 = 14;
-/// Six times what is expected.
+/// Six times the expected time.
 const BOUND: Duration = Duration::from_secs(90);
 
 #[test]
@@ -25,11 +26,11 @@ fn a_client_behind_a_cut_off_follower_reads_its_own_node_for_seconds_after_the_l
     })
     .expect("the servers start");
     if let Err(reason) = ensemble.network().can_cut() {
-        println!("SKIPPED: {reason}");
+        lockkeeper_skip::skip(reason);
         return;
     }
     let follower = ensemble.wait_for_roles().unwrap().1[0];
-    let deletions = ensemble.watch_deletions("/lock").unwrap();
+    let deletions = DeletionWatch::begin(&ensemble, "/lock").unwrap();
     let host = ensemble.client("client").unwrap();
     let address = ensemble.address(follower).to_string();
 

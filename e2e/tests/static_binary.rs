@@ -1,17 +1,18 @@
-//! The static binary needs nothing from the file system that it runs in. `make test-static` builds it
-//! and runs this; elsewhere `LOCKKEEPER_STATIC_BINARY` names it.
+//! The static binary needs nothing from the file system that it runs in. The test takes the binary of the
+//! images, or the one that `LOCKKEEPER_STATIC_BINARY` names (`make test-static`).
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use lockkeeper_e2e::{Config, Ensemble};
+use lockkeeper_product::binaries;
+use lockkeeper_testbed::{Config, Ensemble};
 
-/// Generous: the machine may have other work to do.
+/// Generous: the machine may be busy.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Mounts in a namespace of its own, which are gone with it, and changes the root directory: `$0`.
+/// Mounts in a mount namespace of its own, and changes the root directory to `$0`.
 const ENTER: &str = r#"
 mount --rbind /proc "$0/proc"
 mount --bind /dev/null "$0/dev/null"
@@ -22,7 +23,7 @@ exec "$(PATH=$PATH:/usr/sbin:/sbin command -v chroot)" "$0" "$@"
 const OPTIONS: &str = "/lockkeeper run --connect zk0:2181,zk1:2181,zk2:2181 --lock /static/report --socket /lock.sock \
                        --session-timeout 4s --stop-grace 400ms --tick-time 1s --wait-timeout 30s";
 
-/// Fills `root` with the binary and what every container gets from its runtime, as far as it is needed:
+/// Fills `root` with the binary, and with the needed files that every container gets from its runtime:
 /// `/etc/hosts`, `/etc/resolv.conf`, and places for `/proc` and `/dev/null`.
 fn fill(root: &Path, binary: &Path, hosts: &str) {
     fs::create_dir(root.join("etc")).unwrap();
@@ -36,20 +37,19 @@ fn fill(root: &Path, binary: &Path, hosts: &str) {
 
 #[test]
 fn in_an_empty_root_a_name_is_resolved_and_a_program_runs_under_the_lock() {
-    let Some(binary) = std::env::var_os("LOCKKEEPER_STATIC_BINARY") else {
-        return println!(
-            "SKIPPED: LOCKKEEPER_STATIC_BINARY does not name the static binary (`make test-static` does)"
-        );
-    };
     if !rustix::process::geteuid().is_root() {
-        return println!("SKIPPED: only root may change the root directory");
+        return lockkeeper_skip::skip("only root may change the root directory");
     }
+    let binary = match std::env::var_os("LOCKKEEPER_STATIC_BINARY") {
+        Some(binary) => PathBuf::from(binary),
+        None => binaries::image_context("sidecar").unwrap().join("lockkeeper"),
+    };
     let ensemble = Ensemble::start(Config::default()).expect("the servers start");
     let hosts: String = (0..ensemble.len())
         .map(|server| format!("{} zk{server}\n", ensemble.address(server).ip()))
         .collect();
     let root = tempfile::tempdir().unwrap();
-    fill(root.path(), Path::new(&binary), &hosts);
+    fill(root.path(), &binary, &hosts);
 
     // The program under the lock is static too: the binary itself, which asks its keeper for the
     // lock. There is no /tmp for the socket.

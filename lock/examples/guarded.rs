@@ -1,4 +1,4 @@
-//! Runs a function under a lock, one process at a time:
+//! Runs a function under a lock, in one process at a time:
 //! `cargo run -p lockkeeper-lock --example guarded -- 127.0.0.1:2181 /locks/example`.
 
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! What the contenders of a lock have agreed on: written in the lock root, and checked by each before it
-//! queues. Pure.
+//! The setting that the contenders of a lock have agreed on. It is written in the lock root, and each contender checks
+//! it before it queues. Pure.
 //!
-//! Two contenders that disagree would both be right: one counts one holder, the other two. So what all have
-//! to know is a document at the one place that all have in common.
+//! If one contender counted one holder and another counted two, each would follow its own setting. So the setting is a
+//! document in the one place that all contenders share.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -12,25 +12,25 @@ use serde::{Deserialize, Serialize};
 use crate::queue::Mode;
 use crate::record::document;
 
-/// Longest document that is read, in bytes: what is written here has some forty.
+/// Longest document that is read, in bytes. Ours have about forty bytes.
 const LONGEST: usize = 1024;
 
-/// The kind of a lock, and how many may hold it.
+/// The kind of a lock, and how many contenders may hold it at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// One holder, or so many.
+    /// At most this many holders.
     Exclusive(NonZeroU32),
     /// One writer, or any number of readers.
     ReadWrite,
 }
 
-/// Why a contender must not stand in a queue.
+/// Why a contender must not enter a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Objection {
-    /// Nothing is agreed on, and it is not ours to write.
-    #[error("no agreement about the lock is written there; whoever provides the node has to write one")]
+    /// There is no agreement, and we may not write one.
+    #[error("it holds no agreement about the lock; the client that provides the node has to write one")]
     Missing,
-    /// The data are something else.
+    /// The data are not an agreement.
     #[error(
         "its data are not an agreement about a lock that this version can read; use a lock root of its own, or \
          remove its data while no contender is in the queue"
@@ -44,7 +44,7 @@ pub enum Objection {
     Differs {
         /// What is written.
         agreed: Agreement,
-        /// What this contender was told.
+        /// What this contender is set to.
         asked: Agreement,
     },
 }
@@ -71,7 +71,7 @@ const fn one() -> NonZeroU32 {
 }
 
 impl Agreement {
-    /// What a contender of this mode takes for agreed.
+    /// The agreement that a contender of this mode expects.
     pub fn of(mode: Mode) -> Self {
         match mode {
             Mode::Exclusive => Self::Exclusive(one()),
@@ -103,7 +103,7 @@ impl Agreement {
         }
     }
 
-    /// As data of a lock root.
+    /// The data of a lock root.
     pub fn to_data(self) -> Vec<u8> {
         let (kind, max_holders) = match self {
             Self::Exclusive(holders) => (Kind::Exclusive, holders),
@@ -117,7 +117,7 @@ impl Agreement {
         serde_json::to_vec(&document).expect("strings and numbers")
     }
 
-    /// The rule: who asks for anything else than what is agreed on stays out of the queue.
+    /// The rule: a contender with a setting other than the agreed one stays out of the queue.
     ///
     /// # Errors
     /// [`Objection::Differs`].

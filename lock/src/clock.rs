@@ -1,9 +1,9 @@
 //! The one clock on the safety path.
 //!
-//! Everything that decides who may run is counted on `CLOCK_BOOTTIME`: it never jumps, it goes on
-//! while the machine is suspended, as the ensemble's clocks do, and it is the same for all processes
-//! of a machine that are in one time namespace (`time_namespaces(7)`): keeper and guard exchange
-//! instants of it, and the keeper takes no guard of another one.
+//! Every decision about whether a program may run uses `CLOCK_BOOTTIME`. It never jumps, and it goes on while the
+//! machine is suspended, as the ensemble's clocks do. It is the same for all processes of a machine that are in one
+//! time namespace (`time_namespaces(7)`). Keeper and guard exchange instants of it, so the keeper accepts only guards
+//! of its own time namespace.
 
 use std::fmt;
 use std::future::Future;
@@ -67,7 +67,7 @@ impl fmt::Debug for BootInstant {
 }
 
 const fn nanos(duration: Duration) -> u64 {
-    // 584 years fit; a longer duration is as good as for ever.
+    // 584 years fit; a longer duration means for ever.
     let nanos = duration.as_nanos();
     if nanos > u64::MAX as u128 {
         u64::MAX
@@ -81,12 +81,12 @@ pub trait Clock: Clone + Send + Sync + 'static {
     /// The moment now.
     fn now(&self) -> BootInstant;
 
-    /// Waits for a while. May wake late, never early; whoever wakes looks at [`Clock::now`].
+    /// Waits for a while. It may wake late, never early; callers check [`Clock::now`] afterwards.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send + 'static;
 }
 
-/// `CLOCK_BOOTTIME` of this machine. Its timers are tokio's, which is fine: they start work, they
-/// never decide who may run.
+/// `CLOCK_BOOTTIME` of this machine. Its timers are tokio's, which is fine: they start work, and never decide whether a
+/// program may run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BootClock;
 

@@ -1,9 +1,9 @@
 //! The calls of ZooKeeper that the lock uses, behind two small traits.
 //!
-//! A [`Connection`] is *one* TCP connection of a session to *one* server. It never reconnects by
-//! itself: once it is gone, every call on it fails with [`EnsembleError::ConnectionLoss`], and the
-//! session is taken to another server by [`Ensemble::attach`]. So nobody can miss a reconnection,
-//! and an answer always belongs to the session and the server that it was asked for.
+//! A [`Connection`] is *one* TCP connection of a session to *one* server. It never reconnects by itself: once it is
+//! gone, every call on it fails with [`EnsembleError::ConnectionLoss`], and [`Ensemble::attach`] takes the session to
+//! another server. So every caller notices a reconnection, and an answer always belongs to the session and the server
+//! that it was asked for.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use futures_util::future::BoxFuture;
 
 use crate::token::FencingToken;
 
-/// Why a call failed. A closed set: what ZooKeeper may answer to the calls of this module.
+/// Why a call failed: all the errors with which ZooKeeper may answer the calls of this module.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnsembleError {
-    /// The connection is gone; whether the request was carried out is not known.
+    /// The connection is gone; the server may or may not have carried out the request.
     #[error("the connection to the server was lost")]
     ConnectionLoss,
     /// The server could not be reached, or did not answer in time.
@@ -23,30 +23,30 @@ pub enum EnsembleError {
     Unreachable {
         /// The server as the user wrote it.
         server: String,
-        /// What the attempt ended with.
+        /// How the attempt ended.
         reason: String,
     },
-    /// The server and we do not agree on TLS: on a certificate, most likely.
+    /// The server and we do not agree on TLS, most likely because of a certificate.
     #[error("{server} {reason}")]
     Untrusted {
         /// The server as the user wrote it.
         server: String,
-        /// What it does: reads on behind its name.
+        /// What the server does. The message puts it after the server's name.
         reason: String,
     },
     /// The session is over, and with it all its ephemeral nodes.
     #[error("the session has expired")]
     SessionExpired,
-    /// The session is now served by another server; whoever asked has an old connection.
+    /// Another server serves the session now; the caller has an old connection.
     #[error("the session was moved to another server")]
     SessionMoved,
-    /// The server had too much to do, and did not carry the request out (`RequestThrottler`).
+    /// The server was overloaded, and did not carry the request out (`RequestThrottler`).
     #[error("the server is overloaded and did not carry the request out")]
     Throttled,
     /// The server does not accept the credentials.
     #[error("the server refused the credentials")]
     AuthFailed,
-    /// The credentials give no right to this.
+    /// The credentials give no right to do this.
     #[error("no right to do this")]
     NoAuth,
     /// The node, or its parent, does not exist.
@@ -55,20 +55,20 @@ pub enum EnsembleError {
     /// The node exists.
     #[error("the node exists already")]
     NodeExists,
-    /// The node has another version than asked for.
-    #[error("the node was changed by somebody else")]
+    /// The node does not have the expected version.
+    #[error("another client changed the node")]
     BadVersion,
     /// The node still has children.
     #[error("the node has children")]
     NotEmpty,
-    /// Anything else; not repaired by trying again.
+    /// Anything else; a retry would not help.
     #[error("{0}")]
     Other(String),
 }
 
 impl EnsembleError {
-    /// Whether this says nothing about the request, which is to be tried again on a new connection of the
-    /// same session. It may or may not have been carried out, unless it was [`Self::Throttled`].
+    /// Whether the error leaves the request open. The caller has to try it again on a new connection of the same
+    /// session. The server may or may not have carried it out, unless the error is [`Self::Throttled`].
     pub fn is_connection(&self) -> bool {
         matches!(
             self,
@@ -82,7 +82,7 @@ impl EnsembleError {
 pub enum Closed {
     /// The connection is gone; the session may live.
     Disconnected,
-    /// A server said that the session is over.
+    /// A server reported that the session is over.
     Expired,
     /// A server refused the credentials.
     AuthFailed,
@@ -104,11 +104,11 @@ pub struct Created {
     pub path: String,
     /// The transaction that created it.
     pub czxid: FencingToken,
-    /// The session that it will end with; 0 for a persistent node.
+    /// The session with which it ends; 0 for a persistent node.
     pub owner: i64,
 }
 
-/// A node's data and what ZooKeeper knows of it.
+/// A node's data, and its metadata in ZooKeeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Its data.
@@ -117,12 +117,12 @@ pub struct Node {
     pub czxid: FencingToken,
     /// How many times its data were changed.
     pub version: i32,
-    /// The session that it will end with; 0 for a persistent node.
+    /// The session with which it ends; 0 for a persistent node.
     pub owner: i64,
 }
 
-/// Which node it is that has a path, and which data: who finds the same again has missed nothing. A node that
-/// was deleted and made anew begins with version 0 again, but by another transaction.
+/// Identifies the node at a path, and its data: a client that finds the same one again has missed no change. A node
+/// that was deleted and created anew has version 0 again, but another transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incarnation {
     /// The transaction that created the node.
@@ -131,7 +131,7 @@ pub struct Incarnation {
     pub version: i32,
 }
 
-/// The children of a node, and whose they are.
+/// The children of a node, and the node that they belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Children {
     /// Their names, in no order.
@@ -141,7 +141,7 @@ pub struct Children {
 }
 
 impl Node {
-    /// Which node this is, with which data.
+    /// Identifies this node and its data.
     pub fn incarnation(&self) -> Incarnation {
         Incarnation {
             czxid: self.czxid,
@@ -155,13 +155,13 @@ impl Node {
     }
 }
 
-/// Whether a node of this owner ends with a session. A container, which the server removes when it is empty, is
-/// marked by the least number in the owner's place (`EphemeralType.CONTAINER_EPHEMERAL_OWNER`).
+/// Whether a node of this owner ends with a session. The server removes a container when it is empty; the least number
+/// in the owner's place marks one (`EphemeralType.CONTAINER_EPHEMERAL_OWNER`).
 pub fn is_ephemeral(owner: i64) -> bool {
     owner != 0 && owner != i64::MIN
 }
 
-/// What a one-time data watch saw first.
+/// The first event of a one-time data watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeEvent {
     /// The data were changed, or the node was created.
@@ -175,7 +175,7 @@ pub enum NodeEvent {
 /// One operation of a [`Connection::multi`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// The node exists.
+    /// The node has to exist.
     Check {
         /// Its path.
         path: String,
@@ -186,7 +186,7 @@ pub enum Op {
         path: String,
         /// The new data.
         data: Vec<u8>,
-        /// The version that it must have.
+        /// The version that it has to have.
         version: i32,
     },
     /// Create a persistent node.
@@ -203,8 +203,8 @@ pub enum Op {
     },
 }
 
-/// Which operation of a [`Connection::multi`] failed, and why. Nothing of it was carried out,
-/// unless the error is about the connection.
+/// Which operation of a [`Connection::multi`] failed, and why. None of its operations was carried out, unless the error
+/// is about the connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("operation {index}: {error}")]
 pub struct MultiError {
@@ -219,23 +219,23 @@ pub type EnsembleResult<T> = Result<T, EnsembleError>;
 
 /// One TCP connection of one session to one server.
 ///
-/// * Calls are carried out in the order in which they were made (`ZooKeeper`: "FIFO client order").
+/// * Servers carry out calls in the order in which they were made (`ZooKeeper`: "FIFO client order").
 /// * The request leaves when the method is called or when its future is first polled.
-/// * Dropping a connection closes the TCP connection and nothing else: no session, no node.
+/// * Dropping a connection closes only the TCP connection: the session and its nodes stay.
 pub trait Connection: Send + Sync + 'static {
     /// The session, as confirmed by this server.
     fn session(&self) -> Session;
 
-    /// Waits until the connection is gone. Once it has answered, no earlier answer of a call may
-    /// still be counted as a renewal: it may have come over a connection that replaced this one.
+    /// Waits until the connection is gone. After that, no earlier answer of a call may count as a renewal: it may have
+    /// come over a connection that replaced this one.
     fn closed(&self) -> impl Future<Output = Closed> + Send + 'static;
 
-    /// Whether the connection has not been gone for a moment since it was made. Look at it *after*
-    /// an answer to know that the answer came over this very connection.
+    /// Whether the connection was there at every moment since it was made. Look at it *after* an answer to know that the
+    /// answer came over this very connection.
     fn is_intact(&self) -> bool;
 
-    /// Creates an ephemeral node whose name is `prefix` and the next sequence number, if the data of its
-    /// parent have this version; else it answers [`EnsembleError::BadVersion`].
+    /// Creates an ephemeral node whose name is `prefix` and the next sequence number, if the data of its parent have
+    /// this version; otherwise returns [`EnsembleError::BadVersion`].
     fn create_contender(
         &self,
         prefix: &str,
@@ -243,7 +243,7 @@ pub trait Connection: Send + Sync + 'static {
         version: i32,
     ) -> impl Future<Output = EnsembleResult<Created>> + Send + 'static;
 
-    /// Creates a persistent node and its missing parents; it is no error when it exists.
+    /// Creates a persistent node and its missing parents. Succeeds if the node exists.
     fn make_path(
         &self,
         path: &str,
@@ -256,7 +256,7 @@ pub trait Connection: Send + Sync + 'static {
     /// A node.
     fn node(&self, path: &str) -> impl Future<Output = EnsembleResult<Node>> + Send + 'static;
 
-    /// A node, and a watch for the first change of its data or its deletion after that.
+    /// A node, and a watch for the next change of its data or its deletion.
     fn watch_node(
         &self,
         path: &str,
@@ -264,9 +264,9 @@ pub trait Connection: Send + Sync + 'static {
     + Send
     + 'static;
 
-    /// A watch for the creation of a node that does not exist ([`NodeEvent::Changed`]); nothing for one
-    /// that does. Newer servers want the right to read a node that is there
-    /// ([`EnsembleError::NoAuth`]), and tell nobody else of its creation.
+    /// A watch for the creation of a node that does not exist ([`NodeEvent::Changed`]); `None` if the node exists.
+    /// Newer servers require the right to read an existing node ([`EnsembleError::NoAuth`]), and announce its creation
+    /// only to clients with that right.
     fn watch_creation(
         &self,
         path: &str,
@@ -280,8 +280,7 @@ pub trait Connection: Send + Sync + 'static {
         version: Option<i32>,
     ) -> impl Future<Output = EnsembleResult<()>> + Send + 'static;
 
-    /// Carries out all operations or none. A quorum write even when it changes nothing, which is
-    /// what renewals are made of.
+    /// Carries out all operations or none. This is a quorum write even if it changes nothing: renewals are such writes.
     fn multi(&self, ops: Vec<Op>) -> impl Future<Output = Result<(), MultiError>> + Send + 'static;
 
     /// Ends the session, and with it all its ephemeral nodes, at once.
@@ -314,8 +313,8 @@ pub trait Ensemble: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = EnsembleResult<Self::Connection>> + Send;
 
-    /// Asked when no server could be reached and there is no session to lose: what is wrong for good,
-    /// if that can be found out.
+    /// What is permanently wrong, if that can be found out. Called when no server could be reached and there is no
+    /// session that could be lost.
     fn objection(&self) -> impl Future<Output = Option<EnsembleError>> + Send {
         async { None }
     }

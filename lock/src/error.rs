@@ -1,5 +1,5 @@
-//! What can go wrong for good. What passes by itself (a lost connection, an election) is repaired
-//! by the lock's task and shows in [`crate::LockStatus`] only.
+//! Permanent failures. The lock's task repairs passing ones (a lost connection, an election), which show in
+//! [`crate::LockStatus`] only.
 
 use crate::agreement::Objection;
 use crate::ensemble::EnsembleError;
@@ -8,7 +8,7 @@ use crate::timing::UnsafeTiming;
 /// Why a lock cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
-    /// The ensemble refuses, and would refuse again.
+    /// The ensemble refuses the request, and would refuse it again.
     #[error("{action}: {error}")]
     Refused {
         /// What was tried, with the path.
@@ -16,18 +16,18 @@ pub enum LockError {
         /// The answer.
         error: EnsembleError,
     },
-    /// The servers grant a session timeout with which the times do not fit together.
+    /// The servers grant a session timeout that does not fit the other times.
     #[error("the servers grant a session timeout of {granted:?}: {unsafe_timing}")]
     Timing {
         /// The session timeout as negotiated.
         granted: std::time::Duration,
-        /// The arithmetic.
+        /// The arithmetic that shows it.
         unsafe_timing: UnsafeTiming,
     },
-    /// The order of the contenders cannot be told any more.
+    /// The order of the contenders is unknown from now on.
     #[error(
-        "the sequence numbers of contenders below {root} are used up or not unique ({contender}), so that nobody \
-         can tell who is first: make a new lock root"
+        "the sequence numbers of contenders below {root} are used up or not unique ({contender}), so that \
+         their order is unknown: make a new lock root"
     )]
     OutOfNumbers {
         /// The lock root.
@@ -35,7 +35,7 @@ pub enum LockError {
         /// The first contender that shows it.
         contender: String,
     },
-    /// A node that is somebody else's to make is not there yet, or gives us no right yet. Waited for.
+    /// A node that another client has to create is missing, or gives us no right yet. The task waits for it.
     #[error("{path} is not provided: {error}")]
     NotProvided {
         /// The lock root or the control node.
@@ -43,8 +43,8 @@ pub enum LockError {
         /// The answer: `NoNode` or `NoAuth`.
         error: EnsembleError,
     },
-    /// The contenders of the lock have agreed on something else than this one was told, or it cannot be read what
-    /// they have agreed on. For good where the lock root is ours to make, else waited for.
+    /// The contenders of the lock have agreed on another setting than ours, or their agreement cannot be read. Final if
+    /// we create the lock root ourselves; otherwise the task waits.
     #[error("no place in the queue of {path}: {objection}")]
     NotAgreed {
         /// The lock root.
@@ -52,7 +52,7 @@ pub enum LockError {
         /// What is wrong.
         objection: Objection,
     },
-    /// A client stands in the queue of which nobody knows whether it comes first. Waited for.
+    /// A client in the queue may or may not come before us. The task waits for it to leave.
     #[error(
         "{path} belongs to a client whose place in the queue cannot be told from that name: end that client, or give \
          it a lock root of its own"
@@ -61,7 +61,8 @@ pub enum LockError {
         /// Its node below the lock root.
         path: String,
     },
-    /// The servers are those of another ensemble than the lock's. Waited for: they may lead back to it.
+    /// The servers belong to another ensemble than the lock's. The task waits: their names may lead to the right one
+    /// later.
     #[error(
         "this is another ensemble than the lock's: {path} holds {}, and the lock is in {expected}",
         .found.map_or_else(|| "no ID".to_owned(), |found| found.to_string())
@@ -71,13 +72,13 @@ pub enum LockError {
         path: String,
         /// What the ID has to be.
         expected: uuid::Uuid,
-        /// What it is; `None` where the node holds none.
+        /// The ID that it holds; `None` if the node holds none.
         found: Option<uuid::Uuid>,
     },
     /// The lock was lost before this could be done.
     #[error("the lock was lost: {}", .0.name())]
-    Lost(crate::state::LossReason),
-    /// The lock is neither held nor waited for.
+    Lost(crate::loss::LossReason),
+    /// We neither hold the lock nor wait for it.
     #[error("not in the queue")]
     NotQueued,
     /// The lock's task has ended: it was abandoned.

@@ -1,5 +1,5 @@
-//! The parsers of what others write, for the crate `fuzz`. The released binary has no such door: see the
-//! feature `fuzzing`.
+//! The parsers of external input, for the crate `fuzz`. The released binary does not have this module: see the feature
+//! `fuzzing`.
 
 pub use crate::queue::{Ahead, Contender, Place, excludes, out_of_numbers, sorted, unknown};
 pub use crate::record::contender_data;

@@ -1,4 +1,4 @@
-//! The two sides that users see: [`LockView`] to look, [`Lock`] to act.
+//! The two types for users of a lock: [`LockView`] to observe it, [`Lock`] to act.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::clock::{BootInstant, Clock};
+use crate::clock::Clock;
 use crate::ensemble::Ensemble;
 use crate::error::LockError;
+use crate::loss::LossReason;
 use crate::options::LockOptions;
 use crate::participant::Participant;
 use crate::state::{LockState, LockStatus};
 use crate::task::{Command, Task};
 use crate::token::FencingToken;
 
-/// A look at a lock, cheap to clone.
+/// A read-only view of a lock, cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LockView<C> {
     clock: C,
@@ -24,34 +25,46 @@ pub struct LockView<C> {
 }
 
 impl<C: Clock> LockView<C> {
-    /// The lock as its task saw it last.
+    /// The lock as its task last saw it.
     pub fn status(&self) -> LockStatus {
         self.status.borrow().clone()
     }
 
-    /// Whether the lock is held now. What is not known is not held: false when the lock's task is
-    /// gone, for nobody would tell us about a loss.
+    /// Whether the lock is held now: until [`LockStatus::deadline`]. False if the lock's task is gone, because then no
+    /// task would report a loss.
     pub fn is_held(&self) -> bool {
         self.status.has_changed().is_ok() && self.status.borrow().is_held(self.clock.now())
     }
 
-    /// Waits for the next change. [`LockError::Abandoned`] when there will be none.
+    /// Waits for the next change. [`LockError::Abandoned`] if there will be none.
     pub async fn changed(&mut self) -> Result<LockStatus, LockError> {
         self.status.changed().await.map_err(|_| LockError::Abandoned)?;
         Ok(self.status.borrow_and_update().clone())
     }
 
-    /// The channel itself, for those who serve it to others.
+    /// How an attempt to acquire the lock has ended; `None` while it goes on.
+    fn outcome(&self) -> Option<Result<FencingToken, LockError>> {
+        let status = self.status();
+        match (status.state, status.token, status.loss) {
+            // A status from before the deadline counts only before it.
+            (LockState::Held, Some(token), _) if status.is_held(self.clock.now()) => Some(Ok(token)),
+            (LockState::Lost, _, Some(reason)) => Some(Err(LockError::Lost(reason))),
+            (LockState::Released, ..) => Some(Err(status.refusal.unwrap_or(LockError::NotQueued))),
+            _ => None,
+        }
+    }
+
+    /// The channel itself, for servers that pass it on.
     pub fn receiver(&self) -> watch::Receiver<LockStatus> {
         self.status.clone()
     }
 }
 
-/// One's own place in the queue of a lock, with a session of its own, served by a task.
+/// Our place in the queue of a lock, with a session of its own, served by a task.
 ///
-/// There is no guard value that releases in its `Drop`, on purpose: dropping a `Lock`, also by a
-/// panic, *abandons* it. The contender stays until the session expires, so whatever still runs under
-/// the lock has until the end of its lease. Release with [`Lock::release`], when that is gone.
+/// On purpose there is no guard value that releases in its `Drop`: dropping a `Lock`, even by a panic, *abandons* it.
+/// The contender stays until the session expires, so everything that still runs under the lock has until the end of its
+/// lease. When all of that has ended, release with [`Lock::release`].
 #[derive(Debug)]
 pub struct Lock<C> {
     commands: mpsc::Sender<Command>,
@@ -61,7 +74,7 @@ pub struct Lock<C> {
 }
 
 impl<C: Clock> Lock<C> {
-    /// Makes a lock; nothing is asked of the ensemble yet.
+    /// Makes a lock, without a request to the ensemble yet.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -71,7 +84,7 @@ impl<C: Clock> Lock<C> {
         lock
     }
 
-    /// Makes a lock whose task runs where the caller puts it.
+    /// Makes a lock, and returns the task that serves it for the caller to run.
     pub fn with_task<E: Ensemble>(
         ensemble: E,
         clock: C,
@@ -101,43 +114,43 @@ impl<C: Clock> Lock<C> {
         )
     }
 
-    /// A look at this lock.
+    /// A view of this lock.
     pub fn view(&self) -> LockView<C> {
         self.view.clone()
     }
 
-    /// The lock as its task saw it last.
+    /// The lock as its task last saw it.
     pub fn status(&self) -> LockStatus {
         self.view.status()
     }
 
-    /// Whether to keep the contender through a loss, until it is released or abandoned: for when work under the lock may
-    /// have outlived it. The session is then served and renewed also in state `Lost`, in which nobody holds: neither we
-    /// nor those behind us. At first it is not.
+    /// Whether to keep the contender through a loss, until it is released or abandoned. This is for work that may still
+    /// run after the loss. The task then renews the session in state `Lost` too: no contender holds the lock in that
+    /// time, neither we nor those behind us. Off at first.
     pub fn retain(&self, is_retained: bool) {
         self.is_retained
             .send_if_modified(|before| std::mem::replace(before, is_retained) != is_retained);
     }
 
-    /// Says that, under this token, whoever did not release cleanly before us has been waited for
-    /// ([`LockStatus::predecessor_unclean`]). Who releases without having said so leaves the wait to the next holder.
-    /// Saying it twice, or of a lock that is lost, does nothing.
+    /// Reports that, under this token, we have waited for the holders before us that did not release cleanly
+    /// ([`LockStatus::predecessor_unclean`]). A holder that releases without this call leaves the wait to the next one.
+    /// Idempotent, and a no-op for a lock that is lost.
     pub fn settle(&self, token: FencingToken) {
         self.settled
             .send_if_modified(|before| before.replace(token) != Some(token));
     }
 
-    /// Stands in the queue, at its end unless already in it.
+    /// Enters the queue at its end, unless already in it.
     ///
     /// # Errors
-    /// When the ensemble refuses for good, and in state `Lost`, which wants a release first: that is
-    /// where the owner says that nothing runs under the lost token any more.
+    /// When the ensemble refuses for good, and in state `Lost`. There a release has to come first: by releasing, the
+    /// owner states that everything under the lost token has ended.
     pub async fn contend(&self) -> Result<(), LockError> {
         self.command(Command::Contend).await
     }
 
-    /// Stands in the queue and waits, for ever, until the lock is held. Cancelling leaves the
-    /// contender in the queue.
+    /// Enters the queue and waits, without a limit, until the lock is held. A cancelled call leaves the contender in
+    /// the queue.
     ///
     /// # Errors
     /// As [`Lock::contend`].
@@ -145,17 +158,14 @@ impl<C: Clock> Lock<C> {
         self.contend().await?;
         let mut view = self.view();
         loop {
-            let status = view.status();
-            match (status.state, status.token, status.loss) {
-                (LockState::Held, Some(token), _) => return Ok(token),
-                (LockState::Lost, _, Some(reason)) => return Err(LockError::Lost(reason)),
-                (LockState::Released, ..) => return Err(status.refusal.unwrap_or(LockError::NotQueued)),
-                _ => drop(view.changed().await?),
+            match view.outcome() {
+                Some(outcome) => return outcome,
+                None => drop(view.changed().await?),
             }
         }
     }
 
-    /// As [`Lock::acquire`], but leaves the queue and answers `None` after `limit`.
+    /// As [`Lock::acquire`], but leaves the queue and returns `None` after `limit`.
     ///
     /// # Errors
     /// As [`Lock::contend`].
@@ -171,7 +181,7 @@ impl<C: Clock> Lock<C> {
         }
     }
 
-    /// Takes the lock if nobody has it, else leaves the queue again and answers `None`.
+    /// Takes the lock if it is free; otherwise leaves the queue again and returns `None`.
     ///
     /// # Errors
     /// As [`Lock::contend`].
@@ -180,22 +190,19 @@ impl<C: Clock> Lock<C> {
         let mut view = self.view();
         loop {
             let status = view.status();
-            match (status.state, status.token, status.loss) {
-                (LockState::Held, Some(token), _) => return Ok(Some(token)),
-                (LockState::Lost, _, Some(reason)) => return Err(LockError::Lost(reason)),
-                (LockState::Waiting, ..) if status.position.is_some_and(|position| position > 0) => {
-                    self.release().await?;
-                    return Ok(None);
-                }
-                (LockState::Released, ..) => return Err(status.refusal.unwrap_or(LockError::NotQueued)),
-                _ => drop(view.changed().await?),
+            if status.state == LockState::Waiting && status.position.is_some_and(|position| position > 0) {
+                self.release().await?;
+                return Ok(None);
+            }
+            match view.outcome() {
+                Some(outcome) => return outcome.map(Some),
+                None => drop(view.changed().await?),
             }
         }
     }
 
-    /// Leaves the queue: deletes the contender and returns when it is known to be gone. To be called
-    /// only when nothing runs under the lock any more. Retries through lost connections; whoever
-    /// cannot wait abandons.
+    /// Leaves the queue: deletes the contender and returns when it is known to be gone. Call it only when everything
+    /// under the lock has ended. It retries through lost connections; a caller that cannot wait abandons.
     ///
     /// # Errors
     /// When the ensemble refuses for good.
@@ -219,7 +226,7 @@ impl<C: Clock> Lock<C> {
         .await
     }
 
-    /// Who is in the queue, and who holds. Works for onlookers too.
+    /// The contenders in the queue, and which of them hold. Works outside the queue too.
     ///
     /// # Errors
     /// When the ensemble refuses for good.
@@ -227,8 +234,8 @@ impl<C: Clock> Lock<C> {
         self.command(Command::Participants).await
     }
 
-    /// Stops renewing and closes the connection, but keeps the contender: it ends with the session,
-    /// and nobody holds before. For when it is not certain that the application is gone.
+    /// Stops renewing and closes the connection, but keeps the contender: it ends with the session, and until then no
+    /// other contender holds. For an application that may still run.
     pub fn abandon(self) {}
 
     /// Releases and ends the session.
@@ -257,14 +264,14 @@ impl<C: Clock> Lock<C> {
         answer.await.map_err(|_| LockError::Abandoned)?
     }
 
-    /// Runs `work` under the lock (the "template" of the lock recipes): acquires, runs, releases.
-    /// At the deadline, and at a loss, `work` is cancelled: it is not polled any more and dropped.
-    /// It has to come back to an `await` in time; a resource that it writes to should check the
-    /// token, for what was sent before the deadline may arrive after it.
+    /// Runs `work` under the lock (the "template" of the lock recipes): acquires, runs, releases. At the deadline, and
+    /// at a loss, `work` is cancelled: it is not polled any more, and it is dropped. It has to reach an `await` in
+    /// time. A resource that it writes to should check the token, because data sent before the deadline may arrive
+    /// after it.
     ///
     /// # Errors
-    /// [`LockError::Lost`] when `work` was cancelled; the lock is released then too, since nothing
-    /// runs under it any more.
+    /// [`LockError::Lost`] when `work` was cancelled; the lock is released then too, since everything under it has
+    /// ended.
     pub async fn guarded<T, W: Future<Output = T>>(
         &self,
         work: impl FnOnce(FencingToken, LockView<C>) -> W,
@@ -275,12 +282,17 @@ impl<C: Clock> Lock<C> {
         let outcome = loop {
             let status = view.status();
             let now = self.view.clock.now();
-            if let Some(reason) = lost(&status, token, now) {
-                break Err(LockError::Lost(reason));
-            }
-            let deadline = status.deadline().unwrap_or(now);
-            // The timer starts no work and stops none: it does not count the time in which the machine was suspended.
-            let in_time = poll_fn(|context| match self.view.clock.now() < deadline {
+            let deadline = match status.deadline() {
+                Some(deadline) if status.token == Some(token) && status.is_held(now) => deadline,
+                _ => {
+                    break Err(LockError::Lost(
+                        status.loss.unwrap_or(LossReason::DeadlineReached),
+                    ));
+                }
+            };
+            // The timer neither starts nor stops work: it does not count the time during which the machine was
+            // suspended.
+            let in_time = poll_fn(|context| match status.is_held(self.view.clock.now()) {
                 true => work.as_mut().poll(context).map(Some),
                 false => Poll::Ready(None),
             });
@@ -297,12 +309,4 @@ impl<C: Clock> Lock<C> {
         self.release().await?;
         outcome
     }
-}
-
-fn lost(status: &LockStatus, token: FencingToken, now: BootInstant) -> Option<crate::state::LossReason> {
-    let is_past = status.deadline().is_none_or(|deadline| now >= deadline);
-    if status.token == Some(token) && status.is_held(now) && !is_past {
-        return None;
-    }
-    Some(status.loss.unwrap_or(crate::state::LossReason::DeadlineReached))
 }

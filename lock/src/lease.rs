@@ -1,4 +1,4 @@
-//! When the holder's right to act ends. Pure arithmetic; docs/safety.md has the argument.
+//! When the holder's right to act ends: pure arithmetic. docs/safety.md has the argument.
 //!
 //! Not Curator's `Lease` (a semaphore's permit), not `coordination.k8s.io/Lease`.
 
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::BootInstant;
-use crate::timing::{SLACK, margin, proof_age};
+use crate::timing::{self, SLACK, proof_age};
 
 /// An acknowledged quorum write of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,40 +20,39 @@ pub struct Renewal {
     pub acknowledged: BootInstant,
 }
 
-/// The lease of a session: the moment before which the ensemble cannot have expired it.
+/// The lease of a session: until its end the ensemble cannot have expired the session.
 ///
-/// Two things show that the leader has counted the session anew, and how early at most:
+/// Two things show that the leader has restarted the session's timeout, and the earliest moment at which it did so:
 /// * a renewal that is *proven* by three later ones (the four steps);
-/// * the first acknowledged write after the session was created on, or taken to, a server: the
-///   leader counted it after that was asked for.
+/// * the first acknowledged write after the session was created on, or taken to, a server: the leader restarted the
+///   timeout after that was requested.
 ///
-/// A lease that is still good then is extended by them. One that has lapsed is not yet: the leader
-/// may have taken the session out of its queue before it counted it anew, and end it all the same
-/// (`SessionTrackerImpl.run`). It marks such a session within [`SLACK`], and no marked session can
-/// write; so a later write that is sent [`SLACK`] after the first one was acknowledged has to be
-/// acknowledged as well.
+/// They extend a lease that is still good. They do not yet extend one that has lapsed: the leader may have taken the
+/// session out of its queue before it restarted the timeout, and then it ends the session all the same
+/// (`SessionTrackerImpl.run`). It marks such a session within [`SLACK`], and a marked session cannot write. So a later
+/// write, sent [`SLACK`] after the first one was acknowledged, has to be acknowledged as well.
 ///
-/// Nothing but a server that grants less time makes a lease shorter, and then for the rest of the
-/// session: the touches that an earlier server has collected carry the time that it granted
-/// (`LearnerSessionTracker`), and may reach the leader late.
+/// Only a server that grants less time makes a lease shorter, and it does so for the rest of the session: the touches
+/// that an earlier server has collected carry the time that it granted (`LearnerSessionTracker`), and may reach the
+/// leader late.
 #[derive(Clone, Debug)]
 pub struct Lease {
-    /// The shortest one that a server has granted to this session.
+    /// The shortest session timeout that a server has granted to this session.
     session_timeout: Duration,
     /// Half a tick and [`SLACK`].
     proof_age: Duration,
-    /// When the present connection was asked for; taken by its first acknowledged write.
+    /// When the present connection was requested. The first acknowledged write consumes it.
     attached: Option<BootInstant>,
-    /// What would extend the lease, had it not lapsed.
+    /// What would extend the lease if it had not lapsed.
     unconfirmed: Option<Unconfirmed>,
     /// Acknowledged writes over the present connection, oldest first, thinned out.
     renewals: VecDeque<Renewal>,
-    /// Until then the session of a creation cannot have been taken out of the leader's queue.
+    /// Before this moment the leader cannot have taken a newly created session out of its queue.
     created_until: Option<BootInstant>,
     end: Option<BootInstant>,
 }
 
-/// The leader has counted a session of which it is not known whether it had begun to end it.
+/// The leader has restarted the timeout of a session, but may have begun to end the session before.
 #[derive(Clone, Copy, Debug)]
 struct Unconfirmed {
     counted_from: BootInstant,
@@ -76,10 +75,10 @@ impl Lease {
         }
     }
 
-    /// A session was created, with `session_timeout` as negotiated, that was asked for at `asked` or
-    /// later. The leader counts it from its creation on (`SessionTrackerImpl.trackSession`), so
-    /// that before `asked + session_timeout` it cannot have taken it out of its queue: until then a
-    /// new session has not lapsed, and its first write proves the lease by itself.
+    /// A session was created, with `session_timeout` as negotiated. The client requested it at `asked` or later. The
+    /// leader counts it from its creation on (`SessionTrackerImpl.trackSession`), so it cannot have taken it out of its
+    /// queue before `asked + session_timeout`. Until then a new session has not lapsed, and its first write proves the
+    /// lease by itself.
     pub fn create(&mut self, asked: BootInstant, session_timeout: Duration) {
         self.session_timeout = session_timeout;
         self.created_until = Some(asked + session_timeout);
@@ -87,10 +86,9 @@ impl Lease {
         self.connect(asked);
     }
 
-    /// The same session is served over a new connection, with `session_timeout` as negotiated anew,
-    /// which was asked for at `asked` or later. Earlier writes prove nothing more. A server that
-    /// grants less time than before makes the lease shorter: the leader counts what it was told
-    /// last (`ExpiryQueue.update`).
+    /// The same session has a new connection, with `session_timeout` as negotiated anew. The client requested it at
+    /// `asked` or later. Earlier writes prove nothing any more. A server that grants less time than before makes the
+    /// lease shorter: the leader uses the timeout that it received last (`ExpiryQueue.update`).
     pub fn attach(&mut self, asked: BootInstant, session_timeout: Duration) {
         if session_timeout < self.session_timeout {
             self.session_timeout = session_timeout;
@@ -107,8 +105,8 @@ impl Lease {
         self.renewals.clear();
     }
 
-    /// Takes an acknowledged quorum write into account and returns the end of the lease. Writes
-    /// have to come in the order in which they were acknowledged.
+    /// Takes an acknowledged quorum write into account and returns the end of the lease. Call it in the order in which
+    /// the writes were acknowledged.
     pub fn acknowledge(&mut self, renewal: Renewal) -> Option<BootInstant> {
         let is_confirmed = |first: &mut Unconfirmed| first.acknowledged + SLACK <= renewal.sent;
         if let Some(first) = self.unconfirmed.take_if(is_confirmed) {
@@ -137,20 +135,24 @@ impl Lease {
         self.end
     }
 
-    /// The timeout with which the lease is counted: the shortest one that a server has granted to
-    /// this session.
+    /// The moment at which the lease lapses, which is its end less the margin
+    /// ([`crate::Timing::margin`]); `None` before the first one. The holder may act before that moment.
+    pub fn deadline(&self) -> Option<BootInstant> {
+        self.end.map(|end| timing::deadline(end, self.session_timeout))
+    }
+
+    /// The session timeout that the lease uses: the shortest one that a server has granted to this session.
     pub fn session_timeout(&self) -> Duration {
         self.session_timeout
     }
 
-    /// Whether no write was acknowledged yet over the present connection.
+    /// Whether the present connection still waits for its first acknowledged write.
     pub fn is_attach_unproven(&self) -> bool {
         self.attached.is_some()
     }
 
-    /// When the next write is due that proves something by itself; `None` when there is none, and it
-    /// takes four renewals. At once over a new connection, and [`SLACK`] after the acknowledgement
-    /// that would have extended a lease which had lapsed.
+    /// When the next write is due that proves something by itself: at once over a new connection, and [`SLACK`] after
+    /// the acknowledgement that would have extended a lapsed lease. `None` if a proof takes four renewals.
     pub fn proof_due(&self) -> Option<BootInstant> {
         match self.attached {
             Some(_) => Some(BootInstant::from_nanos(0)),
@@ -158,27 +160,27 @@ impl Lease {
         }
     }
 
-    /// Whether the lease is valid at `now`.
+    /// Whether the lease is valid at `now`: from its deadline on it has lapsed.
     pub fn is_valid(&self, now: BootInstant) -> bool {
-        self.end.is_some_and(|end| now < end)
+        self.is_good(self.end, now)
     }
 
-    /// Whether a lease until `end` has not lapsed at `now`. It does so at its deadline: our clock may be
-    /// slower than the leader's.
+    /// Whether a lease until `end` has not lapsed at `now`. It lapses at its deadline, since our clock may
+    /// be slower than the leader's.
     fn is_good(&self, end: Option<BootInstant>, now: BootInstant) -> bool {
-        end.is_some_and(|end| now + margin(self.session_timeout) < end)
+        end.is_some_and(|end| now < timing::deadline(end, self.session_timeout))
     }
 
     fn extend(&mut self, counted_from: BootInstant) {
         self.end = self.end.max(Some(counted_from + self.session_timeout));
     }
 
-    /// The send time of the newest renewal that a write sent at `sent` proves, once that is
-    /// acknowledged. Between the two there are two more:
+    /// The send time of the newest renewal that a write sent at `sent` proves once that write is acknowledged. Between
+    /// the two there are two more:
     /// * the *witness*, acknowledged before the write was sent;
-    /// * before it, one that was acknowledged [`SLACK`] before the witness was sent, and that was sent
-    ///   `proof_age` after the renewal was acknowledged. A leader that was paused when its ping was
-    ///   due has been awake since, long enough to ping before it committed the witness.
+    /// * before it, one that was acknowledged [`SLACK`] before the witness was sent, and that was sent `proof_age`
+    ///   after the renewal was acknowledged. It shows that a leader that was paused when its ping was due has been
+    ///   awake since, long enough to ping before it committed the witness.
     fn newest_proven(&self, sent: BootInstant) -> Option<BootInstant> {
         let witness = self.newest(|renewal| renewal.acknowledged <= sent)?;
         let awake = self.newest(|renewal| renewal.acknowledged + SLACK <= witness.sent)?;
@@ -194,8 +196,8 @@ impl Lease {
             .copied()
     }
 
-    /// Keeps what later writes may need. Forgetting a renewal is always safe, it only makes a lease
-    /// shorter; so of many in quick succession only some are kept.
+    /// Keeps what later writes may need. Forgetting a renewal is always safe: it only makes a lease shorter. So of many
+    /// renewals in quick succession only some are kept.
     fn remember(&mut self, renewal: Renewal) {
         let spacing = self.proof_age / 16;
         if self
@@ -206,7 +208,7 @@ impl Lease {
             return;
         }
         self.renewals.push_back(renewal);
-        // No later write looks further back than this one does.
+        // This write looks furthest back: later ones need nothing older.
         if let Some(proven) = self.newest_proven(renewal.sent) {
             while self.renewals.front().is_some_and(|first| first.sent < proven) {
                 self.renewals.pop_front();

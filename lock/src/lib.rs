@@ -1,10 +1,9 @@
-//! A distributed lock on ZooKeeper that is over for its holder *before* the ensemble can give it to
-//! anybody else.
+//! A distributed lock on ZooKeeper: it ends for its holder *before* the ensemble can give it to another client.
 //!
 //! A [`Lock`] is a place in the queue of a lock, with a session of its own: an exclusive lock, a
 //! semaphore or one side of a read/write lock ([`Mode`]). Contenders stand in the queue with
 //! ephemeral sequential nodes named as Apache Curator names them, so that its clients can stand in the
-//! same queue; each watches the one before it, and nobody is woken who cannot act.
+//! same queue. Each watches the one before it, so a change wakes only a contender that can act.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -19,7 +18,7 @@
 //! let lock = Lock::new(ensemble, BootClock, LockOptions::new("/locks/report", timing));
 //!
 //! lock.guarded(|token, _view| async move {
-//!     // Nobody else is here. At the deadline this is cancelled, wherever it awaits.
+//!     // No other holder is here. At the deadline this is cancelled, wherever it awaits.
 //!     println!("held under the fencing token {token}");
 //! })
 //! .await?;
@@ -30,34 +29,33 @@
 //!
 //! # What holding means
 //!
-//! Whoever holds knows that nobody is before it *and* has a valid [`Lease`]: a moment on its own
-//! `CLOCK_BOOTTIME` before which the leader of the ensemble cannot have ended its session. A lease is
-//! extended by renewals, quorum writes that change nothing, and by nothing else: no ping, no read, no
-//! state of the connection. When it ends without a proof of more, the lock is [`LockState::Lost`],
-//! whatever the network says. What runs under the lock has to be gone a margin before that
-//! ([`LockStatus::deadline`]); [`Lock::guarded`] sees to it for a future, the program `lockkeeper` for
-//! whole processes. docs/safety.md has the argument, step by step.
+//! A holder knows that no contender is before it *and* has a valid [`Lease`]: a moment on its own
+//! `CLOCK_BOOTTIME` before which the leader of the ensemble cannot have ended its session. Only renewals extend a
+//! lease: quorum writes that change nothing. Pings, reads and the state of the connection do not. The *deadline*
+//! ([`LockStatus::deadline`]) is a margin before the end of the lease. If it comes before a further proof, the lock is
+//! [`LockState::Lost`], whatever the state of the network, and [`LockView::is_held`] is false. Everything under the lock
+//! has to have ended by then: [`Lock::guarded`] cancels a future in time, and the program `lockkeeper` stops whole
+//! processes. docs/safety.md has the argument, step by step.
 //!
 //! # What it does not promise
 //!
-//! That a lock is exclusive when somebody deletes the holder's contender by hand, or that what was sent before the
-//! deadline does not arrive after it: a resource that matters checks the [`FencingToken`].
+//! * That a lock is exclusive when a user deletes the holder's contender by hand.
+//! * That data sent before the deadline does not arrive after it. A resource that matters checks the [`FencingToken`].
 //!
 //! # Dropping
 //!
-//! Nothing is released by a `Drop`. A [`Lock`] that goes, by a panic say, is abandoned: its contender
-//! stays until the session expires, so that whatever still runs has until the end of its lease.
+//! No `Drop` releases anything. A [`Lock`] that is dropped, for example by a panic, is abandoned: its contender stays
+//! until the session expires, so everything that still runs has until the end of its lease.
 mod agreement;
 pub mod clock;
 pub mod ensemble;
 mod error;
-#[cfg(feature = "fake")]
-pub mod fake;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod handle;
 mod lease;
+mod loss;
 mod options;
 mod participant;
 pub mod path;
@@ -74,6 +72,7 @@ pub use clock::{BootClock, BootInstant, Clock};
 pub use error::LockError;
 pub use handle::{Lock, LockView};
 pub use lease::{Lease, Renewal};
+pub use loss::LossReason;
 pub use options::{EnsembleId, LockOptions, Observer};
 pub use participant::{Participant, arrange};
 pub use path::LockPath;
@@ -82,6 +81,6 @@ pub use record::{
     CleanRelease, ContenderData, Control, Holder, Identity, LONGEST_CONTENDER_DATA, LONGEST_CONTROL_DATA,
     Pod, YieldRequest,
 };
-pub use state::{LockState, LockStatus, LossReason};
+pub use state::{LockState, LockStatus};
 pub use timing::{KILL_ALLOWANCE, SESSION_TIMEOUT_TICKS, SLACK, Timing, UnsafeTiming};
 pub use token::FencingToken;

@@ -1,4 +1,4 @@
-//! What to lock, and how.
+//! The lock, and the settings of a contender.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use crate::queue::Mode;
 use crate::record::Identity;
 use crate::timing::Timing;
 
-/// Whoever counts what a lock's task does. Its methods are called by that task and must not block.
+/// Counts events of a lock's task. The task calls its methods, which must not block.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
-    /// A renewal was acknowledged, so long after it was sent.
+    /// A renewal was acknowledged this long after it was sent.
     fn renewed(&self, took: Duration);
     /// The session was taken to another server.
     fn session_moved(&self);
@@ -27,38 +27,37 @@ pub struct EnsembleId {
     pub id: uuid::Uuid,
 }
 
-/// A lock and one's part in it.
+/// A lock, and the contender's part in it.
 #[derive(Clone, Debug)]
 pub struct LockOptions {
     /// The lock root: the node below which the contenders stand. Made if it is missing.
     pub root: String,
     /// The control node: yield requests and the last clean releases. Made if it is missing.
     pub control: String,
-    /// Both nodes are somebody else's to make. While they are missing, or give us no right, the lock
-    /// stays in [`crate::LockState::Connecting`] and says why ([`crate::LockStatus::refusal`]); it goes
-    /// on as soon as they are there. A control node that goes later is done without.
+    /// Another client creates both nodes. While they are missing, or give us no right, the lock stays in
+    /// [`crate::LockState::Connecting`] with the reason in [`crate::LockStatus::refusal`]. It goes on as soon as they
+    /// are there. If the control node disappears later, the lock keeps working.
     pub provisioned: bool,
-    /// The only ensemble in which to queue. While the servers are those of another one, or do not say of which,
-    /// the lock stays in [`crate::LockState::Connecting`] and says why; it goes on as soon as that changes.
+    /// The only ensemble in which to queue. While the servers belong to another one, or have no ID, the lock stays in
+    /// [`crate::LockState::Connecting`] with the reason. It goes on as soon as that changes.
     pub ensemble: Option<EnsembleId>,
-    /// What the lock lets happen at the same time. All contenders of a lock have to agree.
+    /// Which contenders may hold at the same time. All contenders of a lock have to agree.
     pub mode: Mode,
-    /// The times; [`Timing::check`] is asked again with the session timeout as negotiated.
+    /// The times. [`Timing::check`] checks them again with the negotiated session timeout.
     pub timing: Timing,
-    /// Who we are.
+    /// The contender's description of itself, for people and for the operator.
     pub identity: Identity,
-    /// Find out whether all before us released cleanly ([`crate::LockStatus::predecessor_unclean`]), and see to it that
-    /// those after us find out about us: one write before the lock is held, and a read where the control node has
-    /// changed. Without it a holder of its own accord writes itself down where it holds alone, and only when it
-    /// holds already.
+    /// Find out whether all holders before us released cleanly ([`crate::LockStatus::predecessor_unclean`]), and record
+    /// us for those after us. This costs one write before the lock is held, and a read if the control node has changed.
+    /// Without it a holder records itself only if it holds alone, and only after it holds.
     pub ask_for_predecessor: bool,
-    /// Who counts what happens.
+    /// Receives the events to count.
     pub observer: Option<Arc<dyn Observer>>,
 }
 
 impl LockOptions {
-    /// Whether we write ourselves down while we hold. Where several hold, each change makes all of them read: so it is
-    /// left to those who ask.
+    /// Whether we record ourselves while we hold. If there are several holders, each change makes all of them read the
+    /// record, so only those that ask for it write it.
     pub(crate) fn writes_holders(&self) -> bool {
         self.ask_for_predecessor || matches!(self.mode, Mode::Exclusive | Mode::Write)
     }

@@ -1,4 +1,4 @@
-//! Who is in the queue.
+//! The contenders in a queue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use crate::queue::{Mode, sorted};
 use crate::record::ContenderData;
 use crate::token::FencingToken;
 
-/// A contender as an onlooker sees it: possibly late, so nothing to act on.
+/// A contender as seen from outside. It may be out of date: do not act on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Participant {
     /// Name below the lock root.
     pub name: String,
     /// Its token.
     pub token: FencingToken,
-    /// Whether nobody is before it who would have to go first.
+    /// Whether it need not wait for a contender before it.
     pub is_holder: bool,
-    /// What it says of itself.
+    /// What the contender states about itself.
     pub data: ContenderData,
 }
 
-/// The queue of a lock, in order, from what stands below its root: names, tokens and data. `mode` is
-/// that of the lock; whether a contender of a read/write lock reads or writes, its name tells.
+/// The queue of a lock, in order, from the nodes below its root: names, tokens and data. `mode` is that of the lock. In
+/// a read/write lock the name of a contender shows whether it reads or writes.
 pub fn arrange(
     nodes: impl IntoIterator<Item = (String, FencingToken, ContenderData)>,
     mode: Mode,

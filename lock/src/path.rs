@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Path of a lock root, by the rules of ZooKeeper (`PathUtils.validatePath`), and neither the
-/// root of everything nor below ZooKeeper's own `/zookeeper`.
+/// Path of a lock root: valid by the rules of ZooKeeper (`PathUtils.validatePath`), and neither `/` nor below
+/// ZooKeeper's own `/zookeeper`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockPath(String);
 
@@ -14,7 +14,7 @@ impl fmt::Display for LockPath {
     }
 }
 
-/// A path that cannot be one of a lock, in one sentence.
+/// Why a path cannot be the path of a lock, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidPath(String);
@@ -28,7 +28,7 @@ impl FromStr for LockPath {
     }
 }
 
-/// Whether the node is ZooKeeper's own.
+/// Whether the node belongs to ZooKeeper itself.
 pub fn is_reserved(path: &str) -> bool {
     path.strip_prefix("/zookeeper")
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -37,7 +37,7 @@ pub fn is_reserved(path: &str) -> bool {
 /// Checks an absolute path of a node other than `/`.
 ///
 /// # Errors
-/// What the path must be instead, to be read after a subject.
+/// What the path must be instead. The caller puts its subject before it.
 pub(crate) fn validate(path: &str) -> Result<(), String> {
     const EXAMPLE: &str = "such as /locks/report";
     let Some(components) = path.strip_prefix('/') else {
@@ -68,7 +68,7 @@ pub(crate) fn validate(path: &str) -> Result<(), String> {
     }
 }
 
-/// Java counts in UTF-16, so that everything beyond U+FFFF is a pair of surrogates, which it refuses.
+/// Java counts in UTF-16: everything beyond U+FFFF is a pair of surrogates, which ZooKeeper refuses.
 fn is_allowed(c: char) -> bool {
     !c.is_control() && !matches!(u32::from(c), 0xE000..=0xF8FF | 0xFFF0..)
 }

@@ -1,4 +1,4 @@
-//! Who is before whom: order, and whom to watch. Pure.
+//! The order of the contenders, and which of them to watch. Pure.
 
 mod name;
 
@@ -7,22 +7,22 @@ use std::num::NonZeroU32;
 
 pub use name::Contender;
 
-/// What a lock lets happen at the same time.
+/// Which contenders may hold a lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
     /// One holder.
     #[default]
     Exclusive,
-    /// So many holders.
+    /// At most this many holders.
     Semaphore(NonZeroU32),
-    /// Read/write lock: together with other readers.
+    /// Reader of a read/write lock: holds together with other readers.
     Read,
-    /// Read/write lock: alone.
+    /// Writer of a read/write lock: holds alone.
     Write,
 }
 
 impl Mode {
-    /// What stands before the sequence number in the name of a contender.
+    /// The text directly before the sequence number in a contender's name.
     pub fn marker(self) -> &'static str {
         match self {
             Self::Exclusive | Self::Semaphore(_) => "-lock-",
@@ -32,8 +32,8 @@ impl Mode {
     }
 }
 
-/// Whether `later` came behind `earlier` and cannot have held beside it: when it held, the other was
-/// gone. False for what is no contender.
+/// Whether `later` came behind `earlier` and cannot have held beside it: when it held, the other was gone. False if one
+/// of them is not a contender.
 pub fn excludes(later: &str, earlier: &str) -> bool {
     match (Contender::parse(later), Contender::parse(earlier)) {
         (Some(later), Some(earlier)) => !later.is_reader && earlier.compare(&later).is_lt(),
@@ -56,7 +56,7 @@ pub fn is_contender(name: &str) -> bool {
     Contender::parse(name).is_some()
 }
 
-/// The children that are no contenders of a known kind, in the order of their names.
+/// The other children, which are not contenders of a known kind, in the order of their names.
 pub fn unknown(children: &[String]) -> Vec<String> {
     let is_unknown = |name: &&String| !is_contender(name);
     let mut unknown: Vec<_> = children.iter().filter(is_unknown).cloned().collect();
@@ -64,10 +64,10 @@ pub fn unknown(children: &[String]) -> Vec<String> {
     unknown
 }
 
-/// The first contender, of those that [`sorted`] gives, by which the order cannot be told any more. The
-/// number in a name is the parent's `cversion`, of 32 bits, which from ZooKeeper 3.6 on stays at its
-/// largest value (`DataTree.createNode`): two that are created then can have one number, or a
-/// negative one. Of contenders with one number each could think that it is first.
+/// The first of the [`sorted`] contenders that shows that the order is unknown from now on. The number in a name is the
+/// parent's `cversion`, of 32 bits, which from ZooKeeper 3.6 on stays at its largest value (`DataTree.createNode`): two
+/// that are created then can have one number, or a negative one. Each of several contenders with one number could
+/// conclude that it is first.
 pub fn out_of_numbers(sorted: &[Contender]) -> Option<&Contender> {
     let is_beyond = |contender: &&Contender| !(0..i32::MAX).contains(&contender.sequence);
     let twins = sorted
@@ -79,23 +79,23 @@ pub fn out_of_numbers(sorted: &[Contender]) -> Option<&Contender> {
         .or_else(|| twins.map(|[_, other]| other))
 }
 
-/// The contenders before one's own. It can only shrink: sequence numbers only grow.
+/// The contenders before our own. Their set can only shrink: sequence numbers only grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
     mode: Mode,
     contenders: Vec<Contender>,
-    /// Those of whom it cannot be known whether they are before us. Nothing is held beside them.
+    /// Clients that may or may not be before us. The lock is not held beside them.
     strangers: Vec<String>,
 }
 
-/// Where one stands.
+/// Our position in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// How many have to go before it is our turn; 0 when it is.
+    /// How many contenders have to leave before it is our turn; 0 if it is.
     pub position: usize,
-    /// Whom to watch; nobody when it is our turn.
+    /// The nodes to watch; empty if it is our turn.
     pub watch: Vec<String>,
-    /// Whether everybody who has to go holds the lock: we are next.
+    /// Whether all contenders that have to leave hold the lock: we are next.
     pub is_heir: bool,
 }
 
@@ -112,24 +112,24 @@ impl Ahead {
         })
     }
 
-    /// The same with children that belong to a session and are no contenders of a known kind.
+    /// The same with `strangers`: children that belong to a session and are not contenders of a known kind.
     pub fn with_strangers(mut self, strangers: impl IntoIterator<Item = String>) -> Self {
         self.strangers.extend(strangers);
         self
     }
 
-    /// Those of whom it cannot be known whether they are before us.
+    /// Clients that may or may not be before us.
     pub fn strangers(&self) -> &[String] {
         &self.strangers
     }
 
-    /// Names of all before us, also of those who do not stand in our way.
+    /// Names of all contenders before us, including those that we need not wait for.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.contenders.iter().map(|contender| contender.name.as_str())
     }
 
-    /// One of them was deleted. Where it had been seen to hold *alone*, nobody had been before it,
-    /// so nobody is left that was.
+    /// One of them was deleted. If it was seen to hold *alone*, no contender was before it, so none of those before it
+    /// is left.
     pub fn remove(&mut self, name: &str, was_seen_held: bool) {
         let Some(index) = self
             .contenders
@@ -146,8 +146,8 @@ impl Ahead {
         }
     }
 
-    /// One of them was seen to hold: where it holds alone, nobody is before it. True when more are
-    /// known to be before it than can be, and the children have to be listed to see who is left.
+    /// One of them was seen to hold. If it holds alone, no contender is before it. Returns true if more are recorded
+    /// before it than is possible; then the children have to be listed again.
     pub fn seen_held(&mut self, name: &str) -> bool {
         let Some(index) = self
             .contenders
@@ -165,8 +165,8 @@ impl Ahead {
         false
     }
 
-    /// Where that leaves us, and whom to watch so that nobody is woken who cannot act. Strangers are watched
-    /// by whoever has nobody else to wait for.
+    /// Our place, and the nodes to watch so that a change wakes only contenders that can act. A contender watches
+    /// strangers if it has no other contender to wait for.
     pub fn place(&self) -> Place {
         let place = self.place_among_contenders();
         if self.strangers.is_empty() {
@@ -202,7 +202,7 @@ impl Ahead {
                 let limit = limit.get() as usize;
                 match all.len().cmp(&limit) {
                     Ordering::Less => our_turn,
-                    // The first waiter watches all holders: whoever of them goes, it is next.
+                    // The first waiter watches all holders: it is next when any of them leaves.
                     Ordering::Equal => behind(all, 1, true),
                     Ordering::Greater => behind(&all[all.len() - 1..], all.len() - limit + 1, false),
                 }
@@ -324,7 +324,7 @@ mod tests {
         let mut queue = ahead("l1 l2 l3 l4", "l4", semaphore(2));
         assert!(
             queue.seen_held(&name("l3")),
-            "l1 or l2 is gone, and nobody said so"
+            "l1 or l2 is gone, and no event has reported it"
         );
         let mut queue = ahead("l1 l3 l4", "l4", semaphore(2));
         assert!(!queue.seen_held(&name("l3")));

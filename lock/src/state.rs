@@ -1,28 +1,30 @@
-//! What a lock says of itself.
+//! The state of a lock as its task publishes it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::clock::BootInstant;
 use crate::error::LockError;
+use crate::loss::LossReason;
+use crate::timing;
 use crate::token::FencingToken;
 
-/// State of one's own place in the queue. `Held`, `Suspended` and `Lost` mean what Curator says of
-/// its `ConnectionState`; the difference is that `Suspended` has a deadline.
+/// State of our own place in the queue. `Held`, `Suspended` and `Lost` mean the same as in Curator's `ConnectionState`,
+/// except that `Suspended` has a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LockState {
     /// No place in the queue yet: no session, or the contender is being created.
     Connecting,
     /// In the queue.
     Waiting,
-    /// Nobody is before us and our lease is valid.
+    /// No contender is before us and our lease is valid: its deadline has not come ([`LockStatus::deadline`]).
     Held,
-    /// Still inside the lease, but the connection is in doubt.
+    /// Still before the deadline, but the connection is in doubt.
     Suspended,
-    /// No longer held, and never again under this token: a new try is a new contender.
+    /// No longer held, and never again under this token: only a new contender can hold.
     Lost,
     /// Our contender is being deleted.
     Releasing,
-    /// No place in the queue, by our own wish.
+    /// No place in the queue, because the owner wants none.
     Released,
 }
 
@@ -52,73 +54,34 @@ impl LockState {
     }
 }
 
-/// Why a lock was lost. A closed set: label of metrics, reason of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum LossReason {
-    /// The lease ended before a renewal was proven.
-    DeadlineReached,
-    /// The ensemble says that the session is over.
-    SessionExpired,
-    /// The same, while the lease was still running. The ensemble does not do that: somebody who reaches a server has
-    /// ended the session (`docs/safety.md`). The next one may hold at once.
-    SessionEnded,
-    /// Somebody deleted the contender, or the whole lock root. The next one may hold at once.
-    ContenderDeleted,
-    /// The ensemble refuses us for good: our credentials or our right on a node, or it grants a session
-    /// timeout that is too short. [`LockStatus::refusal`] says which.
-    Refused,
-}
-
-impl LossReason {
-    /// All reasons, for metrics.
-    pub const ALL: [Self; 5] = [
-        Self::DeadlineReached,
-        Self::SessionExpired,
-        Self::SessionEnded,
-        Self::ContenderDeleted,
-        Self::Refused,
-    ];
-
-    /// Its name, as in the API and in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::DeadlineReached => "DeadlineReached",
-            Self::SessionExpired => "SessionExpired",
-            Self::SessionEnded => "SessionEnded",
-            Self::ContenderDeleted => "ContenderDeleted",
-            Self::Refused => "Refused",
-        }
-    }
-}
-
 /// A lock at one moment, as its task publishes it after every change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockStatus {
     /// The state.
     pub state: LockState,
-    /// Our contender's token. A token to *hand out* only in `Held` and `Suspended`.
+    /// Our contender's token. *Hand it out* only in `Held` and `Suspended`.
     pub token: Option<FencingToken>,
     /// Name of our contender below the lock root.
     pub contender: Option<String>,
     /// How many contenders are known to be before us; 0 when we hold.
     pub position: Option<usize>,
-    /// End of the lease, once there is one. Whoever acts has to be done by then.
+    /// End of the lease, once there is one. The holder stops before it, at [`LockStatus::deadline`].
     pub lease_end: Option<BootInstant>,
     /// The session, while there is one.
     pub session: Option<i64>,
     /// The session timeout, while there is a session: the shortest one that a server has granted to it.
     pub session_timeout: Option<std::time::Duration>,
-    /// In `Held`: somebody before us may still be writing, since it did not release cleanly, or since nothing can be
-    /// found out about that; a resource that cannot check tokens wants a pause (`lockDelay`), at whose end
-    /// [`crate::Lock::settle`] is to be called. Then it is false again.
+    /// In `Held`: a holder before us may still be writing, because it did not release cleanly, or because we cannot
+    /// find out whether it did. A resource that cannot check tokens needs a pause (`lockDelay`); at its end call
+    /// [`crate::Lock::settle`]. Then this is false again.
     pub predecessor_unclean: bool,
-    /// Somebody asked us through the control node to step down.
+    /// A client asked us to step down, through the control node.
     pub yield_requested: bool,
-    /// In `Lost`: why.
+    /// The reason, in `Lost`.
     pub loss: Option<LossReason>,
-    /// Why the lock cannot be had: for good in `Released` and `Lost`, until somebody provides what is
-    /// missing in `Connecting` ([`crate::LockOptions::provisioned`]), until a client of an unknown kind leaves
-    /// the queue in `Waiting`.
+    /// Why we cannot have the lock: for good in `Released` and `Lost`; in `Connecting` until another client provides
+    /// what is missing ([`crate::LockOptions::provisioned`]); in `Waiting` until a client of an unknown kind leaves the
+    /// queue.
     pub refusal: Option<LockError>,
 }
 
@@ -140,22 +103,53 @@ impl LockStatus {
         }
     }
 
-    /// When whatever runs under the lock has to be gone: the end of the lease less the margin
+    /// The moment by which everything that runs under the lock has to have ended: the end of the lease less the margin
     /// ([`crate::Timing::margin`]) for the clocks' rates and for the kernel.
     pub fn deadline(&self) -> Option<BootInstant> {
-        let margin = crate::timing::margin(self.session_timeout?);
-        Some(self.lease_end?.saturating_sub(margin))
+        Some(timing::deadline(self.lease_end?, self.session_timeout?))
     }
 
-    /// Whether the lock is held at `now`: what is not known is not held.
+    /// Whether the lock is held at `now`: until [`LockStatus::deadline`], and only if the deadline is known.
     pub fn is_held(&self, now: BootInstant) -> bool {
         matches!(self.state, LockState::Held | LockState::Suspended)
-            && self.lease_end.is_some_and(|end| now < end)
+            && self.deadline().is_some_and(|deadline| now < deadline)
     }
 }
 
 impl Default for LockStatus {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_is_held_until_a_nanosecond_before_the_deadline_and_not_until_the_end_of_the_lease() {
+        let end = BootInstant::from_nanos(60_000_000_000);
+        for state in LockState::ALL {
+            let status = LockStatus {
+                state,
+                lease_end: Some(end),
+                session_timeout: Some(Duration::from_secs(15)),
+                ..LockStatus::new()
+            };
+            // 1 % of 15 s, and 200 ms.
+            let deadline = end.saturating_sub(Duration::from_millis(350));
+            assert_eq!(status.deadline(), Some(deadline));
+            let may_hold = matches!(state, LockState::Held | LockState::Suspended);
+            let just_before = deadline.saturating_sub(Duration::from_nanos(1));
+            assert_eq!(status.is_held(just_before), may_hold, "{state:?}");
+            assert!(!status.is_held(deadline), "{state:?}");
+            let unknown = LockStatus {
+                session_timeout: None,
+                ..status
+            };
+            assert!(!unknown.is_held(just_before), "the margin is unknown");
+        }
     }
 }

@@ -1,14 +1,16 @@
-//! How the session timeout is spent, and which settings are refused.
+//! How the session timeout is divided, and which settings are refused.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Allowance for two threads of the leader for which its commits do not wait.
+use crate::clock::BootInstant;
+
+/// Allowance for two threads of the leader whose work its commits do not wait for.
 ///
-/// Its ping loop: it may be late, and wake up later than the threads that commit after a pause of
-/// the whole leader (docs/safety.md, "The rule"). And its expirer, which takes all sessions that end
-/// with a tick out of its queue at once, and then marks them one by one (`SessionTrackerImpl.run`;
-/// docs/safety.md, "A lease that has lapsed").
+/// The first is its ping loop: it may be late, and wake up later than the threads that commit after a pause of the
+/// whole leader (docs/safety.md, "The rule"). The second is its expirer, which takes all sessions that end with a tick
+/// out of its queue at once, and then marks them one by one (`SessionTrackerImpl.run`; docs/safety.md, "A lease that
+/// has lapsed").
 pub const SLACK: Duration = Duration::from_millis(200);
 
 /// The fixed part of the margin between the deadline and the end of the lease: the time that the
@@ -18,11 +20,11 @@ pub const KILL_ALLOWANCE: Duration = Duration::from_millis(200);
 /// The largest share by which the clocks of two machines may differ in rate.
 pub const CLOCK_RATE_ERROR: f64 = 0.01;
 
-/// Ticks in the longest session timeout that a server grants by default
-/// (`ZooKeeperServer.getMaxSessionTimeout`), and in the shortest one.
+/// The shortest and the longest session timeout that a server grants by default, in ticks
+/// (`ZooKeeperServer.getMaxSessionTimeout`).
 pub const SESSION_TIMEOUT_TICKS: std::ops::RangeInclusive<u32> = 2..=20;
 
-/// The times of one lock. See [`Timing::check`] for what fits together.
+/// The times of one lock. [`Timing::check`] decides which fit together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// T: how long the ensemble keeps the lock of a silent holder.
@@ -52,9 +54,9 @@ impl Timing {
         margin(self.session_timeout)
     }
 
-    /// Age of the newest proven renewal just before the next one is acknowledged: four intervals, or
-    /// more where an interval is shorter than the times that have to lie between the first three
-    /// renewals of a proof ([`crate::Lease`]), since the rule then has to go further back.
+    /// Age of the newest proven renewal just before the next one is acknowledged. It is four intervals, or more if an
+    /// interval is shorter than the times that have to lie between the first three renewals of a proof
+    /// ([`crate::Lease`]): then the rule has to look further back.
     pub fn proven_age(&self) -> Duration {
         let intervals = |time| div_ceil(time, self.renew_interval).max(1);
         let first_to_third = intervals(proof_age(self.tick_time)).saturating_add(intervals(SLACK));
@@ -63,8 +65,8 @@ impl Timing {
             .saturating_mul(first_to_third.saturating_add(2))
     }
 
-    /// Time for which the holder may be without any answer before it has to begin to stop the
-    /// application; `None` when there is none.
+    /// How long the holder may be without an answer before it has to begin to stop the application; `None` if no time
+    /// is left for that.
     pub fn spare(&self) -> Option<Duration> {
         self.session_timeout
             .checked_sub(self.proven_age())?
@@ -72,8 +74,8 @@ impl Timing {
             .checked_sub(self.margin())
     }
 
-    /// Whether the times fit together: at least a fifth of T has to be left for lost and late
-    /// answers, or the application would be stopped for nothing.
+    /// Whether the times fit together: at least a fifth of T has to be left for lost and late answers. With less, they
+    /// would stop the application for nothing.
     ///
     /// # Errors
     /// The arithmetic, in one sentence.
@@ -94,7 +96,12 @@ pub(crate) fn proof_age(tick_time: Duration) -> Duration {
     tick_time / 2 + SLACK
 }
 
-pub(crate) fn margin(session_timeout: Duration) -> Duration {
+/// The deadline: a program under the lease may act until then, when the lease lapses.
+pub(crate) fn deadline(lease_end: BootInstant, session_timeout: Duration) -> BootInstant {
+    lease_end.saturating_sub(margin(session_timeout))
+}
+
+fn margin(session_timeout: Duration) -> Duration {
     session_timeout.mul_f64(CLOCK_RATE_ERROR) + KILL_ALLOWANCE
 }
 
@@ -102,7 +109,7 @@ fn div_ceil(a: Duration, b: Duration) -> u32 {
     u32::try_from(a.as_nanos().div_ceil(b.as_nanos().max(1))).unwrap_or(u32::MAX)
 }
 
-/// Times that leave too little for a lost answer. Its message is the arithmetic.
+/// Times that leave too little time for a lost answer. The message shows the arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct UnsafeTiming {
     /// The refused times.

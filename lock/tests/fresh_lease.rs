@@ -1,11 +1,11 @@
-//! A waiter that comes to the front of the queue from further back has not renewed: little may be
-//! left of the lease with which it entered.
+//! A waiter whose turn comes from further back in the queue has not renewed: little may be left of the lease with which
+//! it entered.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_lock::fake::{Client, Options, SkewedClock, World};
+use lockkeeper_fake::{Client, Options, SkewedClock, World};
 use lockkeeper_lock::{Clock, Lock, LockOptions, LockState, LockView, Mode, Timing};
 
 const T: Duration = Duration::from_secs(6);
@@ -33,7 +33,7 @@ async fn wait_for(view: &mut LockView<SkewedClock>, state: LockState) {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_gets_a_place_just_before_the_end_of_its_first_lease_keeps_it() {
-    // The end of the first lease, and moments before it: also after the deadline.
+    // The end of the first lease, and moments before it, also after the deadline.
     for remaining in [50, 300, 1_000, 2_000, 3_000] {
         let world = Arc::new(World::new(Options {
             tick: Duration::from_secs(1),

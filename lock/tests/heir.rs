@@ -1,14 +1,14 @@
-//! What the first waiter does to be ready when the lock falls to it.
+//! The first waiter prepares for its turn.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_lock::fake::{Client, Options, SkewedClock, World};
+use lockkeeper_fake::{Client, Options, SkewedClock, World};
 use lockkeeper_lock::{Clock, Lock, LockOptions, LockState, Timing};
 
 const T: Duration = Duration::from_secs(6);
 
-/// Longer than a new lease takes, even with a pause between two servers.
+/// Longer than it takes to get a new lease, even with a pause between two servers.
 const A_WHILE: Duration = Duration::from_secs(1);
 
 fn contender(world: &Arc<World>, name: &str, clock: &SkewedClock) -> Lock<SkewedClock> {
@@ -39,7 +39,7 @@ async fn a_waiter_that_becomes_the_heir_after_a_long_wait_proves_its_lease_at_it
     first.acquire().await.unwrap();
     second.contend().await.unwrap();
     third.contend().await.unwrap();
-    // Pings keep its session, but prove nothing: its lease is over.
+    // Pings keep its session, but prove nothing: its lease has ended.
     tokio::time::sleep(T * 2).await;
     assert!(third.status().lease_end < Some(clock.now()));
     let server = world.server_of("third").expect("it is connected");

@@ -1,8 +1,7 @@
-//! The lock's real task on the fake ensemble, in random histories: connections cut, lost and slow,
-//! servers stalled, stopped and cut off, elections, frozen and killed processes, clocks that run
-//! apart by two per cent, nodes deleted by hand. Whatever happens, two applications never run
-//! together that should not, none runs without its contender, and when all is well again, everybody
-//! gets the lock.
+//! The lock's real task on the fake ensemble, in random histories: connections cut, lost and slow, servers stalled,
+//! stopped and cut off, elections, frozen and killed processes, clocks that run apart by two per cent, nodes deleted by
+//! hand. In all of them, two applications never run together if they must not, none runs without its contender, and
+//! after all faults have ended every process gets the lock.
 //!
 //! `LOCKKEEPER_SEED=n` repeats one history; `LOCKKEEPER_HISTORIES=n` runs more or fewer. By default
 //! it is 10,000 in an optimised build, which `make test` makes, and 100 in an ordinary one.
@@ -19,7 +18,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockkeeper_lock::fake::{Options, SkewedClock, World};
+use lockkeeper_fake::{Options, SkewedClock, World};
 use lockkeeper_lock::{LockOptions, Mode, Timing};
 
 use faults::Faults;
@@ -39,7 +38,7 @@ fn timing() -> Timing {
     }
 }
 
-/// Processes, and what it takes to start one of them again.
+/// Processes, and what is needed to start one of them again.
 struct Crowd {
     world: Arc<World>,
     mode: Mode,
@@ -88,12 +87,12 @@ impl Crowd {
     }
 }
 
-/// What a history was like.
+/// Counts of events in a history.
 #[derive(Debug, Default)]
 struct Summary {
     grants: usize,
     faults: usize,
-    /// Pairs of a holder that died and one that came after it, which has waited.
+    /// Pairs of a holder that died and a later one, which has waited.
     delayed: usize,
     expired: usize,
 }
@@ -152,9 +151,9 @@ async fn history(seed: u64) -> Result<Summary, String> {
             faults.strike(&mut rng, &world, servers, ROOT, &names, T);
         }
     }
-    faults.end(&world, servers);
+    faults.ensemble.end(&world);
 
-    // All is well: everybody gets the lock, and what the dead have left is gone.
+    // All faults have ended: every process gets the lock, and the dead processes leave nothing behind.
     let well = world.now();
     let everybody: BTreeSet<usize> = (0..count).collect();
     let limit = T * 4 * (count as u32 + 2);
@@ -186,7 +185,7 @@ async fn history(seed: u64) -> Result<Summary, String> {
     }
     let records = world.records();
     check::all(mode, &diary.done, &records, &faults.by_hand).map_err(tell)?;
-    // Who gets a place of a semaphore that was free does not wait for one that had another.
+    // A process that gets a free place of a semaphore does not wait for the former holder of another place.
     let delayed = if crowd.asks && !matches!(mode, Mode::Semaphore(_)) {
         let control = LockOptions::new(ROOT, timing()).control;
         check::delays(&diary.done, &records, &control, DELAY).map_err(tell)?
@@ -205,7 +204,7 @@ async fn history(seed: u64) -> Result<Summary, String> {
         delayed,
         expired: records
             .iter()
-            .filter(|record| matches!(record.happened, lockkeeper_lock::fake::Happened::Expired { .. }))
+            .filter(|record| matches!(record.happened, lockkeeper_fake::Happened::Expired { .. }))
             .count(),
     })
 }

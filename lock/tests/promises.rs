@@ -1,10 +1,10 @@
-//! What the documentation of the public calls promises, one sentence each, on the fake ensemble.
+//! The promises in the documentation of the public calls, one test each, on the fake ensemble.
 
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_lock::fake::{Client, Options, SkewedClock, World};
+use lockkeeper_fake::{Client, Options, SkewedClock, World};
 use lockkeeper_lock::{Lock, LockOptions, LockState, LockStatus, LockView, Mode, Timing};
 
 #[path = "promises/acquiring.rs"]
@@ -48,14 +48,14 @@ const ROOT: &str = "/locks/report";
 const CONTROL: &str = "/locks/report-control";
 const T: Duration = Duration::from_secs(6);
 
-/// No promise takes longer; on the simulated clock it costs nothing.
+/// Longer than every promise takes; on the simulated clock it costs no time.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// A test that waits for ever would keep all others waiting: on the simulated clock nothing ever stands still.
+/// Aborts a test that waits without end, which would keep all others waiting: the simulated clock never stops.
 async fn end_whoever_waits_for_ever() {
     tokio::time::sleep(60 * BOUND).await;
     let test = std::thread::current().name().unwrap_or_default().to_owned();
-    // Not `eprintln!`: what the harness keeps for the end would be lost.
+    // Not `eprintln!`: the harness collects that text for the end, and it would be lost.
     let _ = writeln!(std::io::stderr(), "{test} has not ended after a simulated hour");
     std::process::abort();
 }
@@ -99,7 +99,6 @@ fn lock_in(world: &Arc<World>, name: &str, mode: Mode) -> FakeLock {
     lock_with(world, name, LockOptions { mode, ..options() })
 }
 
-/// Waits for a status.
 async fn status_where(lock: &FakeLock, is_it: impl Fn(&LockStatus) -> bool) -> LockStatus {
     let mut view: LockView<SkewedClock> = lock.view();
     let found = async {
@@ -121,13 +120,13 @@ async fn state(lock: &FakeLock, state: LockState) -> LockStatus {
     status_where(lock, |status| status.state == state).await
 }
 
-/// In the queue, and knows where.
+/// Waits until the lock is in the queue at this position.
 async fn queued_at(lock: &FakeLock, position: usize) -> LockStatus {
     lock.contend().await.unwrap();
     status_where(lock, |status| status.position == Some(position)).await
 }
 
-/// Waits for something of the world.
+/// Waits for a condition of the world.
 async fn eventually(what: &str, mut is_it: impl FnMut() -> bool) {
     let poll = async {
         while !is_it() {
@@ -143,7 +142,7 @@ fn contender(lock: &FakeLock) -> String {
     format!("{ROOT}/{name}")
 }
 
-/// Whether anything of the lock is still to come: nothing is, when this long nothing happened.
+/// Whether the status stays so. If nothing happens for this long, the lock is at rest.
 async fn is_still(lock: &FakeLock, is_it: impl Fn(&LockStatus) -> bool) -> bool {
     let mut view = lock.view();
     let changes = async {

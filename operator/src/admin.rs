@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
-use lockkeeper_sidecar::exit::Failure;
-use lockkeeper_sidecar::http::{self, Answer, Listener, Routes, Stopping, text};
+use lockkeeper_daemon::accept::{self, Stopping};
+use lockkeeper_daemon::exit::Failure;
+use lockkeeper_daemon::http::{self, Answer, Routes, text};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -69,7 +70,7 @@ impl Admin {
             return http::wrong_method(request, "GET");
         }
         match request.uri().path() {
-            // That this is answered at all is what it says.
+            // Any answer means that the process runs.
             "/livez" => text(StatusCode::OK, PLAIN, "the operator runs\n"),
             "/readyz" => match self.readiness.missing().as_slice() {
                 [] => text(StatusCode::OK, PLAIN, "ready\n"),
@@ -104,7 +105,7 @@ impl AdminServer {
     /// # Errors
     /// When the address is in use, or is not one of this machine.
     pub fn bind(address: SocketAddr) -> Result<Self, Failure> {
-        let listener = http::listen(address).map_err(|error| {
+        let listener = accept::listen(address).map_err(|error| {
             let sentence =
                 format!("cannot listen on {address} for probes: {error}; choose another --admin-listen");
             Failure::unavailable(sentence)
@@ -122,7 +123,7 @@ impl AdminServer {
 
     /// Answers until it is dropped.
     pub async fn serve(self, admin: Admin) {
-        http::serve(Listener::Tcp(self.listener), Pages(Arc::new(admin)), pending()).await;
+        http::serve(self.listener, Pages(Arc::new(admin)), pending()).await;
     }
 }
 
@@ -182,7 +183,7 @@ mod tests {
         let server = AdminServer::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = server.local_address().unwrap();
         let asking = async {
-            // The best of five rounds: on a machine with much to do one may take long by itself.
+            // The best of five rounds: on a loaded machine a single round may take long.
             for _ in 0..5 {
                 let mut silent = Vec::new();
                 for _ in 0..300 {

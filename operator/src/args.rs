@@ -6,22 +6,24 @@ use std::time::Duration;
 
 use clap::Parser;
 use k8s_openapi::ByteString;
-use lockkeeper_lock::zookeeper::{ConnectString, Credentials, InvalidTls, ZooKeeper};
+use lockkeeper_daemon::duration;
+use lockkeeper_daemon::exit::Failure;
+use lockkeeper_daemon::log::LogArgs;
+use lockkeeper_daemon::tls::{Tls, TlsArgs};
+use lockkeeper_lock::zookeeper::{ConnectString, Credentials, ZooKeeper};
 use lockkeeper_lock::{LockPath, Timing};
-use lockkeeper_sidecar::args::{LogArgs, Tls};
-use lockkeeper_sidecar::duration;
-use lockkeeper_sidecar::exit::Failure;
 
+use crate::admission::args::WebhookArgs;
 use crate::identity::Identity;
-use crate::others::{Host, Hosts};
-use crate::secrets::{CA, CERTIFICATE, Certificates, KEY};
-use crate::webhook::args::WebhookArgs;
+use crate::identity::namespace_secret::Certificates;
+use crate::kubernetes::objects::{CA, CERTIFICATE, KEY};
+use crate::zookeeper::allowed_hosts::{Host, Hosts};
 
 /// Time for a write that was begun under the lease of the leader: what is left of the session timeout
 /// has to have room for it, as for the stopping of an application.
 const WRITE: Duration = Duration::from_secs(1);
 
-/// The operator of Lockkeeper: looks after locks, shows their queues, hands them over during rollouts
+/// The operator of Lockkeeper: maintains locks, shows their queues, hands them over during rollouts
 #[derive(Debug, Parser)]
 #[command(name = "lockkeeper-operator", version)]
 pub struct OperatorArgs {
@@ -42,20 +44,12 @@ pub struct OperatorArgs {
     #[arg(long, env = "LOCKKEEPER_AUTH_FILE", value_name = "FILE")]
     pub auth_file: PathBuf,
 
-    /// Certificates (PEM) of the authorities that the ensemble's certificates must come from
-    #[arg(long, env = "LOCKKEEPER_TLS_CA", value_name = "FILE")]
-    pub tls_ca: Option<PathBuf>,
+    /// How to speak TLS with the ensemble
+    #[command(flatten)]
+    pub tls: TlsArgs,
 
-    /// Own certificate (PEM) to show to the ensemble
-    #[arg(long, env = "LOCKKEEPER_TLS_CERT", value_name = "FILE")]
-    pub tls_cert: Option<PathBuf>,
-
-    /// Key (PEM) of the own certificate
-    #[arg(long, env = "LOCKKEEPER_TLS_KEY", value_name = "FILE")]
-    pub tls_key: Option<PathBuf>,
-
-    /// Certificate (PEM) for guarded pods to show to the ensemble: it comes into the Secret of each namespace.
-    /// Not the operator's own, whose rights the pods would have
+    /// Certificate (PEM) for guarded pods to show to the ensemble: the operator copies it into the Secret of each
+    /// namespace. Do not use the operator's own certificate: pods would have its rights
     #[arg(
         long,
         env = "LOCKKEEPER_POD_TLS_CERT",
@@ -125,7 +119,7 @@ pub struct OperatorArgs {
 pub struct Settings {
     /// How to reach the ensemble.
     pub zookeeper: ZooKeeper,
-    /// Who the operator is there.
+    /// The operator's identity there.
     pub identity: Identity,
     /// The node below which everything is, without the chroot.
     pub root: String,
@@ -155,9 +149,7 @@ impl OperatorArgs {
             connect,
             root,
             auth_file,
-            tls_ca,
-            tls_cert,
-            tls_key,
+            tls,
             pod_tls_cert,
             pod_tls_key,
             session_timeout,
@@ -181,25 +173,18 @@ impl OperatorArgs {
             .map_err(|error| Failure::usage(format!("cannot read --auth-file {file}: {error}")))?;
         let identity = Identity::parse(&content)
             .map_err(|error| Failure::usage(format!("--auth-file {file} {error}")))?;
-        let tls = Tls::read(tls_ca.as_deref(), tls_cert.as_deref(), tls_key.as_deref())?;
+        let tls = tls.read()?;
         let of_pods = Tls::read(None, pod_tls_cert.as_deref(), pod_tls_key.as_deref())?;
         let certificates = certificates(tls.ca.as_ref(), of_pods);
         let wants_tls = connect.servers().iter().any(|server| server.tls);
         let zookeeper = ZooKeeper::new(connect, session_timeout)
             .with_credentials(Credentials::Digest(identity.digest_auth()));
-        let zookeeper = match (&tls.ca, wants_tls) {
-            (None, true) => {
-                return Err(Failure::usage(
-                    "--connect names a server with tcp+tls://: say with --tls-ca whose certificates to trust",
-                ));
-            }
-            (None, false) => zookeeper,
-            (Some(ca), _) => {
-                let own = tls.identity.as_ref();
-                let own = own.map(|own| (own.certificate.as_str(), own.key.as_str()));
-                zookeeper.with_tls(ca, own).map_err(invalid_tls)?
-            }
-        };
+        if wants_tls && tls.ca.is_none() {
+            return Err(Failure::usage(
+                "--connect names a server with tcp+tls://: name the authorities to trust with --tls-ca",
+            ));
+        }
+        let zookeeper = tls.apply(zookeeper)?;
         Ok(Settings {
             zookeeper,
             identity,
@@ -223,16 +208,6 @@ fn certificates(ca: Option<&String>, of_pods: Tls) -> Certificates {
         .chain(own.into_iter().flatten())
         .map(|(key, pem)| (key.to_owned(), ByteString(pem.into_bytes())))
         .collect()
-}
-
-fn invalid_tls(error: InvalidTls) -> Failure {
-    let flag = match error {
-        InvalidTls::Authorities(_) => "--tls-ca",
-        InvalidTls::Certificate(_) => "--tls-cert",
-        InvalidTls::Key(_) => "--tls-key",
-        InvalidTls::Server(_) => "--connect",
-    };
-    Failure::usage(format!("{flag}: {error}"))
 }
 
 #[cfg(test)]
@@ -295,7 +270,7 @@ mod tests {
             (
                 vec!["--connect", "tcp+tls://zk:2281"],
                 "u:secret",
-                "say with --tls-ca",
+                "trust with --tls-ca",
             ),
             (
                 vec!["--connect", "zk:2181", "--session-timeout", "2s"],

@@ -1,30 +1,40 @@
-//! Which locks changed: each once, however often it did.
+//! What changed: each lock or namespace is in the set once, however often it changed.
 
 use std::collections::HashSet;
+use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::layout::LockKey;
+use crate::lock_key::LockKey;
 
-/// A set of locks that somebody has to look at. There is one taker.
-#[derive(Debug, Default)]
-pub struct Changes {
-    keys: Mutex<HashSet<LockKey>>,
+/// A set of keys that have to be looked at. There is one taker.
+#[derive(Debug)]
+pub struct Changes<K = LockKey> {
+    keys: Mutex<HashSet<K>>,
     notify: Notify,
 }
 
-impl Changes {
-    /// Adds locks.
-    pub fn announce(&self, keys: impl IntoIterator<Item = LockKey>) {
+impl<K> Default for Changes<K> {
+    fn default() -> Self {
+        Self {
+            keys: Mutex::default(),
+            notify: Notify::default(),
+        }
+    }
+}
+
+impl<K: Eq + Hash> Changes<K> {
+    /// Adds some.
+    pub fn announce(&self, keys: impl IntoIterator<Item = K>) {
         self.keys().extend(keys);
         self.notify.notify_one();
     }
 
     /// Waits until there are some, and takes them all.
-    pub async fn take(&self) -> Vec<LockKey> {
+    pub async fn take(&self) -> Vec<K> {
         loop {
-            // Made before looking: what is announced behind the look wakes it.
+            // Made before looking: an announcement after the look wakes it.
             let notified = self.notify.notified();
             let keys = std::mem::take(&mut *self.keys());
             if !keys.is_empty() {
@@ -34,7 +44,7 @@ impl Changes {
         }
     }
 
-    fn keys(&self) -> MutexGuard<'_, HashSet<LockKey>> {
+    fn keys(&self) -> MutexGuard<'_, HashSet<K>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
-//! The parsers of what others write, for the crate `fuzz`. The released binary has no such door: see the
-//! feature `fuzzing`.
+//! The parsers of untrusted input, for the crate `fuzz`. They are not in the released binary: see the feature
+//! `fuzzing`.
 
 use http_body_util::Empty;
 use hyper::Request;
@@ -9,11 +9,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use tokio::sync::Semaphore;
 
-use crate::image::parsers::{self, Answer, Challenge, Url, read_answer};
-use crate::inject::ImageConfig;
-use crate::webhook::{callers, server, weight};
+use crate::admission::callers;
+use crate::admission::image::parsers::{self, Answer, Challenge, Url, read_answer};
+use crate::admission::inject::ImageConfig;
+use crate::admission::webhook::{server, weight};
 
-pub use crate::image::parsers::Document;
+pub use crate::admission::image::parsers::Document;
 
 /// What a review needs of memory, in bytes.
 pub fn weight(review: &[u8]) -> usize {

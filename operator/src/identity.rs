@@ -1,25 +1,25 @@
-//! Identities of ZooKeeper's `digest` scheme: who may touch which locks.
+//! Identities of ZooKeeper's `digest` scheme. They decide which clients may use which locks.
 
 use std::fmt;
 
 use aws_lc_rs::{digest, rand};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use lockkeeper_sidecar::probes::AppToken;
+use lockkeeper_daemon::credentials::user_and_password;
 use zookeeper_client::AuthId;
 
-/// Bytes of a generated password: 192 bits, so that nobody finds it from its SHA-1.
+pub mod namespace_secret;
+pub mod secrets;
+
+/// Bytes of a generated password: 192 bits, so that it cannot be found from its SHA-1.
 const PASSWORD_BYTES: usize = 24;
 
-/// Bytes that tell the identities of a namespace apart in their names: whoever may read a node sees the
+/// Bytes that tell the identities of a namespace apart in their names: a client that may read a node sees the
 /// names in its ACL, and nothing of the passwords.
 const NAME_BYTES: usize = 6;
 
-/// Bytes of the token in the path of a pod's probes: 192 bits, too.
-const TOKEN_BYTES: usize = 24;
-
-/// Most identities in one Secret. A rotation leaves two; by hand, who moves to another identity may have the new one, the
-/// one in use and the one before. Each takes a right on every node, and pods show all of them.
+/// Most identities in one Secret. A rotation leaves two; a user who moves to another identity by hand may need the
+/// new one, the one in use and the one before. Each takes a right on every node, and pods show all of them.
 pub const IDENTITIES: usize = 4;
 
 /// Longest line with an identity, in bytes. Those that the operator makes have some 60, and a namespace's name 63 at
@@ -63,7 +63,7 @@ impl Identity {
     /// When a line is something else, or they are more than [`IDENTITIES`], or one is there twice.
     pub fn parse_lines(text: &str) -> Result<Vec<Self>, InvalidIdentities> {
         let text = text.trim_end_matches(['\r', '\n']);
-        // Nothing is no identity either.
+        // An empty text is not a list of identities.
         let lines = text.split('\n').take(IDENTITIES + 1);
         let mut all = Vec::new();
         for line in lines {
@@ -90,12 +90,8 @@ impl Identity {
         if line.len() > LONGEST_IDENTITY {
             return Err(InvalidIdentity);
         }
-        let (user, password) = line
-            .strip_prefix("digest:")
-            .unwrap_or(line)
-            .split_once(':')
-            .ok_or(InvalidIdentity)?;
-        if user.is_empty() || password.is_empty() || line.contains(['\r', '\n']) {
+        let (user, password) = user_and_password(line).ok_or(InvalidIdentity)?;
+        if line.contains(['\r', '\n']) {
             return Err(InvalidIdentity);
         }
         Ok(Self {
@@ -142,12 +138,8 @@ fn user(namespace: &str) -> String {
     format!("ns-{namespace}")
 }
 
-/// A token for the path of one pod's probes and hooks.
-pub fn draw_token() -> AppToken {
-    AppToken::parse(&random::<TOKEN_BYTES>()).expect("base64 for paths is what a token is made of")
-}
-
-fn random<const BYTES: usize>() -> String {
+/// Random bytes of the operating system, in base64 for paths.
+pub fn random<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
     rand::fill(&mut bytes).expect("the operating system gives random bytes");
     URL_SAFE_NO_PAD.encode(bytes)
@@ -182,19 +174,10 @@ mod tests {
         assert_ne!(
             identity.user(),
             other.user(),
-            "who is who is seen without the password"
+            "the user is shown without the password"
         );
         let lines = format!("{}\n{}\n", identity.to_line(), other.to_line());
         assert_eq!(Identity::parse_lines(&lines), Ok(vec![identity, other]));
-    }
-
-    #[test]
-    fn a_token_is_never_the_same_twice() {
-        let tokens: std::collections::BTreeSet<_> =
-            (0..100).map(|_| draw_token().as_str().to_owned()).collect();
-        assert_eq!(tokens.len(), 100);
-        // 24 bytes in base64.
-        assert!(tokens.iter().all(|token| token.len() == 32), "{tokens:?}");
     }
 
     #[test]

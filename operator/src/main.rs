@@ -3,18 +3,19 @@
 use std::process::{ExitCode, Termination};
 
 use clap::Parser;
+use lockkeeper_daemon::exit::Failure;
+use lockkeeper_daemon::log;
 use lockkeeper_operator::args::OperatorArgs;
+use lockkeeper_operator::run;
 use lockkeeper_operator::uninstall::UninstallArgs;
-use lockkeeper_operator::{run, session};
-use lockkeeper_sidecar::exit::Failure;
-use lockkeeper_sidecar::log;
+use lockkeeper_operator::zookeeper::{sandbox, sandboxed};
 
 fn main() -> ExitCode {
     if std::env::args_os()
         .nth(1)
-        .is_some_and(|word| word == session::WORD)
+        .is_some_and(|word| word == sandbox::WORD)
     {
-        return session::child::main();
+        return sandboxed::main();
     }
     // Ends by itself with --help and with what clap has to say.
     let done = if std::env::args_os().nth(1).is_some_and(|word| word == UNINSTALL) {

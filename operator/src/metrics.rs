@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::layout::LockKey;
+use crate::lock_key::LockKey;
 
 /// Metrics of the operator. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Metrics {
     pub writes: Family<Write, Counter>,
     /// Yield requests, by what asked for them.
     pub handoffs: Family<Cause, Counter>,
-    /// Holders that went without a clean release, by lock.
+    /// Holders that ended without a clean release, by lock.
     pub losses: Family<OfLock, Counter>,
     /// Objects that were left out since they are too long to be read, each time that they are.
     pub objects_too_long: Counter,
@@ -119,7 +119,7 @@ impl Metrics {
         );
         registry.register(
             "losses",
-            "Holders that went without a clean release",
+            "Holders that ended without a clean release",
             metrics.losses.clone(),
         );
         registry.register(
@@ -145,6 +145,11 @@ impl Metrics {
             metrics.locks_left_out.clone(),
         );
         metrics
+    }
+
+    /// Counts a reconciliation that ended so.
+    pub fn reconciled(&self, result: &'static str) {
+        self.reconciliations.get_or_create(&Outcome { result }).inc();
     }
 
     /// Counts one write.

@@ -1,5 +1,5 @@
-//! The end of an installation, as hooks of the chart: nothing may be behind a lock then, since what is would run
-//! without it; and no object may be left that waits for an operator.
+//! The end of an installation, as hooks of the chart. No workload may be behind a lock then, since it would run
+//! without the lock; and no object may be left that waits for an operator.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client, Resource, ResourceExt};
-use lockkeeper_crds::{DistributedLock, keys};
-use lockkeeper_sidecar::exit::Failure;
+use lockkeeper_crds::DistributedLock;
+use lockkeeper_crds::keys::{self, FINALIZER};
+use lockkeeper_daemon::exit::Failure;
 use serde::de::DeserializeOwned;
 
-use crate::answers;
-use crate::controller::build::FINALIZER;
-use crate::names;
-use crate::parts::{self, Finalizers, LockPart, PAGE, PodPart};
-use crate::pods::PodFacts;
+use crate::kubernetes::answers;
+use crate::kubernetes::names;
+use crate::kubernetes::objects::{self, Finalizers, LockPart, PAGE, PodPart};
+use crate::kubernetes::pods::PodFacts;
 
 /// Objects that are named in a refusal; more are counted.
 const NAMED: usize = 20;
 
-/// Looks at all finalizers: an operator that ends may put one back until its rights are gone everywhere.
+/// Rounds over all finalizers: an operator that is ending may put one back until its rights are gone everywhere.
 const ROUNDS: usize = 5;
 
 /// Time between two of these.
@@ -55,7 +55,7 @@ pub enum Step {
         #[arg(long, value_name = "NAMESPACE")]
         namespace: String,
     },
-    /// After: let all DistributedLocks go when somebody deletes them
+    /// After: remove the finalizers, so that all DistributedLocks can be deleted
     After,
 }
 
@@ -92,15 +92,16 @@ async fn before(client: &Client, policies: &[String], release: &str) -> Result<(
     Ok(())
 }
 
-/// `release` is what helm is told of it. Before it runs this hook helm has written down that the release is on its way out
-/// (`pkg/action/hooks.go`, `recordRelease`), and upgrades it no more then (`prepareUpgrade`). A rollback makes a new
-/// revision whatever the last one is.
+/// `release` is the release as an argument of helm. Before helm runs this hook it has recorded that the release is
+/// being uninstalled (`pkg/action/hooks.go`, `recordRelease`), and then refuses to upgrade it (`prepareUpgrade`). A
+/// rollback makes a new revision whatever the last one is.
 fn refusal(marked: &[String], release: &str) -> String {
     format!(
-        "the operator stays, since these would run without their locks after it: {}. Scale them to zero, take {} \
-         off them, wait until their pods are gone, and uninstall again. Or keep the release: helm upgrades it no more \
-         before `helm rollback {release} REVISION`, with the newest revision of `helm history {release}`. Or say after \
-         that rollback that they may, with helm upgrade --reuse-values --set uninstall.allowUnguarded=true, and uninstall again",
+        "the operator stays, since these would run without their locks after it: {}. Scale them to zero, remove {} \
+         from them, wait until their pods are gone, and uninstall again. Or keep the release: helm refuses upgrades \
+         until `helm rollback {release} REVISION`, with the newest revision of `helm history {release}`. Or allow \
+         them to run without locks: after that rollback, helm upgrade --reuse-values --set \
+         uninstall.allowUnguarded=true, and uninstall again",
         names::first(marked, NAMED),
         keys::LOCK
     )
@@ -166,7 +167,7 @@ async fn marked(client: &Client) -> Result<Vec<String>, Failure> {
 
 fn is_of_a_deployment(one: &ReplicaSet) -> bool {
     let mut owners = one.owner_references().iter();
-    owners.any(|owner| owner.controller == Some(true) && parts::is_deployment(owner))
+    owners.any(|owner| owner.controller == Some(true) && objects::is_deployment(owner))
 }
 
 /// The objects of a kind whose pods name a lock.
@@ -221,7 +222,7 @@ async fn after(client: &Client) -> Result<(), Failure> {
                 kept.push(lock);
             }
         };
-        let is_all = match parts::list(&locks, ListParams::default(), take).await {
+        let is_all = match objects::list(&locks, ListParams::default(), take).await {
             Ok(is_all) => is_all,
             // The resource went with its chart.
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
@@ -236,8 +237,8 @@ async fn after(client: &Client) -> Result<(), Failure> {
         tokio::time::sleep(PAUSE).await;
     }
     Err(Failure::unavailable(format!(
-        "the finalizer {FINALIZER} comes back on DistributedLocks: is an operator running still? See \
-         kubectl get pods --all-namespaces --selector app.kubernetes.io/name=lockkeeper"
+        "the finalizer {FINALIZER} comes back on DistributedLocks: is an operator still running? See kubectl get \
+         pods --all-namespaces --selector app.kubernetes.io/name=lockkeeper"
     )))
 }
 
@@ -248,7 +249,7 @@ async fn let_go(client: &Client, lock: &LockPart) -> Result<(), Failure> {
     let Some(patch) = now.and_then(|now| now.patch(false, lock.resource_version())) else {
         return Ok(());
     };
-    let patched = parts::patch::<DistributedLock>(client, &namespace, &name, &patch).await;
+    let patched = objects::patch::<DistributedLock>(client, &namespace, &name, &patch).await;
     match patched {
         Ok(_) => Ok(()),
         // It is gone, or the next round sees it as it is.
@@ -371,7 +372,7 @@ mod tests {
         for part in [
             "pod shop/p0, ",
             "and 5 more",
-            "take lockkeeper.io/lock off",
+            "remove lockkeeper.io/lock from them",
             "`helm rollback mine --namespace system REVISION`",
             "helm upgrade --reuse-values --set uninstall.allowUnguarded=true",
         ] {

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use kube::Resource;
-use lockkeeper_crds::{DistributedLock, keys};
-use lockkeeper_operator::certificates::own;
-use lockkeeper_operator::controller::build::{FINALIZER, HANDOFF};
-use lockkeeper_operator::pods::Role;
-use lockkeeper_operator::{events, secrets};
+use lockkeeper_crds::DistributedLock;
+use lockkeeper_crds::keys::{self, FINALIZER, HANDOFF};
+use lockkeeper_operator::admission::certificates::own;
+use lockkeeper_operator::identity::namespace_secret;
+use lockkeeper_operator::kubernetes::events;
+use lockkeeper_operator::kubernetes::pods::Role;
 
 const POLICY: &str = include_str!("../../charts/lockkeeper/templates/policy-operator.yaml");
 const RBAC: &str = include_str!("../../charts/lockkeeper/templates/rbac.yaml");
@@ -35,7 +36,7 @@ fn the_policies_name_exactly_what_the_operator_writes() {
     // The other Secret's name is the release's, and comes from the same template as the operator's option.
     assert_eq!(
         words("secrets"),
-        BTreeSet::from([secrets::NAME, secrets::TYPE, own::TYPE])
+        BTreeSet::from([namespace_secret::NAME, namespace_secret::TYPE, own::TYPE])
     );
     assert_eq!(
         words("pods"),
@@ -73,5 +74,5 @@ fn each_policy_fails_closed_is_about_the_operator_alone_and_is_bound() {
         assert!(RBAC.contains(&format!("resources: [{resource}]")), "{resource}");
         assert!(POLICY.contains(&format!("resources: [{resource}]")), "{resource}");
     }
-    assert!(RBAC.contains(&format!("resourceNames: [{}]", secrets::NAME)));
+    assert!(RBAC.contains(&format!("resourceNames: [{}]", namespace_secret::NAME)));
 }

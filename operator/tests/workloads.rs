@@ -1,7 +1,7 @@
 //! Keys of a workload reach its pods, and leave them with it.
 
 use lockkeeper_crds::keys::Readiness;
-use lockkeeper_operator::webhook::workloads::{advise, copy};
+use lockkeeper_operator::admission::webhook::workloads::{advise, copy};
 use serde_json::{Value, json};
 
 fn deployment(annotations: Value, template: Value) -> Value {

@@ -7,15 +7,17 @@ use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
+use lockkeeper_daemon::accept::{self, Stopping};
+use lockkeeper_daemon::exit::Failure;
+use lockkeeper_daemon::http::{self, Answer, Routes};
+use lockkeeper_daemon::token::AppToken;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
-use crate::exit::Failure;
-use crate::http::{self, Answer, Listener, Routes, Stopping};
 use crate::metrics::LockMetrics;
+use crate::probes::Kind;
 use crate::probes::health::Health;
-use crate::probes::{AppToken, Kind};
 use crate::view::LockView;
 
 const KNOWN: &str =
@@ -51,7 +53,7 @@ impl AdminServer {
     /// # Errors
     /// When the address is in use, or is not one of this machine.
     pub fn bind(address: SocketAddr) -> Result<Self, Failure> {
-        let listener = http::listen(address).map_err(|error| {
+        let listener = accept::listen(address).map_err(|error| {
             Failure::unavailable(format!(
                 "cannot listen on {address} for probes: {error}; choose another --admin-listen"
             ))
@@ -62,8 +64,8 @@ impl AdminServer {
         })
     }
 
-    /// Answers for the application only where the path holds this token. Without one, whoever reaches the port may
-    /// ask the application's probes, and nobody has its hook sent.
+    /// Answers for the application only if the path holds this token. Without a token, every client that reaches the
+    /// port may ask the application's probes, and the hook is not sent.
     #[must_use]
     pub fn with_app_token(self, app_token: Option<AppToken>) -> Self {
         Self { app_token, ..self }
@@ -87,7 +89,7 @@ impl AdminServer {
         stop: impl Future<Output = ()>,
     ) {
         let routes = routes(view, health, self.app_token, metrics, registry);
-        http::serve(Listener::Tcp(self.listener), routes, stop).await;
+        http::serve(self.listener, routes, stop).await;
     }
 }
 
@@ -142,8 +144,8 @@ impl Admin {
         })
     }
 
-    /// A probe or hook of the application. Who does not know the token learns nothing, not even which of them there are.
-    /// No sentence repeats the path: the token is in it.
+    /// A probe or hook of the application. A client without the token learns nothing, not even which of them exist.
+    /// No answer repeats the path, since the token is in it.
     async fn app(&self, request: &Request<Incoming>, below: &str) -> Answer {
         let name = match &self.app_token {
             None => below,
@@ -172,7 +174,7 @@ impl Admin {
             return http::sentence(
                 StatusCode::NOT_FOUND,
                 format!(
-                    "{name} is sent for who knows a token, and this keeper has none: give --app-token \
+                    "{name} is sent only for a request with a token, and this keeper has none: give --app-token \
                      (LOCKKEEPER_APP_TOKEN), and let the kubelet ask /app/TOKEN/{name}"
                 ),
             );

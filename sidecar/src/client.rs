@@ -6,16 +6,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use lockkeeper_daemon::duration;
+use lockkeeper_daemon::exit::Failure;
 use lockkeeper_lock::{BootInstant, LockState};
 use serde::de::DeserializeOwned;
 
-use crate::duration;
-use crate::exit::Failure;
 use crate::probes::Kind;
 use crate::probes::health::Order;
 use crate::socket::Inside;
 use crate::view::Snapshot;
 
+pub mod exec;
 pub(crate) mod request;
 
 use request::{Call, Reply};
@@ -60,19 +61,19 @@ pub fn status(socket: &Path, output: OutputFormat) -> Result<String, Failure> {
     }
 }
 
-/// Whose word counts.
+/// Which keepers are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// That of whoever serves the socket.
+    /// Every process that serves the socket.
     Anybodys,
-    /// That of a keeper of this user or of root.
+    /// A keeper of this user or of root.
     Own,
 }
 
 /// The same as an object.
 ///
 /// # Errors
-/// As [`status`], and when the socket is served by somebody whose word does not count.
+/// As [`status`], and when the process that serves the socket is not trusted.
 pub fn snapshot(socket: &Path, word: Word) -> Result<Snapshot, Failure> {
     parse(&word.on(socket, Call::Status)?)
 }
@@ -94,13 +95,13 @@ pub fn release(socket: &Path) -> Result<String, Failure> {
 /// When no keeper answers, or nothing is known to have outlived it.
 pub fn abandon_survivors(socket: &Path) -> Result<String, Failure> {
     answer(socket, Call::AbandonSurvivors, Some(ANSWER_TIMEOUT))?;
-    Ok("the lock is left to expire, and others get it then, whatever the survivors do".to_owned())
+    Ok("the lock is left to expire; then others get it, even if the survivors still run".to_owned())
 }
 
 /// Whether this process is a part of the application of the keeper at `socket`.
 ///
 /// # Errors
-/// When no keeper answers, when it cannot tell, and when the socket is served by somebody whose word does not count.
+/// When no keeper answers, when it cannot tell, and when the process that serves the socket is not trusted.
 pub fn is_inside(socket: &Path, word: Word) -> Result<bool, Failure> {
     let inside: Inside = parse(&word.on(socket, Call::Inside)?)?;
     Ok(inside.inside)
@@ -135,8 +136,8 @@ pub fn tell_started(socket: &Path, start: u64) -> Result<(), Failure> {
     answer(socket, Call::Started(start), Some(ANSWER_TIMEOUT)).map(drop)
 }
 
-/// Waits until the lock of the keeper at `socket` is in a state, at most for `timeout`. A keeper that
-/// is not there yet, or that is restarted meanwhile, is waited for as well; `notice` is told once.
+/// Waits until the lock of the keeper at `socket` is in a state, at most for `timeout`. It also waits for a keeper
+/// that is not there yet or is being restarted, and then calls `notice` once.
 ///
 /// # Errors
 /// When the time is over, with what was seen last.
@@ -174,7 +175,7 @@ pub fn wait(
     }
 }
 
-/// Reads events until the state is reached (true), the stream ends (false) or time is over (false).
+/// Reads events until the state is reached (true), the stream ends (false) or the time is over (false).
 fn follow(
     socket: &Path,
     wait_for: WaitFor,
@@ -198,7 +199,7 @@ fn follow(
         if seen.is_some() && left == Some(Duration::ZERO) {
             return Ok(false);
         }
-        // Silence is broken by a comment every 15 s, so that a keeper that hangs is noticed.
+        // The keeper sends a comment every 15 s, so a longer silence means that it hangs.
         let patience = left
             .unwrap_or(Duration::MAX)
             .clamp(Duration::from_millis(100), Duration::from_secs(40));

@@ -1,34 +1,24 @@
-//! The parsers of what others write, for the crate `fuzz`. The released binary has no such door: see the
-//! feature `fuzzing`.
+//! The parsers of untrusted input, for the crate `fuzz`. They are not in the released binary: see the feature
+//! `fuzzing`.
 
 use std::io::BufReader;
 use std::path::Path;
 
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Response, Uri};
+use lockkeeper_daemon::http::Routes;
+use lockkeeper_daemon::token::AppToken;
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use crate::guard::fuzzing as guard;
 
-use crate::args::Credentials;
 use crate::client::{self, Event, request};
 use crate::guard::will::RunId;
-use crate::http::places::{Places, Source};
-use crate::http::{self, Routes, Stopping};
 use crate::metrics::LockMetrics;
-use crate::probes::AppToken;
 use crate::probes::health::Health;
 use crate::view::{LockView, Snapshot};
 use crate::{admin, socket};
-
-/// The identities in a file of credentials.
-///
-/// # Errors
-/// As [`Credentials::read`].
-pub fn credentials(content: &str) -> Result<Vec<String>, &'static str> {
-    Credentials::parse(content)
-}
 
 /// Whether an environment is that of a part of a run.
 pub fn is_part_of(run: u64, environment: &[u8]) -> bool {
@@ -47,12 +37,6 @@ pub const APP_TOKEN: &str = "Zm9vYmFyYmF6cXV4cXV1eA";
 pub fn admin_routes(view: LockView, health: Health, metrics: LockMetrics, registry: Registry) -> impl Routes {
     let token = AppToken::parse(APP_TOKEN).ok();
     admin::routes(view, health, token, metrics, registry)
-}
-
-/// Serves one connection.
-pub async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, routes: impl Routes, stopping: Stopping) {
-    let place = Places::new(1).take(Source::LOCAL);
-    http::connection(stream, None, place, routes, stopping).await;
 }
 
 /// Status and body of a keeper's answer.

@@ -2,11 +2,10 @@
 //!
 //! It knows nothing but deadlines on `CLOCK_BOOTTIME`, which the keeper sends it over a socket. A
 //! frozen, dead or starved keeper sends no new ones, and the application is stopped in time all the
-//! same. From the moment it runs it has one thread, and on the way to a kill it asks for no memory.
+//! same. It has one thread from its start on, and allocates no memory on the way to a kill.
 //!
-//! What it decides is in the pure state machine [`schedule`]; how it finds and signals processes is
-//! in its targets: PID 1 of a container or a subreaper with an [`anchor`] ([`child`]), or a
-//! [`container`] beside it.
+//! The pure state machine [`schedule`] makes its decisions; the targets find and signal processes: PID 1 of a
+//! container or a subreaper with an [`anchor`] ([`child`]), or a [`container`] beside it.
 
 mod alone;
 mod anchor;
@@ -18,16 +17,13 @@ mod containment;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod keeper;
 mod lines;
-pub mod link;
-pub mod listener;
 mod mounts;
 mod namespace;
 mod options;
 pub(crate) mod post_start;
 mod processes;
-pub mod protocol;
+mod say;
 pub(crate) mod schedule;
 mod signals;
 mod target;
@@ -45,26 +41,27 @@ pub(crate) use self::alone::check as is_alone;
 pub(crate) use self::anchor::word::says as anchor_says;
 use self::child::{Pid1, Subreaper};
 pub use self::command::{CommandError, resolve_command};
-pub use self::container::{Container, ContainerKiller};
-pub use self::containment::{Containment, ContainmentChoice, ContainmentError, Hold};
-use self::keeper::{Keeper, Received};
-pub use self::options::{ContainerTarget, GuardOptions, KeeperSocket, TargetKind};
+pub use self::container::{Container, ContainerKiller, ContainerTarget};
+pub use self::containment::{ContainmentChoice, ContainmentError, Hold};
+pub use self::options::{GuardOptions, KeeperSocket, TargetKind};
 use self::post_start::PostStart;
-use self::protocol::{FromGuard, Refusal, ToGuard};
+use self::say::say;
 use self::schedule::{Action, Event, Schedule};
 pub use self::schedule::{EXIT_LOST, EXIT_REFUSED, EXIT_SOFTWARE, exit_code_of_errno};
 use self::target::Target;
+use crate::link::guard_end::{GuardEnd, Received};
+use crate::link::protocol::{FromGuard, Refusal, ToGuard};
 use crate::sys::{self, Caught};
 use crate::time_namespace;
 
-/// Runs the guard until it is done, and says with which code the process should exit.
+/// Runs the guard until it is done, and returns the exit code of the process.
 ///
-/// Call it before the process has a second thread: it forks. From here on it takes all signals of
-/// the process and reaps all its children, the keeper among them.
+/// Call it before the process has a second thread: it forks. From here on it handles all signals of the process and
+/// reaps all its children, including the keeper.
 ///
-/// The code is the one the keeper asked for with `Finish`; the application's own when there is no
-/// keeper left to ask; 75 when the lock was lost and the application was stopped; 128 and the
-/// signal's number when a user ended an idle guard; 77 after a sentence when the keeper takes another; 70 after a sentence on stderr when it cannot
+/// The code is the one that the keeper sent with `Finish`; the application's own if there is no keeper any more; 75
+/// when the lock was lost and the application was stopped; 128 and the signal's number when a user ended an idle
+/// guard; 77 after a sentence when the keeper does not take this guard; 70 after a sentence on stderr when it cannot
 /// work at all, or lost its keeper with nothing to guard.
 pub fn run(options: GuardOptions) -> u8 {
     let code = match guard(options) {
@@ -95,13 +92,15 @@ fn guard(options: GuardOptions) -> io::Result<u8> {
         _ => None,
     };
     let keeper = match options.keeper {
-        KeeperSocket::Inherited(socket) => Keeper::inherited(socket)?,
-        KeeperSocket::Path(path) => Keeper::at(rustix::net::SocketAddrUnix::new(&path).map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("the socket path {} cannot be used: {error}", path.display()),
-            )
-        })?),
+        KeeperSocket::Inherited(socket) => GuardEnd::inherited(socket)?,
+        KeeperSocket::Path(path) => {
+            GuardEnd::at(rustix::net::SocketAddrUnix::new(&path).map_err(|error| {
+                io::Error::new(
+                    error.kind(),
+                    format!("the socket path {} cannot be used: {error}", path.display()),
+                )
+            })?)
+        }
     };
     match (options.target, program) {
         (TargetKind::Pid1, Some(program)) => EventLoop::new(Pid1::new(program, post_start)?, keeper)?.run(),
@@ -119,28 +118,28 @@ fn guard(options: GuardOptions) -> io::Result<u8> {
     }
 }
 
-/// Waits for what happens, asks the schedule, does what it says.
+/// Waits for events, passes them to the schedule, and carries out its actions.
 struct EventLoop<T> {
     target: T,
-    keeper: Keeper,
+    keeper: GuardEnd,
     schedule: Schedule,
-    /// See [`Hello`](protocol::Hello).
+    /// See [`Hello`](crate::link::protocol::Hello).
     instance: u64,
     /// Our time namespace.
     clock: u32,
     signals: OwnedFd,
     timer: OwnedFd,
-    /// Set by what takes far more of the binary than the waiting that follows: reading the command
-    /// line, starting the application.
+    /// Set by work that touches far more pages of the binary than the waiting that follows: reading the command line,
+    /// starting the application.
     has_touched_much: bool,
-    /// The process of which was said that it is in doubt.
+    /// The process that was last reported as doubtful.
     told_doubt: Option<u32>,
     /// Set once the schedule wants to end.
     exit: Option<u8>,
 }
 
 impl<T: Target> EventLoop<T> {
-    fn new(target: T, keeper: Keeper) -> io::Result<Self> {
+    fn new(target: T, keeper: GuardEnd) -> io::Result<Self> {
         let schedule = Schedule::new(target.mode(), keeper.reconnects(), BootInstant::now());
         let signals = sys::take_signals(signals::taken())?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
@@ -185,9 +184,9 @@ impl<T: Target> EventLoop<T> {
         }
     }
 
-    /// Goes the way to a kill without harm, so that its pages are in memory when it comes to that.
+    /// Executes the code of a kill without any effect, so that its pages are in memory at a real kill.
     fn rehearse(&mut self) {
-        schedule::rehearse(self.target.mode(), self.target.containment());
+        schedule::rehearsal::rehearse(self.target.mode(), self.target.containment());
         self.target.rehearse();
     }
 
@@ -301,7 +300,7 @@ impl<T: Target> EventLoop<T> {
         }
     }
 
-    /// Gives an event to the schedule and does what it says; what that sees is an event, too.
+    /// Passes an event to the schedule and carries out its actions; what these see is an event, too.
     fn handle(&mut self, event: Event) {
         let mut next = Some(event);
         while let Some(event) = next.take() {
@@ -322,6 +321,7 @@ impl<T: Target> EventLoop<T> {
                     Action::Terminate => self.target.signal_main(libc::SIGTERM as u8),
                     Action::Forward(signo) => self.target.signal_main(signo),
                     Action::Sweep(sweep) => next = Some(Event::Saw(self.target.sweep(sweep))),
+                    Action::Clear => next = Some(Event::Saw(self.target.clear())),
                     Action::Report(frame) => self.send(&frame),
                     Action::ReportSurvivors(token) => {
                         let (count, pid) = self.target.found();
@@ -334,20 +334,20 @@ impl<T: Target> EventLoop<T> {
         }
     }
 
-    /// Says once of each process why nothing is called gone while it lives.
+    /// Reports once for each doubtful process why the application does not count as gone while that process lives.
     fn tell_doubt(&mut self) {
         let Some(pid) = self.target.in_doubt() else { return };
         if self.told_doubt.replace(pid) != Some(pid) {
             say(format_args!(
                 "process {pid} of this pod shows no mount of any container (chroot?), so it may be of the guarded one: \
-                 it was not killed, and the lock is kept until it has ended"
+                 it is killed with that, and the lock is kept until it has ended"
             ));
         }
     }
 
     fn send(&mut self, frame: &FromGuard) {
         if !self.keeper.send(frame) {
-            // Reading finds the end of it in the next round, and then the schedule learns of it.
+            // The next round reads the end of the stream, and tells the schedule.
             if let Some(socket) = self.keeper.socket() {
                 let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
             }
@@ -355,7 +355,7 @@ impl<T: Target> EventLoop<T> {
     }
 }
 
-/// What a guard says that the keeper does not take.
+/// The sentence of a guard that the keeper does not take.
 fn refusal(why: Refusal) -> &'static str {
     match why {
         Refusal::Another => {
@@ -370,20 +370,6 @@ fn refusal(why: Refusal) -> &'static str {
             "the keeper is in another time namespace (time_namespaces(7)), so its deadlines mean nothing here: run \
              `lockkeeper sidecar` and `lockkeeper guard` in the same one; nothing was started here"
         }
-    }
-}
-
-/// A sentence on stderr, if that takes it at once: a guard that waits for a frozen reader of its
-/// output would miss its deadlines. A pipe that polls writable takes 4096 bytes.
-fn say(sentence: std::fmt::Arguments<'_>) {
-    let stderr = rustix::stdio::stderr();
-    let mut fds = [PollFd::from_borrowed_fd(stderr, PollFlags::OUT)];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    if rustix::event::poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready == 1) {
-        eprintln!("lockkeeper guard: {sentence}");
     }
 }
 

@@ -5,14 +5,14 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::exit::{Exit, Failure};
+use lockkeeper_daemon::exit::{Exit, Failure};
 
 /// Name of the copy.
 pub const FILE_NAME: &str = "lockkeeper";
 
 /// Copies the running binary to `directory/lockkeeper` (mode 0555), making the directory (0755)
-/// when it is missing. Whoever executes the copy at the same moment sees the old or the new one,
-/// never half of it; doing it again changes nothing. Returns the path of the copy.
+/// when it is missing. A process that executes the copy at the same moment gets the old or the new file, never a part
+/// of it. Idempotent. Returns the path of the copy.
 ///
 /// # Errors
 /// A [`Failure`] of [`Exit::Usage`] when `directory` is something else, of
@@ -28,7 +28,7 @@ fn install_file(source: &Path, directory: &Path) -> Result<PathBuf, Failure> {
     let unfinished = directory.join(format!(".{FILE_NAME}.{}", std::process::id()));
     let copied = copy(source, &unfinished).and_then(|()| std::fs::rename(&unfinished, &target));
     if let Err(error) = copied {
-        // Whether or not it came into being; the first error is the one that tells.
+        // It may not exist; the first error is the one to report.
         let _ = std::fs::remove_file(&unfinished);
         return Err(Failure::new(
             Exit::CannotCreate,

@@ -5,9 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use lockkeeper_daemon::exit::{Exit, Failure};
 use lockkeeper_lock::FencingToken;
-
-use crate::exit::{Exit, Failure};
 
 /// `lease.env`: there only while the lock is held. The guarded container takes its environment
 /// from it through a required `fileKeyRef`, so without it the kubelet starts nothing.
@@ -86,7 +85,7 @@ impl LeaseEnv {
     }
 
     fn write_unfinished(&self, token: FencingToken) -> io::Result<()> {
-        // Others may write into the directory: a new file, so that no link of theirs is followed.
+        // Other users may write into the directory: the file is created anew, so that no link of theirs is followed.
         match std::fs::remove_file(&self.unfinished) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

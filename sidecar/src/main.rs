@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::process::{ExitCode, Termination};
 
+use lockkeeper_daemon::exit::{self, Exit, Failure};
 use lockkeeper_sidecar::args::{self, Command, Parsed};
-use lockkeeper_sidecar::exit::{self, Exit, Failure};
-use lockkeeper_sidecar::{client, install, probes, run, sidecar};
+use lockkeeper_sidecar::{client, install, run, sidecar};
 
 fn main() -> ExitCode {
     let code = match args::parse(std::env::args_os()) {
@@ -41,11 +41,11 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
             print(&format!("{outcome}\n"))
         }
         Command::Terminating(args) => {
-            let outcome = client::terminating(&args.keeper.socket)?;
+            let outcome = client::terminating(&args.socket)?;
             print(&format!("{outcome}\n"))
         }
         Command::Probe(args) => {
-            probes::exec::probe(args.kind, &args.keeper.socket, &args.guard_socket, &args.command)
+            client::exec::probe(args.kind, &args.keeper.socket, &args.guard_socket, &args.command)
         }
     }
 }

@@ -13,7 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::guard::Containment;
+use crate::link::protocol::Containment;
 use crate::view::LockView;
 
 type Label = [(&'static str, &'static str); 1];
@@ -52,7 +52,7 @@ pub enum StopSignal {
     Stop,
 }
 
-/// What the lock is now: computed when somebody asks, so it cannot be out of date.
+/// The current state of the lock, computed at each scrape so that it is never out of date.
 #[derive(Debug)]
 struct LockNow(LockView);
 
@@ -271,7 +271,7 @@ impl Collector for LockNow {
         )?;
         gauge(
             "kept_for_survivors",
-            "1 while nobody gets the lock since something has outlived its deadline",
+            "1 while the lock is kept because something has outlived its deadline",
             None,
             Some(f64::from(
                 now.survivors.is_some_and(|survivors| !survivors.given_up),

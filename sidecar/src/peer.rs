@@ -1,4 +1,4 @@
-//! Who is at the other end of a Unix socket: a user, and a process that can be seen to end.
+//! The peer of a Unix socket: its user, and its process, whose end can be observed.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -169,7 +169,7 @@ impl PeerProcess {
             .is_some_and(|(ours, theirs)| ours != theirs)
     }
 
-    /// Waits for its end. To cancel it loses nothing.
+    /// Waits for its end. Cancel-safe.
     pub async fn ended(&self) {
         while !self.has_ended() {
             match self.0.readable().await {

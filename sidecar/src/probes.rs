@@ -1,33 +1,22 @@
 //! The application's own probes and hooks, answered in its place.
 //!
 //! A kubelet probes a container whether the application in it runs or waits for the lock, and restarts
-//! it when that does not answer. So its probes come here: they pass while nothing is to be probed, and
-//! else are put to the application as the kubelet would put them ([`handler`]). Who may say what and
-//! when is decided in [`health`].
+//! it when that does not answer. So its probes come here: they pass while there is nothing to probe, and are
+//! otherwise sent to the application as the kubelet would send them ([`handler`]). [`health`] decides which answer is
+//! given.
 
-pub mod exec;
 pub(crate) mod grpc;
 pub mod handler;
 pub mod health;
 pub(crate) mod http;
 mod parse;
-mod token;
+mod tcp;
 
 use std::time::Duration;
 
-pub use self::handler::Handler;
-pub use self::token::{AppToken, InvalidToken};
+pub use self::handler::{Check, Handler};
 
-/// One probe or hook of the application.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
-    /// How the application is asked.
-    pub handler: Handler,
-    /// How long it may take to answer.
-    pub timeout: Duration,
-}
-
-/// The startup probe: it passes once, or its budget runs out.
+/// The startup probe: it has to pass once before its budget runs out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Startup {
     /// How the application is asked.
@@ -45,7 +34,7 @@ pub struct AppProbes {
     pub liveness: Option<Check>,
     /// Whether requests may come.
     pub readiness: Option<Check>,
-    /// Whether the application has started. The one that may be a command: for its budget.
+    /// Whether the application has started. It may be a command, since its budget is counted here.
     pub startup: Option<Startup>,
     /// Asked after each start of the application.
     pub post_start: Option<Check>,
@@ -91,9 +80,9 @@ impl Kind {
         }
     }
 
-    /// Whether the application is made to do something, and not only asked.
+    /// Whether a request makes the application do something, instead of only asking it.
     pub fn acts(self) -> bool {
-        // The hook after the start is sent by the keeper itself: nobody makes it by asking.
+        // The keeper itself sends the postStart hook: a request does not trigger it.
         self == Self::PreStop
     }
 
@@ -117,8 +106,8 @@ impl AppProbes {
         }
     }
 
-    /// Whether a kubelet may ask for a kind over HTTP. Where there is a startup probe, its end is told
-    /// by the liveness probe.
+    /// Whether a kubelet may ask for a kind over HTTP. The result of a startup probe is reported by the liveness
+    /// probe.
     pub fn answers(&self, kind: Kind) -> bool {
         self.check(kind).is_some() || (kind == Kind::Liveness && self.startup.is_some())
     }

@@ -7,29 +7,19 @@
 mod reentrant;
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use rustix::process::Pid;
+use lockkeeper_daemon::exit::{Exit, Failure};
+use lockkeeper_daemon::log;
 
 use crate::args::{RunArgs, RunSettings};
-use crate::exit::{Exit, Failure};
 use crate::guard::will::{RUNS, RunId, Will};
 use crate::guard::{self, GuardOptions, Hold, KeeperSocket, TargetKind};
-use crate::sidecar::hide;
+use crate::process::{self, block_on, cannot_start, hide, inherited_guard, start_keeper};
 use crate::sys::{self, CommandLine};
-use crate::{keeper, log, socket};
+use crate::{keeper, socket};
 
-/// Tells a process that it is the keeper, and on which path to serve.
-const KEEPER: &str = "LOCKKEEPER_KEEPER_SOCKET";
-
-/// Tells the keeper, which has a log, why its guard could make no control group.
-const NO_GROUP: &str = "LOCKKEEPER_KEEPER_NO_GROUP";
-
-/// What that one is called in a list of processes.
+/// What the keeper is called in a list of processes.
 const KEEPER_TITLE: &str = "lockkeeper-keeper";
 
 /// Does what `lockkeeper run` was asked for and returns the exit code.
@@ -40,10 +30,10 @@ pub fn run(args: RunArgs) -> Result<u8, Failure> {
     hide()?;
     let log = args.log.clone();
     let settings = args.check()?;
-    match std::env::var_os(KEEPER) {
+    match process::keeper_socket() {
         None => guard_and_keeper(&settings),
         Some(path) => {
-            // What kills all that has a word of the user's command line must not end the keeper with the guard.
+            // A `pkill -f` with a word of the user's command line must not end the keeper together with the guard.
             if let Ok(line) = CommandLine::own() {
                 line.replace(KEEPER_TITLE);
             }
@@ -52,7 +42,7 @@ pub fn run(args: RunArgs) -> Result<u8, Failure> {
             let guard = inherited_guard()?;
             let will = Will::receive(&guard).map_err(|error| {
                 Failure::software(format!(
-                    "the keeper does not know what its guard leaves to it: {error}"
+                    "the keeper cannot read what its guard has passed to it: {error}"
                 ))
             })?;
             block_on(keeper::run(settings, guard, will, Path::new(&path)))
@@ -100,13 +90,9 @@ fn environment(settings: &RunSettings, socket: &Path, run: RunId) -> Vec<(OsStri
     ]
 }
 
-fn cannot_start(error: std::io::Error) -> Failure {
-    Failure::software(format!("cannot start the keeper: {error}"))
-}
-
-/// In the keeper of a run: says what the kernel or the user's rights have made weaker.
+/// In the keeper of a run: warns of guarantees that are weaker because of the kernel or the user's rights.
 fn tell_what_is_weaker() {
-    if let Ok(why) = std::env::var(NO_GROUP) {
+    if let Some(why) = process::why_no_group() {
         tracing::warn!(
             why,
             "No control group for the command: it is stopped by a sweep over /proc, which can miss what forks faster than \
@@ -125,55 +111,4 @@ fn tell_what_is_weaker() {
              CAP_IPC_LOCK)"
         );
     }
-}
-
-/// Starts this binary once more, as the keeper that serves at `socket`. In `run` it leaves it this will, and says why there
-/// is no control group.
-pub(crate) fn start_keeper(
-    socket: &Path,
-    run: Option<(&Will, Option<&str>)>,
-) -> Result<(OwnedFd, Pid), Failure> {
-    let (ours, keepers) = UnixStream::pair().map_err(cannot_start)?;
-    let mut keeper = Command::new("/proc/self/exe");
-    keeper.env_remove(NO_GROUP);
-    if let Some((will, why_no_group)) = run {
-        will.send(&ours).map_err(cannot_start)?;
-        keeper.envs(why_no_group.map(|why| (NO_GROUP, why)));
-    }
-    let child = keeper
-        .args(std::env::args_os().skip(1))
-        .env(KEEPER, socket)
-        .stdin(Stdio::from(OwnedFd::from(keepers)))
-        // Whoever reads the application's output waits for its end, not for the keeper's.
-        .stdout(Stdio::null())
-        // The terminal's signals are for the application; the guard says what they mean for us.
-        .process_group(0)
-        .spawn()
-        .map_err(cannot_start)?;
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    Ok((ours.into(), pid.expect("a process has a number")))
-}
-
-/// Whether [`start_keeper`] started this process.
-pub(crate) fn is_keeper() -> bool {
-    std::env::var_os(KEEPER).is_some()
-}
-
-/// In a process that [`start_keeper`] started: the socket to its guard.
-pub(crate) fn inherited_guard() -> Result<UnixStream, Failure> {
-    match std::io::stdin().as_fd().try_clone_to_owned() {
-        Ok(socket) => Ok(UnixStream::from(socket)),
-        Err(error) => Err(Failure::software(format!(
-            "the keeper has no socket to its guard: {error}"
-        ))),
-    }
-}
-
-/// Runs a keeper to its end, on this thread.
-pub(crate) fn block_on(keeper: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(cannot_start)?
-        .block_on(keeper)
 }

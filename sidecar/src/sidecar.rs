@@ -9,15 +9,15 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use rustix::process::DumpableBehavior;
+use lockkeeper_daemon::exit::{Exit, Failure};
+use lockkeeper_daemon::log;
 
 use crate::args::{GuardArgs, SidecarArgs, SidecarSettings};
-use crate::exit::{Exit, Failure};
 use crate::guard::{
     self, Container, ContainerTarget, ContainmentChoice, GuardOptions, Hold, KeeperSocket, TargetKind,
 };
-use crate::run::{block_on, inherited_guard, is_keeper, start_keeper};
-use crate::{keeper, log};
+use crate::keeper;
+use crate::process::{block_on, hide, inherited_guard, is_keeper, start_keeper};
 
 /// Does what `lockkeeper sidecar` was asked for and returns the exit code.
 ///
@@ -66,17 +66,6 @@ pub fn guard(args: GuardArgs) -> Result<u8, Failure> {
         keeper_pid: None,
         words: None,
     }))
-}
-
-/// Keeps other processes of our user out of this one (PR_SET_DUMPABLE(2const)): in a pod that shares its process
-/// namespace `/proc` would show an application of the same user the identity of the namespace, which is in our files and
-/// environment; and an application could stop its guard, the first process of its container, as a debugger does.
-pub(crate) fn hide() -> Result<(), Failure> {
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| {
-        Failure::software(format!(
-            "cannot hide from other processes of the same user: {error}"
-        ))
-    })
 }
 
 fn guard_beside(target: ContainerTarget, settings: &SidecarSettings) -> Result<u8, Failure> {

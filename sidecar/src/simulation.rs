@@ -1,5 +1,5 @@
-//! The pure state machines of keeper and guard, for a simulation of the whole. The released binary
-//! has no such door: see the feature `simulation`.
+//! The pure state machines of keeper and guard, for a simulation of the whole. They are not public in the released
+//! binary: see the feature `simulation`.
 
 pub use crate::guard::schedule::{Action, Actions, Event, Mode, Schedule, Sight, Sweep};
 pub use crate::keeper::decider::{Act, Ask, Decider, Ending};

@@ -1,87 +1,32 @@
-//! The Unix socket on which the application, and anybody else in the pod, asks about the lock.
+//! The Unix socket on which the application, and every other process in the pod, asks about the lock.
 
 use std::fs::DirBuilder;
 use std::future::Future;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use lockkeeper_daemon::exit::Failure;
+use lockkeeper_daemon::http::{self, Routes};
 use tokio::net::UnixListener;
-use tokio::sync::{mpsc, oneshot};
 
-use crate::exit::Failure;
-use crate::http::{self, Listener, Routes};
-use crate::peer::Users;
-use crate::probes::health::Health;
-use crate::view::LockView;
+use crate::socket_file::{SocketFile, check_path};
 
 mod api;
 mod events;
-mod file;
 mod inside;
 
-pub(crate) use self::file::SocketFile;
+pub use self::api::{Command, Served};
 pub(crate) use self::inside::Inside;
 pub use self::inside::Tree;
 
-/// Everybody who reaches the file may ask; who may change something is decided by the peer's user.
+/// Every process that reaches the file may ask. Whether it may change something depends on its user.
 const MODE: u32 = 0o666;
-
-/// Size of `sun_path` in `struct sockaddr_un` (unix(7)), with the zero byte at its end.
-const SUN_PATH_BYTES: usize = 108;
-
-/// What a client asks the keeper to do.
-#[derive(Debug)]
-pub enum Command {
-    /// Stop the application, release the lock, queue again at the end. The answer comes when the
-    /// release is confirmed, or says in a sentence why it could not be.
-    StepDown(oneshot::Sender<Result<(), String>>),
-    /// Leave the lock to expire though something has outlived its deadline.
-    AbandonSurvivors(oneshot::Sender<Result<(), String>>),
-    /// The pod is ending: start nothing any more, and have everything stopped before its grace is over.
-    Terminating(oneshot::Sender<Result<(), String>>),
-}
-
-/// What is served at the socket, and to whom.
-#[derive(Clone, Debug)]
-pub struct Served {
-    /// The lock.
-    pub view: LockView,
-    /// The application.
-    pub health: Health,
-    /// Where wishes go.
-    pub commands: mpsc::Sender<Command>,
-    /// How long a client waits for the confirmation of a release.
-    pub release_timeout: Duration,
-    /// Who may change something; everybody may ask.
-    pub users: Users,
-    /// The application's processes, where this keeper can see them (`run`).
-    pub tree: Option<Tree>,
-}
 
 /// A bound socket. Its file is removed when it is dropped.
 #[derive(Debug)]
 pub struct SocketServer {
     listener: UnixListener,
     file: SocketFile,
-}
-
-/// Checks that a path can be one of a Unix socket.
-///
-/// # Errors
-/// What is wrong with it, in one sentence.
-pub fn check_path(path: &Path) -> Result<(), String> {
-    let bytes = path.as_os_str().len();
-    if bytes == 0 || path.file_name().is_none() {
-        return Err("the path of a socket names a file, such as /run/lockkeeper/lock.sock".to_owned());
-    }
-    if bytes >= SUN_PATH_BYTES {
-        return Err(format!(
-            "the path of a Unix socket has at most {} bytes and this one has {bytes}; take a shorter one",
-            SUN_PATH_BYTES - 1
-        ));
-    }
-    Ok(())
 }
 
 /// A new path for a socket in a directory of its own: below `$XDG_RUNTIME_DIR`, where that can be
@@ -139,7 +84,7 @@ impl SocketServer {
     /// Answers until `stop` completes.
     pub async fn serve(self, served: Served, stop: impl Future<Output = ()>) {
         let Self { listener, file } = self;
-        http::serve(Listener::Unix(listener), routes(served), stop).await;
+        http::serve(listener, routes(served), stop).await;
         drop(file);
     }
 

@@ -137,7 +137,7 @@ impl Program {
 ///
 /// Only for a process with a single thread, as the guard and the anchor are.
 pub(crate) fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: with one thread no lock is held by anybody else in the child.
+    // SAFETY: with one thread no other thread holds a lock in the child.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         pid => Ok(Pid::from_raw(pid)),
@@ -166,7 +166,7 @@ pub(crate) fn exit_now(code: u8) -> ! {
 /// Blocks `set` too and gives a file descriptor from which its signals are read.
 pub(crate) fn take_signals(set: SignalSet) -> io::Result<OwnedFd> {
     let raw = set.to_raw();
-    // SAFETY: raw is a valid set that outlives the calls; a new descriptor belongs to nobody else.
+    // SAFETY: raw is a valid set that outlives the calls; a new descriptor has no other owner.
     unsafe {
         // Children of a process that ignores SIGCHLD leave no exit code behind.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
@@ -228,7 +228,7 @@ pub(crate) fn release_signals() {
 /// Sends `signo` to every process that this one may signal, itself and PID 1 excepted, and says whether there is any
 /// process beside those two.
 ///
-/// Outside a PID namespace of its own that is half the machine, so anybody but PID 1 is refused.
+/// Outside a PID namespace of its own that is half the machine, so only PID 1 may do it.
 pub(crate) fn signal_everybody(signo: i32) -> bool {
     // SAFETY: neither call has preconditions.
     unsafe { libc::getpid() == 1 && (libc::kill(-1, signo) == 0 || last_errno() != Errno::SRCH) }
@@ -251,8 +251,8 @@ pub(crate) fn signal_through(pidfd: &OwnedFd, signo: i32) -> Result<(), Errno> {
 pub(crate) fn peer_pidfd(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut pidfd: RawFd = -1;
     let mut len = size_of::<RawFd>() as libc::socklen_t;
-    // SAFETY: the socket is open, `pidfd` has room for the `len` bytes that are written, and a new descriptor belongs
-    // to nobody else.
+    // SAFETY: the socket is open, `pidfd` has room for the `len` bytes that are written, and a new descriptor has no
+    // other owner.
     unsafe {
         let value = (&raw mut pidfd).cast();
         match libc::getsockopt(
@@ -304,12 +304,12 @@ pub(crate) fn close_all_but(keep: &mut [RawFd]) {
 
 /// Closes the descriptors from `first` to `last`, each of which may be open or not.
 fn close_range(first: RawFd, last: RawFd) {
-    // SAFETY: whoever owns these descriptors does not run any more in this process.
+    // SAFETY: the owners of these descriptors do not run any more in this process.
     if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
         return;
     }
-    // A sandbox that forbids it, a kernel before 5.9. Nobody here lowers the limit, so that no number
-    // is beyond it.
+    // A sandbox that forbids it, a kernel before 5.9. This program never lowers the limit, so no open descriptor is
+    // beyond it.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let end = limit.and_then(|limit| RawFd::try_from(limit).ok());
     let end = end.unwrap_or(MOST_DESCRIPTORS).min(MOST_DESCRIPTORS);
@@ -319,5 +319,5 @@ fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
-/// As many descriptors as a process may have where nobody has raised that (`fs.nr_open`).
+/// The default limit of descriptors of a process (`fs.nr_open`).
 const MOST_DESCRIPTORS: RawFd = 1 << 20;

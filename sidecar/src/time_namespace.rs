@@ -1,5 +1,5 @@
-//! Whose `CLOCK_BOOTTIME` a process reads: since Linux 5.6 each time namespace (`time_namespaces(7)`) has one of its own.
-//! Keeper and guard exchange instants of it, so they have to be in the same one.
+//! The `CLOCK_BOOTTIME` that a process reads: since Linux 5.6 each time namespace (`time_namespaces(7)`) has one of
+//! its own. Keeper and guard exchange instants of it, so they have to be in the same one.
 
 use std::os::unix::fs::MetadataExt;
 

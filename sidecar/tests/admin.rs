@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use lockkeeper_daemon::exit::Exit;
 use lockkeeper_lock::{BootInstant, LockState, LockStatus, LossReason};
 use lockkeeper_sidecar::admin::AdminServer;
-use lockkeeper_sidecar::exit::Exit;
-use lockkeeper_sidecar::guard::Containment;
+use lockkeeper_sidecar::link::protocol::Containment;
 use lockkeeper_sidecar::metrics::{ReleaseOutcome, StopSignal};
 use served::{Served, body, held, waiting};
 
@@ -173,7 +173,7 @@ fn gauges_are_computed_at_the_moment_of_the_scrape() {
     served.publish(held(Duration::from_millis(850)));
     let start = BootInstant::now();
     assert!(metric(&served, "lockkeeper_lease_remaining_seconds") <= 0.5);
-    // Nobody publishes anything: the deadline passes by itself.
+    // No status is published: the deadline passes by itself.
     while metric(&served, "lockkeeper_held") != 0.0 {
         assert!(BootInstant::now() - start < served::PATIENCE);
     }

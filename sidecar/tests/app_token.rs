@@ -17,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const TOKEN: &str = "Q0hPU0VOLUZPUi1USElTLVBPRA";
 
-/// A sidecar whose application has a hook, and never runs: nobody listens where its ensemble should be. Ends with the test.
+/// A sidecar whose application has a hook, and never runs: no server listens at the address of its ensemble. Ends
+/// with the test.
 struct Sidecar {
     process: Child,
     admin: SocketAddr,
@@ -89,7 +90,7 @@ impl Drop for Sidecar {
     }
 }
 
-/// The answer to a request, once somebody listens.
+/// The answer to a request, once the sidecar listens.
 fn exchange<S: Read + Write>(connect: impl Fn() -> std::io::Result<S>, path: &str) -> String {
     let end = BootInstant::now() + PATIENCE;
     let mut stream = loop {

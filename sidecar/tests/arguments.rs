@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use lockkeeper_lock::{Identity, Timing};
-use lockkeeper_sidecar::args::{self, Access, Command, OnExit, OnLoss, OnSuspect, Parsed, Restart};
+use lockkeeper_sidecar::access::Access;
+use lockkeeper_sidecar::args::{self, Command, OnExit, OnLoss, OnSuspect, Parsed, Restart};
 use lockkeeper_sidecar::probes::{AppProbes, Handler};
 
 fn parse(words: &[&str]) -> Command {

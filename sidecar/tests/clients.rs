@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use lockkeeper_daemon::duration;
 use lockkeeper_lock::{BootInstant, LockState, LockStatus};
-use lockkeeper_sidecar::duration;
 use served::{PATIENCE, Served, held, waiting};
 
 #[path = "support/served.rs"]

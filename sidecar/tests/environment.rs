@@ -89,7 +89,7 @@ fn the_environment_is_read_and_the_command_line_comes_before_it() {
 
 #[test]
 fn capitals_as_in_the_kubernetes_api_are_accepted() {
-    // The last one is wrong on purpose: whoever complains about it has accepted the others.
+    // The last one is wrong on purpose: a complaint about it means that the others were accepted.
     refused(&[(
         with_run!(
             "--on-loss",

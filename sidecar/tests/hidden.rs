@@ -38,8 +38,8 @@ impl Drop for Running {
     }
 }
 
-/// The first process of a namespace, and all others there with it. (Who becomes another user does not end with its
-/// parent.)
+/// The first process of a namespace, and all others there with it. (A process that becomes another user does not end
+/// with its parent.)
 struct Namespace(u32);
 
 impl Drop for Namespace {
@@ -64,7 +64,7 @@ fn until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
 #[test]
 fn the_identity_of_a_sidecar_is_hidden_from_other_processes_of_its_user() {
     if !rustix::process::geteuid().is_root() {
-        return println!("SKIPPED: the mount of a container needs root");
+        return lockkeeper_skip::skip("the mount of a container needs root");
     }
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
@@ -113,7 +113,7 @@ fn the_identity_of_a_sidecar_is_hidden_from_other_processes_of_its_user() {
 #[test]
 fn an_application_cannot_look_into_its_guard_nor_stop_it_as_a_debugger_does() {
     if !rustix::process::geteuid().is_root() {
-        return println!("SKIPPED: another user takes root");
+        return lockkeeper_skip::skip("another user takes root");
     }
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);

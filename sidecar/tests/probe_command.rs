@@ -143,7 +143,7 @@ fn without_a_command_the_keeper_asks_the_application_after_its_startup_check() {
     assert_eq!(probe("readiness"), Some(0), "started, and answers");
     drop(listener);
     for kind in ["liveness", "readiness"] {
-        assert_eq!(probe(kind), Some(69), "{kind}: nobody listens");
+        assert_eq!(probe(kind), Some(69), "{kind}: no keeper listens");
     }
 }
 
@@ -183,7 +183,7 @@ fn a_hook_after_the_start_is_refused_where_no_guard_would_execute_it() {
     let words = ["probe", "--kind", "post-start", "--", "true"];
     let (code, err) = lockkeeper(scratch.path(), &words);
     assert_eq!(code, Some(64));
-    assert!(err.contains("is no `lockkeeper guard`"), "{err}");
+    assert!(err.contains("is not `lockkeeper guard`"), "{err}");
     assert!(!scratch.path().join("post-start").exists());
 }
 

@@ -112,15 +112,15 @@ fn as_another_user(directory: &Path, start: impl FnOnce(&Path) -> Served + Send)
     std::thread::scope(|scope| scope.spawn(start).join().unwrap())
 }
 
-/// Once the outer run has ended, the path below /tmp is free for everybody.
+/// Once the outer run has ended, every user can take the path below /tmp.
 #[test]
 fn what_another_user_than_root_and_our_own_says_at_the_socket_is_not_believed() {
     if !rustix::process::geteuid().is_root() {
-        return println!("SKIPPED: needs root to serve as another user");
+        return lockkeeper_skip::skip("needs root to serve as another user");
     }
     let directory = tempfile::tempdir().unwrap();
     let served = as_another_user(directory.path(), Served::start);
-    // All of it is true, and nobody can know that.
+    // All of it is true, but that cannot be known.
     served.publish(held());
     let (code, out, err) = nested(&served.socket, &TELL, &[]);
     assert_eq!((code, out.as_str()), (69, ""), "{err}");
@@ -170,7 +170,7 @@ fn a_run_within_a_pod_that_may_pause_it_is_refused() {
         let (code, out, err) = nested(&served.socket, &TELL, &another);
         assert_eq!((code, out.as_str()), (64, ""), "{err}");
     } else {
-        println!("SKIPPED: needs root to serve as another user");
+        lockkeeper_skip::skip("needs root to serve as another user");
     }
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start_in_pod(directory.path(), &[]);

@@ -1,10 +1,10 @@
-//! The file of the socket: whose it is, who can reach it, and when it goes.
+//! The file of the socket: its owner, which users can reach it, and when it is removed.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-use lockkeeper_sidecar::exit::{Exit, Failure};
+use lockkeeper_daemon::exit::{Exit, Failure};
 use lockkeeper_sidecar::socket::{SocketServer, private_path};
 
 fn bind(path: &Path) -> Result<SocketServer, Failure> {
@@ -63,7 +63,7 @@ fn who_may_only_read_the_directory_cannot_hold_up_those_who_make_a_socket_in_it(
     let lock = scratch.path().join("lock.sock.lock");
     assert_eq!(mode(&lock), 0o600);
     if !rustix::process::geteuid().is_root() {
-        return println!("SKIPPED: to give a file away takes root");
+        return lockkeeper_skip::skip("to give a file away takes root");
     }
     std::os::unix::fs::chown(&lock, Some(65534), None).unwrap();
     let failure = bind(&path).unwrap_err();

@@ -1,4 +1,4 @@
-//! What labels and annotations ask for. Pure.
+//! The lock that labels and annotations ask for. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::lock::{DistributedLockSpec, LockMode};
 /// Longest name of a lock or a container, in characters (RFC 1123).
 const MAX_NAME: usize = 63;
 
-/// A pod's wish to run under a lock.
+/// A request of a pod to run under a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockRequest {
     /// Name of the `DistributedLock`.
@@ -25,11 +25,11 @@ pub struct LockRequest {
     pub readiness: Readiness,
     /// Whether it wants to write, in a read/write lock.
     pub access: Access,
-    /// What the sidecar asks for; `None` for what the administrator has chosen.
+    /// Resources of the sidecar; `None` for the administrator's choice.
     pub resources: Option<SidecarResources>,
 }
 
-/// Labels and annotations that cannot be followed, in one sentence.
+/// Why labels and annotations cannot be followed, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// Label and annotation name different locks.
@@ -38,22 +38,22 @@ pub enum KeyError {
          one of them"
     )]
     TwoLocks {
-        /// What the label says.
+        /// The lock in the label.
         label: String,
-        /// What the annotation says.
+        /// The lock in the annotation.
         annotation: String,
     },
     /// A list of locks.
     #[error("a pod can have one lock, and {LOCK} names several (`{0}`): name one of them")]
     SeveralLocks(String),
-    /// Label and annotation say different things of the same lock.
+    /// Label and annotation have different values for the same lock.
     #[error("the label {key} says `{label}` where the annotation says `{annotation}`: remove one of them")]
     Contradiction {
         /// The key of both.
         key: &'static str,
-        /// What the label says.
+        /// The value of the label.
         label: String,
-        /// What the annotation says.
+        /// The value of the annotation.
         annotation: String,
     },
     /// Not the name of a lock or of a container.
@@ -62,35 +62,35 @@ pub enum KeyError {
          and dashes, with a letter or digit at both ends, such as {example}"
     )]
     Name {
-        /// Whose value it is.
+        /// The key.
         key: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it should name.
+        /// What the key should name.
         what: &'static str,
-        /// What would be right.
+        /// A valid value.
         example: &'static str,
     },
-    /// A value that is none of those that the key knows.
+    /// A value that the key does not accept.
     #[error("{key} is `{value}`, and must be one of {known}")]
     Value {
-        /// Whose value it is.
+        /// The key.
         key: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it could be.
+        /// The values that it accepts.
         known: String,
     },
-    /// Resources that no container could have.
-    #[error("{SIDECAR_RESOURCES} is no resources of a container: {0}; write it as in {example}", example = SidecarResources::EXAMPLE)]
+    /// Resources that are not valid for a container.
+    #[error("{SIDECAR_RESOURCES} does not hold the resources of a container: {0}; write it as in {example}", example = SidecarResources::EXAMPLE)]
     Resources(String),
-    /// A key of ours that does not exist.
+    /// A key of our group that does not exist.
     #[error("{0} is not known; the keys are {known}", known = OF_USERS.join(", "))]
     UnknownKey(String),
     /// Settings without a lock.
     #[error("{0} is there and {LOCK} is not: add it, with the name of a DistributedLock, or remove {0}")]
     WithoutLock(&'static str),
-    /// A reader of a lock that knows no readers.
+    /// A reader of a lock that has no readers.
     #[error(
         "{ACCESS} is `read`, and the DistributedLock `{0}` has mode Exclusive: set its mode to ReadWrite or remove \
          {ACCESS}"
@@ -113,7 +113,7 @@ macro_rules! choice {
             /// All values, the default first.
             pub const ALL: &[Self] = &[Self::$first, $(Self::$variant),+];
 
-            /// As users write it.
+            /// The value as users write it.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     Self::$first => $first_text,
@@ -146,7 +146,7 @@ macro_rules! choice {
 choice! {
     /// How the application of a pod is started and stopped.
     Guard {
-        /// `wrap` where the command is known, else `signal`.
+        /// `wrap` if the command is known, otherwise `signal`.
         Auto = "auto",
         /// As a child of the guard, which is the first process of the container.
         Wrap = "wrap",
@@ -168,11 +168,11 @@ choice! {
 }
 
 choice! {
-    /// What a pod wants of a read/write lock.
+    /// What a pod wants from a read/write lock.
     Access {
-        /// To be alone.
+        /// To hold it alone.
         Write = "write",
-        /// To be beside other readers.
+        /// To hold it together with other readers.
         Read = "read",
     }
 }
@@ -182,11 +182,11 @@ choice! {
 type Keys = BTreeMap<String, String>;
 
 impl LockRequest {
-    /// Reads the labels and annotations of a pod or of a pod template; `None` when they ask for no lock. Every key
-    /// may be a label, an annotation, or both if they say the same.
+    /// Reads the labels and annotations of a pod or of a pod template; `None` if they ask for no lock. Every key may be
+    /// a label, an annotation, or both with the same value.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error.
     pub fn parse(labels: Option<&Keys>, annotations: Option<&Keys>) -> Result<Option<Self>, KeyError> {
         if let Some(key) = unknown(labels).or_else(|| unknown(annotations)) {
             return Err(KeyError::UnknownKey(key.clone()));
@@ -229,10 +229,10 @@ impl LockRequest {
         }))
     }
 
-    /// Whether the lock can do what is asked for.
+    /// Checks that the lock can do what the pod asks for.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it cannot.
     pub fn check(&self, spec: &DistributedLockSpec) -> Result<(), KeyError> {
         match (spec.mode, self.access) {
             (LockMode::Exclusive, Access::Read) => Err(KeyError::ReaderOfExclusive(self.lock.clone())),
@@ -241,7 +241,7 @@ impl LockRequest {
     }
 }
 
-/// A key of ours that nobody writes.
+/// A key of our group that does not exist.
 fn unknown(keys: Option<&Keys>) -> Option<&String> {
     keys?.keys().find(|key| {
         let is_ours = key.strip_prefix(GROUP).is_some_and(|rest| rest.starts_with('/'));
@@ -249,7 +249,7 @@ fn unknown(keys: Option<&Keys>) -> Option<&String> {
     })
 }
 
-/// What label and annotation say, if they say the same.
+/// The common value of label and annotation.
 ///
 /// # Errors
 /// When they differ.

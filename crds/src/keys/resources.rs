@@ -1,35 +1,35 @@
-//! What the sidecar of a workload asks for, as users write it. Pure.
+//! Resources of the sidecar of a workload, as users write them. Pure.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use serde::Deserialize;
 
-/// What it may ask for.
+/// Kinds of resources that it may request.
 pub const KINDS: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// Longest value, in bytes: all kinds, with amounts far longer than any that a node has.
+/// Longest value, in bytes: enough for all kinds, with amounts far above those of any node.
 const MAX_TEXT: usize = 512;
 
-/// Requests and limits, each by its kind, with amounts as Kubernetes writes them.
+/// Requests and limits, each by its kind, with amounts in the notation of Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SidecarResources {
-    /// What is reserved.
+    /// The reserved amounts.
     #[serde(default)]
     pub requests: BTreeMap<String, String>,
-    /// What it may take.
+    /// The most that the sidecar may use.
     #[serde(default)]
     pub limits: BTreeMap<String, String>,
 }
 
 impl SidecarResources {
-    /// One that is right.
+    /// A valid value.
     pub const EXAMPLE: &str =
         r#"{"requests":{"cpu":"50m","memory":"32Mi"},"limits":{"cpu":"500m","memory":"64Mi"}}"#;
 }
 
-/// The error says what is wrong.
+/// The error is the reason.
 impl FromStr for SidecarResources {
     type Err = String;
 
@@ -40,10 +40,10 @@ impl FromStr for SidecarResources {
         let read: Self = serde_json::from_str(json).map_err(|error| error.to_string())?;
         for (kind, text) in read.requests.iter().chain(&read.limits) {
             if !KINDS.contains(&kind.as_str()) {
-                return Err(format!("`{kind}` is none of {}", KINDS.join(", ")));
+                return Err(format!("`{kind}` is not one of {}", KINDS.join(", ")));
             }
             if amount(text).is_none() {
-                return Err(format!("`{text}` is no amount of {kind}"));
+                return Err(format!("`{text}` is not an amount of {kind}"));
             }
         }
         for (kind, limit) in &read.limits {
@@ -59,7 +59,7 @@ impl FromStr for SidecarResources {
     }
 }
 
-/// An amount, to be compared with others: `100m`, `64Mi`, `0.5`, `1e3`. `None` for what is none, and for what is negative.
+/// An amount, to be compared with others: `100m`, `64Mi`, `0.5`, `1e3`. `None` if it is not an amount, or negative.
 pub fn amount(text: &str) -> Option<f64> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -122,9 +122,9 @@ mod tests {
             (r#"{"limits":{"cpu":1}}"#, "expected a string"),
             (
                 r#"{"limits":{"pods":"1"}}"#,
-                "`pods` is none of cpu, memory, ephemeral-storage",
+                "`pods` is not one of cpu, memory, ephemeral-storage",
             ),
-            (r#"{"limits":{"cpu":"much"}}"#, "`much` is no amount of cpu"),
+            (r#"{"limits":{"cpu":"much"}}"#, "`much` is not an amount of cpu"),
             (
                 r#"{"requests":{"cpu":"1"},"limits":{"cpu":"500m"}}"#,
                 "the request for cpu, 1, is above its limit, 500m",

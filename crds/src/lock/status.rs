@@ -1,49 +1,51 @@
-//! What the operator sees of a lock. Written by it alone, at most once a second.
+//! The state of a lock as the operator sees it. Only the operator writes it, at most once a second.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::condition::{ConditionType, Reason};
 use crate::duration::ApiDuration;
 
 /// How many holders the status shows; the API server refuses more.
 pub const HOLDERS_SHOWN: usize = 1_000;
 
-/// How many of those who wait the status shows; the API server refuses more.
+/// How many waiting contenders the status shows; the API server refuses more.
 pub const QUEUE_SHOWN: usize = 10;
 
-/// What the operator sees of the lock; up to a second old, and older while `EnsembleReachable` is not `True`.
+/// The state of the lock as the operator sees it; up to a second old, and older while `EnsembleReachable` is not
+/// `True`.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct DistributedLockStatus {
-    /// Who holds the lock, by fencing token: nobody, one, or several readers or up to `maxHolders`. At most 1000
-    /// are shown.
+    /// The holders of the lock, by fencing token: none, one, several readers, or up to `maxHolders`. At most 1000 are
+    /// shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = HOLDERS_SHOWN))]
     pub holders: Vec<Holder>,
 
-    /// How many are in the queue and do not hold the lock: a count.
+    /// How many contenders are in the queue and do not hold the lock: a count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub waiting: Option<i32>,
 
-    /// The first ten of those who wait, the next one first.
+    /// The first ten contenders that wait, the next one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = QUEUE_SHOWN))]
     pub queue: Vec<QueuedContender>,
 
-    /// The ensemble that the lock is in. It is written here before anything of the lock is made there, and changes
-    /// only while no pod of the lock is left that was made for another one.
+    /// The ensemble that the lock is in. The operator writes it here before it creates nodes of the lock there. It
+    /// changes only when no pod of the lock is left that was created for another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ensemble: Option<EnsembleStatus>,
 
-    /// How long the application of the (first) holder has between SIGTERM and SIGKILL, as its pod says: a
-    /// duration. The `stopGrace` that this pod was made with.
+    /// How long the application of the (first) holder has between SIGTERM and SIGKILL, as its pod reports: a duration.
+    /// The `stopGrace` that this pod was created with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_budget: Option<ApiDuration>,
 
-    /// The last handoff of a rollout, until a pod of that revision has held the lock for ten minutes. Missing where
-    /// there is none to remember.
+    /// The last handoff of a rollout, until a pod of that revision has held the lock for ten minutes. Missing if there
+    /// is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
 
@@ -58,11 +60,22 @@ pub struct DistributedLockStatus {
     pub conditions: Vec<Condition>,
 }
 
+impl DistributedLockStatus {
+    /// Why the lock waits for an agreement about its ensemble; `None` if it does not.
+    pub fn dispute(&self) -> Option<&str> {
+        let mut conditions = self.conditions.iter();
+        let found = conditions.find(|one| {
+            one.type_ == ConditionType::Ready.as_str() && one.reason == Reason::EnsembleChanged.as_str()
+        })?;
+        Some(&found.message)
+    }
+}
+
 /// An ensemble.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct EnsembleStatus {
-    /// Its ID, a UUID: what the node `ensemble-id` below the operator's root holds there.
+    /// Its ID, a UUID: the content of the node `ensemble-id` below the operator's root there.
     #[schemars(length(max = 64))]
     pub id: String,
 }
@@ -71,15 +84,15 @@ pub struct EnsembleStatus {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Trial {
-    /// The revision that the lock was to go to: `pod-template-hash` or `controller-revision-hash`.
+    /// The revision that should get the lock: `pod-template-hash` or `controller-revision-hash`.
     #[schemars(length(max = 64))]
     pub revision: String,
 
-    /// Name of the pod that was to hold next.
+    /// Name of the pod that should hold next.
     #[schemars(length(max = 253))]
     pub pod: String,
 
-    /// UID of that pod: a later one of the same name has another.
+    /// UID of that pod: a later pod with the same name has another one.
     #[schemars(length(max = 64))]
     pub uid: String,
 
@@ -88,15 +101,15 @@ pub struct Trial {
     pub ends: i32,
 
     /// Whether that container ended under the lock, and the lock went back to another revision. Then the operator
-    /// hands nothing over to this revision by itself.
+    /// does not hand the lock over to this revision by itself.
     pub has_failed: bool,
 }
 
-/// Who holds a lock.
+/// A holder of a lock.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
-    /// Name of the pod; of a client outside the cluster, what it says of itself, else its contender's name.
+    /// Name of the pod; for a client outside the cluster, the name in its data, otherwise its contender's name.
     pub pod: String,
 
     /// UID of the pod. Missing for a client outside the cluster.
@@ -114,7 +127,7 @@ pub struct Holder {
     #[schemars(range(min = 0))]
     pub fencing_token: i64,
 
-    /// When it got the lock, by the clock of its node. For people only: nothing is decided by it.
+    /// When it got the lock, by the clock of its node. Only for people: no decision depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 
@@ -128,11 +141,11 @@ pub struct Holder {
     pub guard: Option<String>,
 }
 
-/// Who waits for a lock.
+/// A contender that waits for a lock.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct QueuedContender {
-    /// Name of the pod; of a client outside the cluster, what it says of itself, else its contender's name.
+    /// Name of the pod; for a client outside the cluster, the name in its data, otherwise its contender's name.
     pub pod: String,
 
     /// UID of the pod. Missing for a client outside the cluster.

@@ -1,4 +1,4 @@
-//! Specs and the verdict on them: for the rules, the code, and a real API server.
+//! Specs and the expected verdict: for the rules, the code, and a real API server.
 
 use lockkeeper_crds::{DEFAULT_TICK_TIME, DistributedLockSpec};
 use serde::Deserialize;
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What is asked for.
+    /// The requested settings.
     pub spec: Value,
-    /// Part of what rules and code say.
+    /// Part of the error of rules and code.
     pub refused: Option<String>,
-    /// Part of what the code says, where it says it differently.
+    /// Part of the error of the code, if it differs.
     pub code: Option<String>,
-    /// Part of what the API server says of a type, a limit or a list of values.
+    /// Part of the error of the API server about a type, a limit or a list of values.
     pub schema: Option<String>,
 }
 
@@ -39,12 +39,12 @@ pub fn check_in_code(spec: &Value) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Settings of which about half fit together, most of them only just or only just not.
+/// Settings of which about half fit together, and most are close to the limit.
 pub fn random_spec(random: &mut fastrand::Rng) -> Value {
     let timeout = random.u64(1_000..30_000);
     let tick = random.bool().then(|| random.u64(100..4_000));
     let renewal = random.bool().then(|| random.u64(50..timeout / 4 + 50));
-    // The arithmetic a third time, roughly, to come near the limit.
+    // The arithmetic a third time, roughly, to get close to the limit.
     let (r, k) = (renewal.unwrap_or(timeout / 8), tick.unwrap_or(2_000));
     let age = r * ((k / 2 + 200).div_ceil(r) + 200_u64.div_ceil(r) + 2);
     let limit = (timeout * 4 / 5).saturating_sub(age + timeout / 100 + 200);
@@ -67,7 +67,7 @@ pub fn random_spec(random: &mut fastrand::Rng) -> Value {
     spec
 }
 
-/// In milliseconds or, now and then, rounded to seconds or with a mistake.
+/// In milliseconds or, sometimes, rounded to seconds or with a mistake.
 fn written(millis: u64, random: &mut fastrand::Rng) -> Value {
     match random.u8(0..40) {
         0 => format!("{millis}"),

@@ -1,4 +1,4 @@
-//! Those who stand in the queue: ours, and `zookeeper-client`'s own lock.
+//! The contenders in the queue: ours, and `zookeeper-client`'s own lock.
 
 use std::time::Duration;
 

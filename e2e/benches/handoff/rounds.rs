@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockkeeper_lock::BootInstant;
 use tokio::sync::Notify;
 
-/// How long everybody holds.
+/// How long each contender holds.
 pub const HOLD: Duration = Duration::from_millis(5);
 
 /// The times from a release to the next holder, shared by all contenders of a run.
@@ -30,7 +30,7 @@ struct State {
 }
 
 impl Rounds {
-    /// So many samples, after one round of everybody that does not count.
+    /// For this many samples, after one round of all contenders that does not count.
     pub fn new(contenders: usize, wanted: usize) -> Self {
         Self {
             shared: Arc::new(Shared {

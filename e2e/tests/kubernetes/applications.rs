@@ -1,7 +1,7 @@
-//! Applications that end, or do not.
+//! Applications that end, and applications that do not.
 
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::space::{BOUND, Space};
+use lockkeeper_product::space::{BOUND, Space};
+use lockkeeper_testbed::process::wait_for;
 use serde_json::json;
 
 #[test]

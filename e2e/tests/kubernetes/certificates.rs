@@ -3,10 +3,10 @@
 use std::fs;
 use std::process::Command;
 
-use lockkeeper_e2e::cluster::build::module;
-use lockkeeper_e2e::installation::SYSTEM;
-use lockkeeper_e2e::process::{Process, wait_for};
-use lockkeeper_e2e::space::{BOUND, Mend, Space};
+use lockkeeper_product::chart::SYSTEM;
+use lockkeeper_product::space::{BOUND, Mend, Space};
+use lockkeeper_testbed::cluster::build::module;
+use lockkeeper_testbed::process::{Process, wait_for};
 use serde_json::json;
 
 const SECRET: &str = "lockkeeper-webhook";
@@ -35,7 +35,7 @@ fn cert_managers_certificates_are_served_and_no_pod_is_refused_while_they_are_re
     command.arg(cluster.kubeconfig()).stderr(log.reopen().unwrap());
     let _cert_manager = Process::spawn("cert-manager", command).unwrap();
 
-    // Nobody else says whom to trust.
+    // Uninstall first, so that only cert-manager's authority is in the webhook configuration.
     let mended = Mend(|| installation.install(&json!({})));
     installation
         .helm(&["uninstall", "lockkeeper", &namespace, "--wait", "--no-hooks"])
@@ -70,7 +70,7 @@ fn cert_managers_certificates_are_served_and_no_pod_is_refused_while_they_are_re
         logs.matches(SERVING).count()
     };
     let before = served();
-    // As its own `cmctl renew` asks for it.
+    // Request a renewal as cert-manager's `cmctl renew` does.
     let renew = json!({ "status": { "conditions": [{
         "type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "by a test",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -86,7 +86,7 @@ fn cert_managers_certificates_are_served_and_no_pod_is_refused_while_they_are_re
     let mut tries = 0_u32;
     let renewed = || {
         tries += 1;
-        // A change of the pod lets its kubelet look for new contents of volumes at once.
+        // After a change of the pod its kubelet updates its volumes at once.
         let label = format!("example.com/try={tries}");
         system(&["label", "pods", OPERATORS, "--overwrite", &label]);
         assert_admitted(&space);
@@ -99,17 +99,17 @@ fn cert_managers_certificates_are_served_and_no_pod_is_refused_while_they_are_re
         )
     });
     assert_eq!(trusted(), authority, "who is trusted stays");
-    // It has to connect anew.
+    // The API server has to connect anew.
     cluster.kill("kube-apiserver").unwrap();
     cluster.start_again("kube-apiserver").unwrap();
     assert_admitted(&space);
 
-    // The operator's own, from now on.
+    // From now on the operator has its own certificate again.
     drop(mended);
     assert_admitted(&space);
 }
 
-/// A marked pod gets its sidecar.
+/// Asserts that a marked pod gets its sidecar.
 fn assert_admitted(space: &Space) {
     let pod = json!({
         "apiVersion": "v1",

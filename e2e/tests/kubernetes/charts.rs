@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use lockkeeper_e2e::installation::SYSTEM;
-use lockkeeper_e2e::space::{BOUND, Mend, Space, calm};
+use lockkeeper_product::chart::SYSTEM;
+use lockkeeper_product::space::{BOUND, Mend, Space, calm};
 use serde_json::json;
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -16,13 +16,9 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
     };
     let installation = space.installation;
     let mended = Mend(|| installation.install(&json!({})));
-    // The charts of the commit before this one, where there is one.
     let older = tempfile::tempdir().unwrap();
-    if unpack_parent(older.path()) {
-        installation.install_from(older.path(), &json!({})).unwrap();
-    } else {
-        println!("SKIPPED: upgrade from the previous commit's charts (a checkout without history)");
-    }
+    unpack_older(older.path());
+    installation.install_from(older.path(), &json!({})).unwrap();
     let pair = space.pair(&calm(), &[]);
     installation
         .install(&json!({ "podAnnotations": { "example.com/upgraded": "yes" } }))
@@ -34,7 +30,7 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
         .unwrap();
     space.assert_undisturbed(&pair);
 
-    // It does not go while something is behind a lock, and says what.
+    // The uninstallation is refused while pods are behind a lock, and names them.
     let refused = installation
         .helm(&["uninstall", "lockkeeper", &system, "--wait", "--timeout=3m"])
         .expect_err("there is a workload behind a lock");
@@ -42,7 +38,7 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
     let why = space.cluster.kubectl(&job).unwrap();
     assert!(why.contains("deployment charts/report"), "{why}\n{refused:#}");
     space.assert_undisturbed(&pair);
-    // Helm upgrades it no more then, until it is kept as the hook says.
+    // From then on helm upgrades the release only after the user has kept it as the hook's message says.
     let stuck = installation
         .install(&json!({}))
         .expect_err("helm has begun to delete it");
@@ -69,7 +65,7 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
             "--timeout=3m",
         ])
         .unwrap();
-    // Switched off, the policies that outlive the chart refuse nothing.
+    // If they are switched off, the policies that outlive the chart refuse nothing.
     let off = json!({ "admissionPolicy": { "enabled": false } });
     installation.install(&off).unwrap();
     let actions = "--output=jsonpath={.items[*].spec.validationActions[*]}";
@@ -83,7 +79,7 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
     assert_eq!(space.cluster.kubectl(&bindings).unwrap(), "Audit Audit");
     installation.install(&json!({})).unwrap();
     space.assert_undisturbed(&pair);
-    // Nor is anything unguarded where that is passed over.
+    // Marked pods also do not run unguarded if the hooks are skipped.
     installation
         .helm(&["uninstall", "lockkeeper", &system, "--wait", "--no-hooks"])
         .unwrap();
@@ -114,7 +110,7 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
     });
     space.assert_undisturbed(&pair);
     space.kubectl(&["rollout", "undo", "deployment/report"]).unwrap();
-    // Locks are what users have made: they stay, and so does what describes them.
+    // Users have made the locks, so they stay, and the CRD stays too.
     assert_eq!(
         space
             .kubectl(&["get", "distributedlocks", "--output=name"])
@@ -122,7 +118,7 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
             .trim(),
         "distributedlock.lockkeeper.io/report"
     );
-    // Pods change hands without an operator, and it takes over what it finds.
+    // The lock changes hands without an operator, and a new operator takes over what it finds.
     space.release(&pair.holder);
     let (_, next) = space.assert_handed_over(&pair);
     drop(mended);
@@ -137,7 +133,7 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
     );
 }
 
-/// What is left of the chart in the cluster.
+/// The remains of the chart in the cluster.
 fn left_of_the_chart(space: &Space) -> Vec<String> {
     let kinds = "mutatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,clusterrolebindings";
     let selector = "--selector=app.kubernetes.io/name=lockkeeper";
@@ -145,7 +141,7 @@ fn left_of_the_chart(space: &Space) -> Vec<String> {
         .cluster
         .kubectl(&["get", kinds, selector, "--output=name"])
         .unwrap();
-    // Of a hook that was refused.
+    // Left by a hook that refused.
     let is_of_hook = |name: &&str| name.contains("lockkeeper-uninstall");
     let names = names.lines().filter(|name| !is_of_hook(name));
     names.map(str::to_owned).collect()
@@ -169,7 +165,7 @@ fn when_nothing_is_behind_a_lock_the_chart_goes_and_no_namespace_waits_for_it() 
     space
         .kubectl(&["rollout", "status", "deployment/report", "--timeout=120s"])
         .unwrap();
-    // Nor of the tests before, whose namespaces may be on their way out.
+    // Wait for workloads of earlier tests, whose namespaces may still be terminating.
     let behind = [
         "get",
         "pods,deployments,statefulsets,daemonsets,cronjobs,jobs",
@@ -221,7 +217,8 @@ fn the_small_ensemble_of_the_chart_carries_locks_and_survives_the_loss_of_a_serv
     };
     let installation = space.installation;
     let image = installation.push_zookeeper().unwrap();
-    // Outside and inside are two ensembles: nothing moves from one to the other while it is held.
+    // The ensembles outside and inside of the cluster differ: a lock does not move from one to the other
+    // while it is held.
     let mended = Mend(|| installation.install(&json!({})));
     installation
         .install(&json!({ "zookeeper": {
@@ -230,7 +227,7 @@ fn the_small_ensemble_of_the_chart_carries_locks_and_survives_the_loss_of_a_serv
             "server": { "enabled": true, "replicas": 3, "image": image },
         } }))
         .unwrap();
-    // Nothing in it changes with the chart's version, so that an upgrade restarts none of its servers.
+    // The pod template does not change with the chart's version, so that an upgrade restarts no server.
     let labels = "--output=jsonpath={.spec.template.metadata.labels}";
     let system = format!("--namespace={SYSTEM}");
     let set = ["get", "statefulset", "lockkeeper-zookeeper", &system, labels];
@@ -239,7 +236,7 @@ fn the_small_ensemble_of_the_chart_carries_locks_and_survives_the_loss_of_a_serv
         !labels.contains("version") && !labels.contains("chart"),
         "{labels}"
     );
-    // What a server has written is on its claim, where it has one.
+    // A server keeps its data on its claim, if it has one.
     let rendered = installation
         .helm(&[
             "template",
@@ -293,7 +290,7 @@ fn an_operator_that_is_led_to_another_root_admits_no_second_holder_and_shows_the
     space
         .kubectl(&["delete", "pod", &standby, "--timeout=120s"])
         .unwrap();
-    // Its successor is not admitted, or waits; what must not be is that it runs.
+    // Its successor is not admitted, or waits; it must not run.
     let events = [
         "get",
         "events",
@@ -308,9 +305,10 @@ fn an_operator_that_is_led_to_another_root_admits_no_second_holder_and_shows_the
     assert_eq!(space.holders("report"), std::slice::from_ref(&pair.holder));
     space.assert_undisturbed(&pair);
     space.assert_exclusive();
-    // Led back, all is as before.
+    // After the operator is moved back, everything is as before.
     drop(mended);
-    // The status knew of the former standby all the time; only whom the operator has seen in the queue has a role.
+    // The status named the former standby all the time; a pod gets a role only when the operator has seen it
+    // in the queue.
     space.eventually(&standbys, |standby| !standby.trim().is_empty());
     space.wait_until_waiting("report", 1);
     assert_eq!(space.holders("report"), std::slice::from_ref(&pair.holder));
@@ -318,13 +316,14 @@ fn an_operator_that_is_led_to_another_root_admits_no_second_holder_and_shows_the
     space.assert_other_runs(&pair);
 }
 
-/// Unpacks the charts of the parent commit; false where there is none.
-fn unpack_parent(folder: &Path) -> bool {
-    let script = "git archive HEAD^ charts | tar --extract --directory \"$0\"";
-    Command::new("bash")
-        .args(["-o", "pipefail", "-c", script])
+/// The charts of the commit before this one; in a checkout without history these charts, under an older version.
+fn unpack_older(folder: &Path) {
+    let script = r#"git archive HEAD^ charts | tar --extract --directory "$0" ||
+        (cp -r charts "$0" && sed -i 's/^version: .*/version: 0.0.1/' "$0"/charts/*/Chart.yaml)"#;
+    let status = Command::new("bash")
+        .args(["-o", "pipefail", "-ec", script])
         .arg(folder)
         .current_dir(WORKSPACE)
-        .status()
-        .is_ok_and(|status| status.success())
+        .status();
+    assert!(status.unwrap().success(), "there are no charts");
 }

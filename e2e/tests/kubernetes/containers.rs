@@ -1,12 +1,12 @@
-//! What may be in the guarded container, and how it is guarded then.
+//! The kinds of guarded containers, and how each is guarded.
 
-use lockkeeper_e2e::space::Space;
+use lockkeeper_product::space::Space;
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
-/// A pair guarded in the mode that is asked for, after the container was changed.
-fn pair(space: &Space, guard: &str, change: impl Fn(&mut Value)) -> lockkeeper_e2e::space::Pair {
+/// A pair guarded in the requested mode, with a change of the container.
+fn pair(space: &Space, guard: &str, change: impl Fn(&mut Value)) -> lockkeeper_product::space::Pair {
     let mut container = space.recording(&[]);
     change(&mut container);
     let mut workload = space.workload("Deployment", "report", Some(2), space.pod(&[container]));
@@ -15,7 +15,7 @@ fn pair(space: &Space, guard: &str, change: impl Fn(&mut Value)) -> lockkeeper_e
     space.started()
 }
 
-/// Without a command in the pod: it is in the image alone.
+/// Removes the command from the pod: only the image has it.
 fn without_command(container: &mut Value) {
     let mut words = container["command"].as_array().unwrap().clone();
     words.remove(0);
@@ -51,7 +51,7 @@ fn a_container_is_guarded_by_signals_from_a_sidecar_of_the_same_user() {
     });
     space.release(&pair.holder);
     let (token, next) = space.assert_other_runs(&pair);
-    // The first pod is gated anew, and gets it back.
+    // The first pod is gated anew, and gets the lock back.
     space.wait_until_waiting_behind(&next, "report", 1);
     space.release(&next);
     let (_, again, _) = space.wait_until_it_runs(token);
@@ -98,8 +98,8 @@ fn whoever_dies_beside_a_guarded_container_it_is_stopped_in_time() {
     };
     let pair = pair(&space, "signal", without_command);
     let (mut token, mut holder) = (pair.token, pair.holder);
-    // The guard is the first process of the sidecar and starts the keeper; at last both die at one blow, as
-    // when their container is out of memory.
+    // The guard is the first process of the sidecar and starts the keeper; in the last round both are killed
+    // at once, as when their container is out of memory.
     let (guard, keeper) = ("/lockkeeper sidecar", "/proc/self/exe sidecar");
     for victims in [&[keeper][..], &[guard], &[guard, keeper]] {
         let victims: Vec<_> = victims
@@ -107,7 +107,7 @@ fn whoever_dies_beside_a_guarded_container_it_is_stopped_in_time() {
             .map(|victim| space.process(&holder, victim))
             .collect();
         for victim in victims {
-            // The first one's end, as first process of the container, may have taken the other along.
+            // If the first one was the first process of the container, the other one may have ended with it.
             match kill_process(victim, Signal::KILL) {
                 Ok(()) | Err(Errno::SRCH) => {}
                 Err(error) => panic!("{error}"),
@@ -117,4 +117,27 @@ fn whoever_dies_beside_a_guarded_container_it_is_stopped_in_time() {
         space.wait_until_waiting_behind(&holder, "report", 1);
         space.assert_exclusive();
     }
+}
+
+#[test]
+fn a_guard_that_stands_still_beside_a_container_is_killed_with_it_and_the_lock_goes_on() {
+    let Some(space) = Space::new("beside-stopped") else {
+        return;
+    };
+    let pair = pair(&space, "signal", |container| {
+        let command = container["command"].as_array_mut().unwrap();
+        command.push(json!("--ignore-sigterm"));
+        without_command(container);
+    });
+    let guard = space.process(&pair.holder, "/lockkeeper sidecar");
+    kill_process(guard, Signal::STOP).unwrap();
+    // The guard is the first process of the sidecar: when it ends, the command that was executed there ends
+    // too.
+    let ended = space
+        .ask_to_release(&pair.holder)
+        .expect_err("its container ends");
+    assert!(format!("{ended:#}").contains("exit code 137"), "{ended:#}");
+    space.assert_other_runs(&pair);
+    space.wait_until_waiting("report", 1);
+    space.assert_exclusive();
 }

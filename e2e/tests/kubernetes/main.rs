@@ -1,14 +1,16 @@
-//! What users are promised of guarded pods, on two real nodes, with the charts installed by helm.
+//! The promises about guarded pods, on two real nodes, with the charts installed by helm.
 
 mod applications;
 mod certificates;
 mod charts;
 mod containers;
+mod documents;
 mod nodes;
 mod pausing;
 mod pods;
 mod probes;
 mod processes;
+mod rendering;
 mod rollouts;
 mod servers;
 mod tenants;

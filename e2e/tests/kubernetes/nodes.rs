@@ -1,12 +1,12 @@
 //! Nodes that crash, are cut off, or whose programs are restarted.
 
-use lockkeeper_e2e::cluster::Node;
-use lockkeeper_e2e::space::{Mend, Pair, Space, calm};
+use lockkeeper_product::space::{Mend, Pair, Space, calm};
+use lockkeeper_testbed::cluster::Node;
 use serde_json::{Value, json};
 
 #[test]
 fn no_two_pods_overlap_under_random_faults_of_nodes_servers_and_the_control_plane() {
-    lockkeeper_e2e::trials::as_test("nodes", 1);
+    lockkeeper_campaign::trials::as_test("nodes", 1);
 }
 
 /// Two pods, of which one runs, and the node that it runs on.
@@ -46,7 +46,7 @@ fn a_node_that_reaches_everybody_but_the_ensemble_loses_the_lock_in_time() {
     space.installation.cut_from_ensemble(number).unwrap();
     space.assert_other_runs(&pair);
     drop(mended);
-    // It stands in the queue again.
+    // The pod is in the queue again.
     space.wait_until_waiting("report", 1);
     space.assert_exclusive();
 }
@@ -81,7 +81,7 @@ fn kubelet_and_containerd_can_be_restarted_without_a_loss() {
         space.assert_undisturbed(&pair);
     }
     space.wait_for_nodes().unwrap();
-    // And the kubelet knows its pods: one that is deleted hands over.
+    // The kubelet knows its pods again: a deleted one hands over.
     space
         .kubectl(&["delete", "pod", &pair.holder, "--wait=false"])
         .unwrap();

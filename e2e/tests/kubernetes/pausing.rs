@@ -1,7 +1,8 @@
-//! `onLoss: Pause` and `onSuspect: Pause`: stopped, and thawed under the rules.
+//! `onLoss: Pause` and `onSuspect: Pause`: the guard stops the application, and resumes it only when the
+//! rules allow it.
 
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::space::{APPLICATION, BOUND, Mend, Space};
+use lockkeeper_product::space::{APPLICATION, BOUND, Mend, Space};
+use lockkeeper_testbed::process::wait_for;
 use serde_json::json;
 
 #[test]
@@ -32,7 +33,7 @@ fn a_paused_application_goes_on_in_its_place_under_a_new_token_when_its_pod_hold
         ],
         |holder| holder == pair.holder,
     );
-    // It records under the token that it was started with: no second process was.
+    // It records under the token that it was started with, so no second process was started.
     assert_eq!(
         space
             .begins()

@@ -1,8 +1,8 @@
-//! Pods that go.
+//! Pods that are deleted, evicted or drained.
 
 use std::io::Write;
 
-use lockkeeper_e2e::space::Space;
+use lockkeeper_product::space::Space;
 use serde_json::json;
 use tempfile::NamedTempFile;
 

@@ -1,11 +1,11 @@
-//! An application's own probes, asked by a real kubelet.
+//! An application's own probes, called by a real kubelet.
 
-use lockkeeper_e2e::space::{Space, calm};
+use lockkeeper_product::space::{Space, calm};
 use serde_json::{Value, json};
 
-/// Whatever is asked, nobody answers there.
+/// A port at which no process listens.
 const NOBODY: u16 = 9;
-/// How often the application's container was started again.
+/// How often the application's container was restarted.
 const RESTARTS: &str =
     "--output=jsonpath={.items[*].status.containerStatuses[?(@.name=='app')].restartCount}";
 
@@ -32,8 +32,8 @@ fn a_standby_is_not_restarted_by_its_own_probes_and_is_once_it_runs_and_does_not
         workload["spec"]["template"]["metadata"]["labels"]["app"] = json!(kind);
         workload
     };
-    // A wrong answer comes at once. A right one is waited for: to execute something in a container may take
-    // seconds on a machine with other work to do.
+    // A wrong answer comes at once. Wait for a right one: executing a command in a container may take seconds
+    // on a busy machine.
     let probe = |mut check: Value| {
         check["periodSeconds"] = json!(1);
         check["timeoutSeconds"] = json!(20);
@@ -43,7 +43,7 @@ fn a_standby_is_not_restarted_by_its_own_probes_and_is_once_it_runs_and_does_not
     let network = probe(json!({ "tcpSocket": { "port": NOBODY } }));
     let command = probe(json!({ "exec": { "command": ["/no/such/check"] } }));
     let mut passes = probe(json!({ "exec": { "command": ["/program", "--help"] } }));
-    // The budget of a start is so many periods, whatever a check may take.
+    // The startup budget is this many periods, however long a check takes.
     passes["failureThreshold"] = json!(60);
     space.apply(&[
         pods("network", json!({ "livenessProbe": network })),
@@ -67,7 +67,7 @@ fn a_standby_is_not_restarted_by_its_own_probes_and_is_once_it_runs_and_does_not
     }
     assert_eq!(space.begins(), [(first, holder)]);
 
-    // One after the other holds, and does not answer.
+    // One pod after the other holds, and does not answer.
     space.kubectl(&["delete", "deployment", "report"]).unwrap();
     for kind in kinds {
         let selector = format!("--selector=app={kind}");
@@ -79,7 +79,7 @@ fn a_standby_is_not_restarted_by_its_own_probes_and_is_once_it_runs_and_does_not
     space.assert_exclusive();
 }
 
-/// Until the pod's kubelet has seen its liveness probe pass so often.
+/// Waits until the pod's kubelet has seen its liveness probe pass this often.
 fn wait_for_probes(space: &Space, app: &str, count: u64) {
     let selector = format!("--selector=app={app}");
     let ask = |what: &str| {

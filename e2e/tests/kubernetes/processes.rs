@@ -1,24 +1,24 @@
-//! Processes of Lockkeeper itself that die, or stand still.
+//! Processes of Lockkeeper itself that die or are stopped.
 
 use std::fs;
 use std::path::PathBuf;
 
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::space::{BOUND, GUARD, KEEPER, Space};
+use lockkeeper_product::space::{BOUND, GUARD, KEEPER, Space};
+use lockkeeper_testbed::process::wait_for;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 
-/// Sends a signal to a process of the pod that holds, and looks on until another one does.
+/// Sends a signal to a process of the pod that holds, and waits until another pod holds.
 fn after(name: &'static str, command: &str, signal: Signal) {
     let Some(space) = Space::new(name) else {
         return;
     };
-    // Nothing but our own lets it end.
+    // It ignores SIGTERM, so only the guard ends it.
     let pair = space.pair(&json!({}), &["--ignore-sigterm"]);
     kill_process(space.process(&pair.holder, command), signal).unwrap();
     let (_, next) = space.assert_handed_over(&pair);
     println!("{} lost it to {next}", pair.holder);
-    // Whatever was broken is whole again.
+    // The pod recovers.
     space.wait_until_waiting("report", 1);
     space.assert_exclusive();
 }
@@ -51,7 +51,7 @@ fn a_second_guard_in_the_container_of_the_holder_changes_nothing() {
         .expect_err("it is not the first process of the container");
     let sentence = "is for the first process of a container";
     assert!(format!("{refused:#}").contains(sentence), "{refused:#}");
-    // Two sessions later the other one would have the lock.
+    // After two session timeouts the other pod would have the lock.
     std::thread::sleep(std::time::Duration::from_secs(20));
     space.assert_undisturbed(&pair);
     space.assert_exclusive();
@@ -74,7 +74,7 @@ fn a_keeper_that_runs_out_of_memory_costs_its_application_the_lock_in_time() {
     ];
     let killed = || {
         allow_no_more_memory(keeper);
-        // It needs some: of its own or beside it, and the kernel ends the largest.
+        // This needs memory, and the kernel kills the largest process.
         let _ = space.kubectl(&exec);
         test_kill_process(keeper).is_err().then_some(())
     };
@@ -88,7 +88,7 @@ fn a_keeper_that_runs_out_of_memory_costs_its_application_the_lock_in_time() {
     space.assert_exclusive();
 }
 
-/// Sets the limit of a container to what it uses at this moment, by cgroup v2 or v1 (cgroups(7)).
+/// Sets the memory limit of a container to its present use, by cgroup v2 or v1 (cgroups(7)).
 fn allow_no_more_memory(process: Pid) {
     let groups = fs::read_to_string(format!("/proc/{}/cgroup", process.as_raw_pid())).unwrap_or_default();
     let of = |mark: &str| {
@@ -110,7 +110,8 @@ fn allow_no_more_memory(process: Pid) {
             "memory.max",
         ),
     };
-    // It may be gone already, and version 1 refuses a limit that was passed meanwhile: once more, then.
+    // The process may be gone already. Version 1 refuses a limit that the use has exceeded meanwhile: then
+    // try again.
     if let Ok(bytes) = fs::read_to_string(folder.join(usage)) {
         let _ = fs::write(folder.join(limit), bytes.trim());
     }

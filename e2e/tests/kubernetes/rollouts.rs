@@ -1,11 +1,11 @@
 //! Rollouts: the lock moves along with them.
 
-use lockkeeper_e2e::Space;
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::space::{BOUND, calm};
+use lockkeeper_product::Space;
+use lockkeeper_product::space::{BOUND, calm};
+use lockkeeper_testbed::process::wait_for;
 use serde_json::json;
 
-/// Changes something that every pod has to be made anew for.
+/// Changes the pod template, so that every pod has to be replaced.
 fn roll(space: &Space, value: &str) {
     let set = format!("VALUE={value}");
     space
@@ -79,7 +79,7 @@ fn a_rollout_of_three_replicas_moves_the_lock_and_never_back_and_the_service_fol
     space.apply(&[space.lock("report", &calm()), workload, service]);
     space.wait_until_waiting("report", 2);
     let (first, _, _) = space.wait_until_it_runs(0);
-    // The lock may still move while this is asked: then all of it is asked again.
+    // The lock may still move during these queries; then they are all repeated.
     let service_follows = || {
         let follows = || {
             let holders = space.holders("report");
@@ -103,8 +103,8 @@ fn a_rollout_of_three_replicas_moves_the_lock_and_never_back_and_the_service_fol
     space.wait_until_waiting("report", 2);
     service_follows();
     let holds = space.assert_exclusive().holds;
-    // Kubernetes may end the holder before it is asked to step down, and then another old one is next. But
-    // from the new revision the lock never goes back.
+    // Kubernetes may end the holder before the operator asks it to step down, and then another old pod may be
+    // next. But from the new revision the lock never goes back.
     let mut revisions: Vec<_> = holds
         .iter()
         .map(|hold| hold.name.rsplit_once('-').unwrap().0)

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use lockkeeper_e2e::ensemble::{SUPER, block_on, connector};
-use lockkeeper_e2e::installation::SYSTEM;
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::space::{BOUND, GUARD, Mend, Space, calm};
 use lockkeeper_lock::BootInstant;
+use lockkeeper_product::chart::SYSTEM;
+use lockkeeper_product::space::{BOUND, GUARD, Mend, Space, calm};
+use lockkeeper_testbed::ensemble::{SUPER, block_on, connector};
+use lockkeeper_testbed::process::wait_for;
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-/// For so long there is no quorum.
+/// How long there is no quorum.
 const OUTAGE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -42,7 +42,7 @@ fn without_a_quorum_for_a_minute_the_application_is_stopped_in_time_and_runs_aga
     }
     let killed = BootInstant::now();
     let guard = space.process(&pair.holder, GUARD);
-    // What runs is a child of the guard: none is left.
+    // The application is a child of the guard: it has no child left.
     let children = format!("/proc/{0}/task/{0}/children", guard.as_raw_pid());
     let gone = || {
         let children = std::fs::read_to_string(&children).ok()?;
@@ -125,7 +125,7 @@ fn without_the_operator_locks_change_hands_marked_pods_are_refused_and_others_ar
     ];
     space.cluster.wait_for(BOUND, &endpoints, str::is_empty).unwrap();
 
-    // A deleted pod hands over; the one in its place is refused until the operator is back.
+    // A deleted pod hands over; its replacement is refused until the operator is back.
     space
         .kubectl(&["delete", "pod", &pair.holder, "--wait=false"])
         .unwrap();
@@ -139,7 +139,7 @@ fn without_the_operator_locks_change_hands_marked_pods_are_refused_and_others_ar
         ],
         |events| events.contains("pods.lockkeeper.io"),
     );
-    // Neither a marked pod nor a workload that would have one comes in; what is not marked does.
+    // Marked pods, and workloads that get a mark, are refused; unmarked objects are admitted.
     let plain = json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -213,7 +213,7 @@ fn a_contender_that_somebody_deletes_is_stopped_at_once_and_the_other_one_runs()
         "its last instruction came {:?} after the deletion",
         last.saturating_since(deleted)
     );
-    // The documented exception: nobody is stopped before the deletion, but it ends.
+    // The documented exception: the application is not stopped before the deletion, but it ends.
     space.wait_until_waiting("report", 1);
     let begins = space.begins();
     assert_eq!(begins.len(), 2, "{begins:?}");

@@ -1,6 +1,6 @@
 //! Namespaces with rules of their own.
 
-use lockkeeper_e2e::space::{Space, calm};
+use lockkeeper_product::space::{Space, calm};
 use serde_json::json;
 
 #[test]
@@ -26,7 +26,7 @@ fn a_wrapped_pod_keeps_to_the_restricted_pod_security_standard() {
         "seccompProfile": { "type": "RuntimeDefault" },
     });
     let mut pod = space.pod(&[container]);
-    // No path of the node is allowed there.
+    // This namespace allows no hostPath volumes.
     pod["volumes"] = json!([{ "name": "records", "emptyDir": {} }]);
     space.apply(&[
         space.lock("report", &json!({})),
@@ -69,7 +69,7 @@ fn a_lock_of_the_same_name_in_another_namespace_is_another_lock() {
             .unwrap()
     };
     assert_ne!(auth(&one), auth(&other));
-    // What one namespace does to its lock leaves the other's alone.
+    // A change of one namespace's lock does not affect the other's.
     one.kubectl(&["delete", "pod", &pair.holder, "--wait=false"])
         .unwrap();
     one.assert_handed_over(&pair);

@@ -1,9 +1,9 @@
 //! One pod of a workload runs at a time, whatever the workload is.
 
-use lockkeeper_e2e::checker::{Rule, check};
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::record::{Access, Moment, Record};
-use lockkeeper_e2e::space::{BOUND, Space};
+use lockkeeper_judge::checker::{Rule, check};
+use lockkeeper_judge::record::{Access, Moment, Record};
+use lockkeeper_product::space::{BOUND, Space};
+use lockkeeper_testbed::process::wait_for;
 use serde_json::json;
 
 #[test]
@@ -193,7 +193,7 @@ fn jobs_of_a_cronjob_that_come_together_run_one_after_the_other() {
             "kind": "CronJob",
             "metadata": { "name": "report", "annotations": { "lockkeeper.io/lock": "report" }, "namespace": space.name },
             "spec": {
-                // What follows is started by hand.
+                // The schedule never comes: the test starts the Jobs by hand.
                 "schedule": "0 0 1 1 *",
                 "jobTemplate": { "spec": { "template": { "spec": pod } } },
             },

@@ -1,8 +1,9 @@
 //! The end of a pod, as a kubelet does it: hooks, SIGTERM to the container, and to the sidecar last.
 
-use lockkeeper_e2e::checker::{Rule, check};
-use lockkeeper_e2e::{Config, Ensemble};
+use lockkeeper_judge::checker::{Rule, check};
 use lockkeeper_lock::BootInstant;
+use lockkeeper_product::DeletionWatch;
+use lockkeeper_testbed::{Config, Ensemble};
 use rustix::process::{Signal, kill_process};
 
 use crate::pod::{Pod, all, assert_gone_before_the_deletion, is_root};
@@ -37,10 +38,11 @@ fn the_end_of_a_pod_hands_the_lock_over_as_soon_as_the_application_has_ended() {
         other.begin - one.end
     );
     assert!(report.is_clean() && other.token == next, "{report}");
-    // The next one has it long before the first session would have expired, though its sidecar lives.
+    // The next pod gets the lock long before the first session would have expired, though the first sidecar
+    // lives.
     assert_eq!(first.end_sidecar(), Some(0), "{}", first.said());
 
-    // A standby that ends gives its place back: nobody waits for it.
+    // A standby that ends leaves the queue, so no contender waits for it.
     let mut third = Pod::start(&ensemble, "third", lock);
     assert_eq!(
         third.lockkeeper(&["wait", "--for", "queued", "--timeout", "30s"]),
@@ -84,7 +86,7 @@ fn an_application_that_does_not_end_with_its_pod_is_gone_and_the_lock_released_w
         report.holds[0].end - began,
         report.holds[1].begin - began
     );
-    // The guard ends by itself: a kubelet would have had nothing to kill.
+    // The guard ends by itself, before a kubelet would have to kill it.
     assert_eq!(first.container_ends(), Some(143), "{}", first.said());
     assert_eq!(first.end_sidecar(), Some(0));
 }
@@ -96,7 +98,7 @@ fn a_sidecar_that_is_ended_with_its_application_still_there_does_not_release_bef
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
     let lock = "/locks/pod";
-    let deletions = ensemble.watch_deletions(lock).unwrap();
+    let deletions = DeletionWatch::begin(&ensemble, lock).unwrap();
     let mut first = Pod::start_with(&ensemble, "first", lock, &[], &["--ignore-sigterm"]);
     let token = first.wait_until_it_runs(0);
     let mut second = Pod::start(&ensemble, "second", lock);
@@ -112,7 +114,7 @@ fn a_sidecar_that_is_ended_with_its_application_still_there_does_not_release_bef
     let report = check(&all(&[&first, &second]), Rule::Exclusive);
     assert!(report.is_clean(), "{report}");
 
-    // And with a guard that is alive: it is waited for.
+    // With a guard that lives, the keeper waits for it.
     let mut third = Pod::start(&ensemble, "third", lock);
     assert_eq!(
         third.lockkeeper(&["wait", "--for", "queued", "--timeout", "30s"]),

@@ -1,28 +1,30 @@
-//! One guard: others that come to its keeper's socket, and what its end proves.
+//! One guard: other processes that connect to its keeper's socket, and the proof that its end gives.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
 
-use lockkeeper_e2e::checker::{Rule, check};
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::record::Moment;
-use lockkeeper_e2e::{Config, Ensemble, binaries, faults};
+use lockkeeper_judge::checker::{Rule, check};
+use lockkeeper_judge::record::Moment;
 use lockkeeper_lock::BootInstant;
+use lockkeeper_product::DeletionWatch;
+use lockkeeper_product::binaries;
+use lockkeeper_testbed::process::wait_for;
+use lockkeeper_testbed::{Config, Ensemble, faults};
 use rustix::process::{Signal, kill_process};
 
 use crate::pod::{BOUND, Pod, all, assert_gone_before_the_deletion, is_root};
 
-/// T of a first pod that is not to be disturbed on a machine with other work to do: with a tick of 1 s it may be without
-/// an answer for 3.3 s.
+/// T of a first pod that keeps the lock on a busy machine: with a tick of 1 s it tolerates 3.3 s without an
+/// answer.
 const CALM: [&str; 2] = ["--session-timeout", "8s"];
 
-/// Longer than two such sessions: who could get the lock would have it by then.
+/// Longer than two such session timeouts: a contender that could get the lock would have it by then.
 const LONG: Duration = Duration::from_secs(18);
 const LONGER_THAN_A_SESSION: Duration = Duration::from_secs(12);
 
-/// The first pod runs, the second waits; the token of the first.
+/// Two pods, of which the first runs and the second waits, and the token of the first.
 fn two_pods(ensemble: &Ensemble, more: &[&str]) -> (Pod, Pod, i64) {
     let lock = "/locks/pod";
     let first = Pod::start_with(ensemble, "first", lock, more, &[]);
@@ -33,7 +35,7 @@ fn two_pods(ensemble: &Ensemble, more: &[&str]) -> (Pod, Pod, i64) {
     (first, second, token)
 }
 
-/// Only the first runs, has begun once, and still does.
+/// Asserts that only the first runs, and that it has begun once and still runs.
 fn assert_only_the_first_runs(first: &Pod, second: &Pod, token: i64) {
     let now = BootInstant::now();
     let goes_on = || (first.records().last()?.at > now).then_some(());
@@ -56,11 +58,11 @@ fn a_second_guard_is_refused_with_a_sentence_and_the_first_goes_on() {
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
     let (first, second, token) = two_pods(&ensemble, &CALM);
-    // As `kubectl exec` does it: another process of the container.
+    // Another process of the container, as by `kubectl exec`.
     let code = first.executed(&["guard", "--", "true"]);
     let mut third = first.another_container("third", &[]);
     let third = third.wait(BOUND).unwrap();
-    // Who displaced the first would have let the second in long before.
+    // If the first guard were displaced, the second pod would have got the lock long before.
     std::thread::sleep(LONG);
     assert_only_the_first_runs(&first, &second, token);
     assert_eq!(code, Some(64), "{}", first.said());
@@ -112,7 +114,7 @@ fn strangers_at_the_guards_socket_change_nothing() {
         let mut few: Vec<_> = (0..20).filter_map(|_| connect().ok()).collect();
         answered += few.len();
         for stranger in &mut few {
-            // It may be closed by now, for one that came later.
+            // The keeper may have closed it by now, for a later connection.
             let _ = stranger.write_all(b"GET / HTTP/1.1");
         }
     }
@@ -157,7 +159,7 @@ fn the_end_of_a_container_releases_its_lock_though_the_container_does_not_come_b
         return;
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
-    let deletions = ensemble.watch_deletions("/locks/pod").unwrap();
+    let deletions = DeletionWatch::begin(&ensemble, "/locks/pod").unwrap();
     let (first, second, token) = two_pods(&ensemble, &["--session-timeout", "20s"]);
     let killed = BootInstant::now();
     kill_process(first.guard(), Signal::KILL).unwrap();
@@ -180,7 +182,8 @@ fn a_guard_that_is_frozen_with_its_connection_down_keeps_the_lock_from_others() 
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
     let (mut first, second, token) = two_pods(&ensemble, &CALM);
-    // Stopped from outside: it does not act at its deadline. Its application is stopped too, and would go on with it.
+    // The guard is stopped from outside, so it does not act at its deadline. Its application is stopped too,
+    // and would go on with it.
     let guard = first.guard();
     faults::stop(guard).unwrap();
     let mut newcomer = first.another_container("third", &[]);

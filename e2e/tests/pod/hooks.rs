@@ -3,8 +3,8 @@
 use std::fs;
 use std::net::TcpListener;
 
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::{Config, Ensemble};
+use lockkeeper_testbed::process::wait_for;
+use lockkeeper_testbed::{Config, Ensemble};
 
 use crate::pod::{BOUND, Pod, is_root};
 
@@ -15,7 +15,7 @@ fn a_standby_is_healthy_whatever_its_probes_would_say_and_its_hook_waits_for_the
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
     let lock = "/locks/pod";
-    // Nothing listens there, for ten minutes of a start.
+    // The port has no listener, and the startup budget is ten minutes.
     let probes =
         r#"{"liveness":{"tcpSocket":{"port":9}},"startup":{"tcpSocket":{"port":9},"failureThreshold":60}}"#;
     let first = Pod::start_with(&ensemble, "first", lock, &["--app-probes", probes], &[]);
@@ -36,10 +36,10 @@ fn a_standby_is_healthy_whatever_its_probes_would_say_and_its_hook_waits_for_the
     let (status, why) = second.probe("/app/liveness").unwrap();
     assert_eq!(status, 200);
     assert!(why.contains("does not run under the lock"), "{why}");
-    // Where the application runs already, the hook is executed at once.
+    // If the application runs already, the guard executes the hook at once.
     let failing = ["probe", "--kind", "post-start", "--", "false"];
     assert_eq!(first.executed(&failing), Some(1));
-    // The other one runs, within its startup budget: alive, and ready only once it has started.
+    // The other pod runs within its startup budget: it is live, and ready only once it has started.
     assert_eq!(first.probe("/app/liveness").unwrap().0, 200);
     let ready = ["probe", "--kind", "readiness", "--", "true"];
     assert_eq!(first.lockkeeper(&ready), Some(69));
@@ -63,7 +63,7 @@ fn an_http_hook_is_sent_after_the_start_and_ends_the_container_if_nobody_answers
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
     let mut pod = Pod::empty(&ensemble, "first");
-    // The test is the one that should answer: it lets the application begin before it decides.
+    // The test answers the hook itself, and lets the application begin before it decides.
     let listener = pod
         .host
         .run(|| TcpListener::bind("127.0.0.1:0"))
@@ -86,7 +86,7 @@ fn an_http_hook_is_sent_after_the_start_and_ends_the_container_if_nobody_answers
     );
     assert_eq!(pod.lease_file(), None);
 
-    // The kubelet starts the container again, and it gets the lock anew.
+    // The kubelet restarts the container, and the pod gets the lock anew.
     pod.start_container("first", &[]);
     let asked = wait_for(BOUND, || listener.accept().ok()).unwrap_or_else(|| panic!("{}", pod.said()));
     assert!(pod.wait_until_it_runs(token) > token);

@@ -10,9 +10,9 @@ mod provisioned;
 mod rotated;
 mod signal;
 
-use lockkeeper_e2e::checker::{Rule, check};
-use lockkeeper_e2e::{Config, Ensemble, faults};
-
+use lockkeeper_judge::checker::{Rule, check};
+use lockkeeper_product::DeletionWatch;
+use lockkeeper_testbed::{Config, Ensemble, faults};
 use pod::{Pod, all, assert_gone_before_the_deletion, is_root};
 
 #[test]
@@ -38,7 +38,7 @@ fn of_two_pods_one_runs_and_a_release_hands_over_without_a_restart_of_a_containe
     let next = second.wait_until_it_runs(token);
     assert_eq!(first.lease_file(), None);
     assert_eq!(second.lockkeeper(&["release"]), Some(0));
-    // The same guard starts it once more.
+    // The same guard starts the application once more.
     first.wait_until_it_runs(next);
     let report = check(&all(&[&first, &second]), Rule::Exclusive);
     assert!(report.is_clean() && report.holds.len() == 3, "{report}");
@@ -51,7 +51,7 @@ fn a_killed_sidecar_costs_its_application_the_lock_in_time_and_a_new_one_queues_
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
     let lock = "/locks/pod";
-    let deletions = ensemble.watch_deletions(lock).unwrap();
+    let deletions = DeletionWatch::begin(&ensemble, lock).unwrap();
     let mut first = Pod::start(&ensemble, "first", lock);
     let token = first.wait_until_it_runs(0);
     let second = Pod::start(&ensemble, "second", lock);

@@ -1,10 +1,12 @@
-//! Pods that are there before the names of their servers: after a power cut they start beside the cluster's DNS.
+//! Pods that start before the names of their servers can be resolved, as after a power cut, when they start
+//! together with the cluster's DNS.
 
 use std::fs;
 use std::process::Command;
 
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::{Config, Ensemble, binaries};
+use lockkeeper_product::binaries;
+use lockkeeper_testbed::process::wait_for;
+use lockkeeper_testbed::{Config, Ensemble};
 
 use crate::pod::{BOUND, Pod, is_root};
 
@@ -17,7 +19,7 @@ fn a_pod_waits_for_the_names_of_its_servers_and_holds_once_they_are_known() {
     let mut pod = Pod::empty(&ensemble, "early");
     let hosts = pod.volume.join("hosts");
     fs::write(&hosts, "").unwrap();
-    // As a kubelet does with the file of a pod.
+    // Mount the file as a kubelet mounts that of a pod.
     let mut command = Command::new("unshare");
     let script = "mount --bind hosts /etc/hosts && exec \"$@\"";
     command.args(["--mount", "sh", "-c", script, "sh"]);

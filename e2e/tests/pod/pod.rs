@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use lockkeeper_e2e::ensemble::DeletionWatch;
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::record::{Moment, Record, Records};
-use lockkeeper_e2e::{Ensemble, Host, Process, binaries};
+use lockkeeper_judge::record::{Moment, Record, Records};
 use lockkeeper_lock::BootInstant;
+use lockkeeper_product::DeletionWatch;
+use lockkeeper_product::binaries;
+use lockkeeper_testbed::process::wait_for;
+use lockkeeper_testbed::{Ensemble, Host, Process};
 use rustix::process::{Pid, Signal};
 
 pub const BOUND: Duration = Duration::from_secs(60);
@@ -26,7 +27,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// A host and a volume; nothing runs yet.
+    /// A host and a volume, without processes.
     pub fn empty(ensemble: &Ensemble, name: &str) -> Self {
         let volume = ensemble.directory().join(name);
         fs::create_dir(&volume).unwrap();
@@ -57,8 +58,8 @@ impl Pod {
         pod
     }
 
-    /// A pod whose container knows nothing of locks (`signal` mode): it is told from other processes by
-    /// the file that a kubelet mounts for its last words.
+    /// A pod whose container knows nothing of locks (`signal` mode): its guard recognises it by the
+    /// termination message file that a kubelet mounts.
     pub fn start_with_foreign_container(ensemble: &Ensemble, name: &str, lock: &str, more: &[&str]) -> Self {
         let mut pod = Self::empty(ensemble, name);
         for container in ["app", "lockkeeper"] {
@@ -79,15 +80,15 @@ impl Pod {
         pod
     }
 
-    /// Where a kubelet has the file for a container's last words, below the volume. All pods here share one machine, so
-    /// each has a uid of its own.
+    /// The path of a container's termination message file below the kubelet's folder, here in the volume. All
+    /// pods here share one machine, so each has a uid of its own.
     fn last_words(&self, container: &str) -> String {
         let uid = self.volume.to_str().unwrap().replace('/', "-");
         format!("pods/{uid}/containers/{container}")
     }
 
-    /// What a kubelet does for a container that takes its environment from the lease file: it starts
-    /// it once that is there.
+    /// Starts the container once the lease file exists, as a kubelet does for a container that takes its
+    /// environment from that file.
     fn start_foreign_container(&mut self, name: &str) {
         let lease = wait_for(BOUND, || self.lease_file()).expect("the lock is held");
         let token = lease.split('\'').nth(1).unwrap().to_owned();
@@ -122,7 +123,8 @@ impl Pod {
         self.start_sidecar_by(Command::new(binaries::lockkeeper().unwrap()), connect, lock, more);
     }
 
-    /// T = 4 s, 0.4 s to stop, and a tick of 1 s, unless `more` says otherwise.
+    /// Starts the sidecar with T = 4 s, a stop grace of 0.4 s and a tick of 1 s, unless `more` says
+    /// otherwise.
     pub fn start_sidecar_by(&mut self, mut command: Command, connect: &str, lock: &str, more: &[&str]) {
         let defaults = [
             ("--session-timeout", "4s"),
@@ -146,12 +148,12 @@ impl Pod {
         self.sidecar = Some(self.host.spawn("sidecar", command).unwrap());
     }
 
-    /// A container has a PID namespace of its own, whose first process is the guard.
+    /// Starts the container: a PID namespace of its own, whose first process is the guard.
     pub fn start_container(&mut self, name: &str, recorder: &[&str]) {
         self.container = Some(self.another_container(name, recorder));
     }
 
-    /// A container that the pod does not know of, with a guard of its own.
+    /// Another container with a guard of its own.
     pub fn another_container(&self, name: &str, recorder: &[&str]) -> Process {
         let mut command = Command::new("unshare");
         command
@@ -175,12 +177,12 @@ impl Pod {
         self.volume.join("guard.sock")
     }
 
-    /// The keeper of a sidecar that guards by signals: the child of the guard.
+    /// The keeper of a sidecar that guards by signals, a child of the guard.
     pub fn keeper(&self) -> Pid {
         first_child(self.sidecar.as_ref().expect("a sidecar").pid())
     }
 
-    /// The first process of the container: what a kubelet's SIGTERM goes to.
+    /// The first process of the container, which gets a kubelet's SIGTERM.
     pub fn guard(&self) -> Pid {
         first_child(self.container.as_ref().expect("a container").pid())
     }
@@ -191,19 +193,20 @@ impl Pod {
         container.wait(BOUND).unwrap().expect("the container ends").code()
     }
 
-    /// SIGTERM, as it comes when the containers of the application have ended; the exit code.
+    /// Sends SIGTERM, as a kubelet does when the containers of the application have ended, and returns the
+    /// exit code.
     pub fn end_sidecar(&mut self) -> Option<i32> {
         let sidecar = self.sidecar.as_mut().expect("a sidecar");
         sidecar.signal(Signal::TERM);
         sidecar.wait(BOUND).unwrap().expect("the sidecar ends").code()
     }
 
-    /// What both have said.
+    /// The output of both.
     pub fn said(&self) -> String {
         fs::read_to_string(self.volume.join("log")).unwrap_or_default()
     }
 
-    /// `lockkeeper COMMAND` in the pod; its exit code.
+    /// Runs `lockkeeper COMMAND` in the pod, and returns its exit code.
     pub fn lockkeeper(&self, words: &[&str]) -> Option<i32> {
         let mut command = Command::new(binaries::lockkeeper().unwrap());
         command
@@ -213,9 +216,9 @@ impl Pod {
         command.output().unwrap().status.code()
     }
 
-    /// The same as a kubelet executes it: in the container.
+    /// The same in the container, as a kubelet executes it.
     pub fn executed(&self, words: &[&str]) -> Option<i32> {
-        // Who is not let go goes on for ever, and then has 124 (timeout(1)).
+        // A guard that is accepted would run on for ever; timeout(1) then ends it, with 124.
         let mut command = Command::new("timeout");
         command
             .args(["10", "nsenter"])
@@ -256,8 +259,8 @@ impl Pod {
         wait_for(BOUND, began).unwrap_or_else(|| panic!("{}", self.said()))
     }
 
-    /// Starts the container as often as a kubelet would, until the application has begun this often in all, and
-    /// has run for long enough that the guard beside it knows of it: that looks every 50 ms.
+    /// Starts the container as often as a kubelet would, until the application has begun this often in all,
+    /// and has run for long enough that the guard, which looks every 50 ms, has seen it.
     pub fn keep_foreign_container(&mut self, name: &str, begins: usize) {
         let end = BootInstant::now() + BOUND;
         while BootInstant::now() < end {
@@ -289,7 +292,7 @@ fn first_child(parent: Pid) -> Pid {
     wait_for(BOUND, || child().and_then(Pid::from_raw)).expect("a child")
 }
 
-/// Nothing ran under `token` any more when the leader deleted its node.
+/// Asserts that nothing ran under `token` any more when the leader deleted its node.
 pub fn assert_gone_before_the_deletion(pod: &Pod, token: i64, deletions: &DeletionWatch) {
     let deleted = deletions
         .wait_for_deletion(token, BOUND)
@@ -308,7 +311,7 @@ pub fn assert_gone_before_the_deletion(pod: &Pod, token: i64, deletions: &Deleti
 pub fn is_root() -> bool {
     let is_root = rustix::process::getuid().is_root();
     if !is_root {
-        println!("SKIPPED: a PID namespace for the container needs root");
+        lockkeeper_skip::skip("a PID namespace for the container needs root");
     }
     is_root
 }

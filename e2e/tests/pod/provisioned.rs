@@ -1,9 +1,9 @@
-//! Lock root and control node are made by an operator, with the rights that it gives: nothing above
-//! them, and no more than a keeper needs.
+//! An operator makes lock root and control node, with only the rights that a keeper needs, and none above
+//! them.
 
-use lockkeeper_e2e::ensemble::{block_on, connector};
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::{Config, Ensemble};
+use lockkeeper_testbed::ensemble::{block_on, connector};
+use lockkeeper_testbed::process::wait_for;
+use lockkeeper_testbed::{Config, Ensemble};
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Error, Permission};
 
 use crate::pod::{BOUND, Pod, is_root};
@@ -15,10 +15,10 @@ const NAMESPACE: &str = "ns-shop:ns-secret";
 const OPERATOR_ID: &str = "operator:APUnKgBDVkNBiXQOuCIEls980H0=";
 const NAMESPACE_ID: &str = "ns-shop:hdGUygrEz9+1+tpzFlZ7aitP/ow=";
 
-/// What the contenders of an exclusive lock agree on, as it is written in the lock root.
+/// The agreement of an exclusive lock, as it is in the lock root.
 const EXCLUSIVE: &[u8] = br#"{"v":1,"kind":"exclusive","maxHolders":1}"#;
 
-/// In the ensemble, below the chroot of the pods.
+/// The path in the ensemble, with the chroot of the pods.
 const ROOT: &str = "/tenant/lockkeeper/locks/shop/report";
 const CONTROL: &str = "/tenant/lockkeeper/control/shop/report";
 
@@ -34,14 +34,14 @@ fn operator<T: Send>(ensemble: &Ensemble, work: impl AsyncFnOnce(Client) -> T + 
     block_on(ensemble.observer(), || async {
         let client = connector().connect(&connect).await.unwrap();
         client.auth("digest", OPERATOR.as_bytes()).await.unwrap();
-        // It may be another server's turn, which is behind.
+        // The client may be connected to another server, which lags.
         client.sync("/").await.unwrap();
         work(client).await
     })
     .unwrap()
 }
 
-/// Makes what is above a node for the operator alone, and the node.
+/// Makes a node, and its parents with rights only for the operator.
 fn provide(ensemble: &Ensemble, path: &str, acls: &[Acl]) {
     operator(ensemble, async |client| {
         let own = [Acl::new(Permission::ALL, AuthId::new("digest", OPERATOR_ID))];
@@ -60,7 +60,7 @@ fn children(ensemble: &Ensemble) -> Vec<String> {
     operator(ensemble, async |client| client.list_children(ROOT).await.unwrap())
 }
 
-/// Contenders come as long as the root is there.
+/// It tries again, because contenders may come as long as the root exists.
 fn delete_the_lock(ensemble: &Ensemble) {
     operator(ensemble, async |client| {
         loop {
@@ -117,7 +117,7 @@ fn pod_with(ensemble: &Ensemble, name: &str, more: &[&str]) -> Pod {
     pod
 }
 
-/// Waits until both probes say so.
+/// Waits until the answers of both probes contain `part`.
 fn says(pod: &Pod, part: &str) {
     for path in ["/readyz", "/queuedz"] {
         let said = || {
@@ -140,7 +140,7 @@ fn a_pod_waits_for_its_nodes_and_rights_and_needs_no_more_than_it_is_given() {
         "/lockkeeper/locks/shop/report is not provided: the node does not exist",
     );
 
-    // Without the right at first.
+    // At first without the right.
     provide(&ensemble, ROOT, &only("somebody:else", Permission::ALL));
     says(
         &first,
@@ -162,7 +162,7 @@ fn a_pod_waits_for_its_nodes_and_rights_and_needs_no_more_than_it_is_given() {
     let token = first.wait_until_it_runs(0);
     assert_eq!(first.probe("/readyz").unwrap().0, 200);
 
-    // What the operator sees of it.
+    // The operator's view of the contenders.
     let contenders = children(&ensemble);
     let data = operator(&ensemble, async |client| {
         client
@@ -178,7 +178,7 @@ fn a_pod_waits_for_its_nodes_and_rights_and_needs_no_more_than_it_is_given() {
     );
     assert_eq!(data["revision"], "6c9d");
 
-    // A handover works, and notes the clean release in the control node.
+    // A handoff works, and the control node records the clean release.
     let second = pod(&ensemble, "second");
     assert_eq!(
         second.lockkeeper(&["wait", "--for", "queued", "--timeout", "30s"]),
@@ -192,7 +192,8 @@ fn a_pod_waits_for_its_nodes_and_rights_and_needs_no_more_than_it_is_given() {
     let control: serde_json::Value = serde_json::from_slice(&control).unwrap();
     assert_eq!(control["lastRelease"][0]["token"], token);
 
-    // The operator deletes everything while it is held: the application ends at once, and all wait.
+    // The operator deletes everything while the lock is held: the application ends at once, and all pods
+    // wait.
     delete_the_lock(&ensemble);
     for pod in [&first, &second] {
         says(pod, "/lockkeeper/locks/shop/report is not provided");

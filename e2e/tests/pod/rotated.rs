@@ -1,11 +1,11 @@
-//! The identity of a namespace is rotated under pods that run: nobody is restarted, and pods of
-//! neighbouring generations stand in one queue.
+//! The identity of a namespace is rotated under running pods: no pod is restarted, and pods of successive
+//! generations share a queue.
 
 use std::path::PathBuf;
 
-use lockkeeper_e2e::ensemble::{block_on, connector};
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::{Config, Ensemble};
+use lockkeeper_testbed::ensemble::{block_on, connector};
+use lockkeeper_testbed::process::wait_for;
+use lockkeeper_testbed::{Config, Ensemble};
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Error, Permission};
 
 use crate::pod::{BOUND, Pod, is_root};
@@ -15,7 +15,7 @@ const OPERATOR: &str = "operator:op-secret";
 // `echo -n NAME:PASSWORD | openssl dgst -sha1 -binary | base64`
 const OPERATOR_ID: &str = "operator:APUnKgBDVkNBiXQOuCIEls980H0=";
 
-/// Generations of the namespace's identity, with their ids.
+/// The generations of the namespace's identity, with their ids.
 const GENERATIONS: [(&str, &str); 3] = [
     ("ns-shop.a:one", "ns-shop.a:HHLXLkc7af2De+5pI6SSBStssXw="),
     ("ns-shop.b:two", "ns-shop.b:z2bZ+7f07JKf3OTVO8xqaZHwLXk="),
@@ -24,7 +24,7 @@ const GENERATIONS: [(&str, &str); 3] = [
 
 const STRANGER: &str = "ns-bank.a:other";
 
-/// What the contenders of an exclusive lock agree on, as it is written in the lock root.
+/// The agreement of an exclusive lock, as it is in the lock root.
 const EXCLUSIVE: &[u8] = br#"{"v":1,"kind":"exclusive","maxHolders":1}"#;
 
 const ROOT: &str = "/lockkeeper/locks/shop/report";
@@ -35,14 +35,14 @@ fn client<T: Send>(ensemble: &Ensemble, identity: &str, work: impl AsyncFnOnce(C
     block_on(ensemble.observer(), || async {
         let client = connector().connect(&connect).await.unwrap();
         client.auth("digest", identity.as_bytes()).await.unwrap();
-        // It may be another server's turn, which is behind.
+        // The client may be connected to another server, which lags.
         client.sync("/").await.unwrap();
         work(client).await
     })
     .unwrap()
 }
 
-/// The rights of lock root and control node while these generations count.
+/// The rights of lock root and control node while these generations are valid.
 fn rights(generations: &[(&str, &str)]) -> [Vec<Acl>; 2] {
     let of_root = Permission::READ | Permission::CREATE | Permission::DELETE;
     [of_root, Permission::READ | Permission::WRITE].map(|rights| {
@@ -69,7 +69,7 @@ fn provide(ensemble: &Ensemble) {
     });
 }
 
-/// What an operator does: the nodes first, then the Secret, which a kubelet writes into the volumes.
+/// Rotates as an operator does: the nodes first, then the Secret, which a kubelet writes into the volumes.
 fn rotate(ensemble: &Ensemble, generations: &[(&str, &str)], pods: &[&Pod]) {
     let [root, control] = rights(generations);
     client(ensemble, OPERATOR, async |client| {
@@ -85,7 +85,7 @@ fn auth(pod: &Pod) -> PathBuf {
     pod.volume.join("auth")
 }
 
-/// At once, as a kubelet does it.
+/// Replaces the file atomically, as a kubelet does.
 fn write_auth(pod: &Pod, generations: &[(&str, &str)]) {
     let lines: String = generations
         .iter()
@@ -102,7 +102,7 @@ fn pod(ensemble: &Ensemble, name: &str, generations: &[(&str, &str)]) -> Pod {
     let reader = format!("digest:{OPERATOR_ID}");
     let options = ["--control", CONTROL, "--provisioned", "--reader", &reader];
     let file = ["--auth-file", file.to_str().unwrap()];
-    // Servers are restarted under them, on a machine with other work to do.
+    // The test restarts servers, possibly on a busy machine.
     let calm = ["--session-timeout", "20s"];
     pod.start_sidecar_at(
         &ensemble.connect_string(),
@@ -120,7 +120,7 @@ fn users(ensemble: &Ensemble) -> Vec<Vec<String>> {
         names.sort_by_key(|name| name.rsplit('-').next().map(str::to_owned));
         let mut users = Vec::new();
         for name in names {
-            // One that is gone in between is looked for again by whoever waits.
+            // If one disappears in between, the caller tries again.
             let Ok((acls, _)) = client.get_acl(&format!("{ROOT}/{name}")).await else {
                 continue;
             };
@@ -157,7 +157,7 @@ fn pods_before_and_after_a_rotation_stand_in_one_queue_and_none_is_restarted() {
     let first = pod(&ensemble, "first", &GENERATIONS[..1]);
     let token = first.wait_until_it_runs(0);
 
-    // Its file stays as it was, as that of a pod whose kubelet is slow.
+    // Its file stays as it was, like that of a pod whose kubelet is slow.
     let now = [GENERATIONS[1], GENERATIONS[0]];
     rotate(&ensemble, &now, &[]);
     let second = pod(&ensemble, "second", &now);
@@ -165,17 +165,18 @@ fn pods_before_and_after_a_rotation_stand_in_one_queue_and_none_is_restarted() {
     wait_for_users(&ensemble, &[&[a], &[a, b]]);
     assert_eq!(first.lockkeeper(&["release"]), Some(0));
     let token = second.wait_until_it_runs(token);
-    // The first one is behind it, and knows the holder by its data.
+    // The first pod is behind it, and can read the holder's data.
     is_queued(&first);
     assert_eq!(second.lockkeeper(&["release"]), Some(0));
     let token = first.wait_until_it_runs(token);
     is_queued(&second);
 
-    // Then the kubelet writes, and its contender is opened to the new one, without a reconnection.
+    // Then the kubelet writes the file, and the keeper opens its contender to the new identity, without a
+    // reconnection.
     write_auth(&first, &now);
     wait_for_users(&ensemble, &[&[a, b], &[a, b]]);
 
-    // Nobody else was let in.
+    // No other identity got rights.
     let path = client(&ensemble, OPERATOR, async |client| {
         let names = client.list_children(ROOT).await.unwrap();
         format!("{ROOT}/{}", names[0])
@@ -190,13 +191,13 @@ fn pods_before_and_after_a_rotation_stand_in_one_queue_and_none_is_restarted() {
     });
     assert_eq!(answers, [(); 4].map(|()| Err(Error::NoAuth)));
 
-    // So the next rotation finds nobody left behind, although the first identity counts no more.
+    // So the next rotation leaves no pod behind, although the first identity is not valid any more.
     let now = [GENERATIONS[2], GENERATIONS[1]];
     rotate(&ensemble, &now, &[&first, &second]);
     let third = pod(&ensemble, "third", &now);
     is_queued(&third);
     wait_for_users(&ensemble, &[&[a, b, c], &[a, b, c], &[b, c]]);
-    // Over a new connection as well.
+    // This holds over a new connection as well.
     for server in 0..ensemble.len() {
         ensemble.restart(server).unwrap();
         ensemble.wait_for_quorum().unwrap();

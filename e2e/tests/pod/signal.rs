@@ -1,9 +1,10 @@
 //! A sidecar that guards a container which knows nothing of locks, by signals.
 
-use lockkeeper_e2e::checker::{Rule, check};
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::{Config, Ensemble, faults};
+use lockkeeper_judge::checker::{Rule, check};
 use lockkeeper_lock::BootInstant;
+use lockkeeper_product::DeletionWatch;
+use lockkeeper_testbed::process::wait_for;
+use lockkeeper_testbed::{Config, Ensemble, faults};
 
 use crate::pod::{BOUND, Pod, all, assert_gone_before_the_deletion, is_root};
 
@@ -27,7 +28,7 @@ fn a_container_that_knows_nothing_of_locks_is_killed_in_time_and_the_pod_gated_a
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
     let lock = "/locks/foreign";
-    let deletions = ensemble.watch_deletions(lock).unwrap();
+    let deletions = DeletionWatch::begin(&ensemble, lock).unwrap();
     let (mut first, mut second, token) = two_pods(&ensemble, lock, &[]);
     for server in 0..ensemble.len() {
         ensemble.cut(&first.host, ensemble.server(server)).unwrap();
@@ -39,7 +40,8 @@ fn a_container_that_knows_nothing_of_locks_is_killed_in_time_and_the_pod_gated_a
     let report = check(&all(&[&first, &second]), Rule::Exclusive);
     assert!(report.is_clean() && report.holds.len() == 2, "{report}");
 
-    // The code that the pod's rule waits for: all containers are stopped, and gated by the lock again.
+    // The exit code of the pod's restart rule: the kubelet stops all containers, and the lease file gates
+    // them again.
     let status = first
         .sidecar
         .as_mut()
@@ -57,7 +59,7 @@ fn a_container_whose_guard_is_killed_is_gone_before_its_lock() {
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
     let lock = "/locks/foreign";
-    let deletions = ensemble.watch_deletions(lock).unwrap();
+    let deletions = DeletionWatch::begin(&ensemble, lock).unwrap();
     let (mut first, mut second, token) = two_pods(&ensemble, lock, &[]);
 
     let killed = BootInstant::now();
@@ -82,7 +84,7 @@ fn a_container_is_not_started_again_without_the_lock_though_its_keeper_is_dead_o
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
     let lock = "/locks/foreign";
-    let deletions = ensemble.watch_deletions(lock).unwrap();
+    let deletions = DeletionWatch::begin(&ensemble, lock).unwrap();
     let (mut first, mut second, token) = two_pods(&ensemble, lock, &[]);
 
     faults::kill(first.keeper()).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lockkeeper_e2e::Ensemble;
+use lockkeeper_testbed::Ensemble;
 use zookeeper_client::{Acls, CreateMode, Error};
 
 use crate::harness::{Run, contenders, ensemble, with_client};

@@ -1,23 +1,23 @@
-//! How `lockkeeper run` ends when it is asked to, and what is left then: nothing.
+//! `lockkeeper run` ends on request, and leaves nothing behind.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lockkeeper_e2e::binaries;
-use lockkeeper_e2e::faults;
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::worker::{anchor_of, keeper_of};
 use lockkeeper_lock::BootInstant;
+use lockkeeper_product::binaries;
+use lockkeeper_product::worker::{anchor_of, keeper_of};
+use lockkeeper_testbed::faults;
+use lockkeeper_testbed::process::wait_for;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{BOUND, Run, SHORT, contenders, ensemble, wait_for_contenders, worker};
 
-/// Prints where its socket is, and goes on until a signal.
+/// Prints the path of its socket, and runs until a signal.
 const TELL_SOCKET: [&str; 3] = ["sh", "-c", "echo $LOCKKEEPER_SOCKET; exec sleep 600"];
 
-/// Processes of the run that serves at this socket: the command's, and the keeper.
+/// Processes of the run with this socket: the command's, and the keeper.
 fn processes(socket: &Path) -> Vec<String> {
     let values =
         ["LOCKKEEPER_SOCKET", "LOCKKEEPER_KEEPER_SOCKET"].map(|name| format!("{name}={}", socket.display()));
@@ -76,7 +76,8 @@ fn a_sigterm_is_for_the_command_and_the_lock_is_free_when_it_has_ended() {
     assert_nothing_is_left(&socket);
 }
 
-/// As `pkill -9 -f` with a word of the command line does: guard, main process, and whatever else has it.
+/// As `pkill -9 -f` with a word of the command line: it kills the guard, the main process, and every other
+/// process with that word.
 #[test]
 fn who_kills_all_that_bears_the_name_of_the_job_kills_the_whole_application() {
     let ensemble = ensemble();
@@ -88,7 +89,7 @@ fn who_kills_all_that_bears_the_name_of_the_job_kills_the_whole_application() {
         "setsid sleep 600 & echo $LOCKKEEPER_SOCKET; : nightly-report; sleep 601; :",
     ];
     for held in ["cgroup", "sweep"] {
-        // Where the keeper bears it too, the lock expires.
+        // If the keeper has the word too, the lock expires.
         let options = [&["--containment", held], &SHORT[..]].concat();
         let mut run = Run::start(&ensemble, held, lock, &options, &command);
         let socket = PathBuf::from(run.first_line());
@@ -149,8 +150,8 @@ fn a_ctrl_c_in_the_terminal_ends_the_command_and_frees_the_lock() {
         lockkeeper.display(),
         ensemble.connect_string()
     );
-    // script(1) of util-linux gives it a terminal, and types what we write. Whoever runs the tests in
-    // the background ignores SIGINT, and so would everything below.
+    // script(1) of util-linux gives it a terminal, and types what we write. A shell that runs the tests in
+    // the background ignores SIGINT, and so would all its descendants.
     let mut command = Command::new("env");
     command
         .args([
@@ -208,7 +209,7 @@ fn nothing_is_left_of_a_run_whose_guard_or_keeper_was_killed() {
     assert_nothing_is_left(&socket);
 }
 
-/// Nobody but the keeper is left to do it, and nothing shows where that process comes from but its control group.
+/// Only the keeper is left to do it, and only its control group shows where that process comes from.
 #[test]
 fn a_keeper_whose_guard_and_anchor_were_killed_kills_the_control_group() {
     let ensemble = ensemble();
@@ -226,7 +227,7 @@ fn a_keeper_whose_guard_and_anchor_were_killed_kills_the_control_group() {
     let socket = PathBuf::from(lines.iter().find(|line| line.starts_with('/')).expect("a path"));
     let guard = run.process.pid();
     let anchor = anchor_of(guard).expect("it has an anchor");
-    // A guard that stands still does nothing for an anchor that is killed.
+    // A stopped guard does not react to the kill of its anchor.
     faults::stop(guard).unwrap();
     faults::kill(anchor).unwrap();
     faults::kill(guard).unwrap();

@@ -1,6 +1,6 @@
 //! Exit codes.
 
-use lockkeeper_e2e::worker::{Options, Worker};
+use lockkeeper_product::worker::{Options, Worker};
 
 use crate::harness::{BOUND, Run, contenders, ensemble, worker};
 
@@ -22,9 +22,9 @@ fn the_exit_code_of_the_command_is_passed_on_and_the_lock_is_free_at_once() {
 fn a_lost_lock_ends_with_75_unless_it_is_to_run_again() {
     let ensemble = ensemble();
     if let Err(reason) = ensemble.network().can_cut() {
-        return println!("SKIPPED: {reason}");
+        return lockkeeper_skip::skip(reason);
     }
-    // T = 4 s: its end is waited for.
+    // T = 4 s, because the test waits for the end of the session.
     let options = Options::new(&ensemble, "exit-75", "/exits/lost").unwrap();
     let mut worker = Worker::start(&ensemble, options).unwrap();
     worker.wait_until_it_runs(0, BOUND).unwrap();
@@ -87,8 +87,8 @@ fn servers_that_do_not_answer_are_given_up_with_69_after_the_wait_timeout() {
         &["echo", "ran"],
     );
     assert_eq!((run.code(), run.stdout().as_str()), (69, ""), "{}", run.stderr());
-    // It has asked nobody.
-    let sentence = "so whether somebody holds it is not known";
+    // It has reached no server.
+    let sentence = "so it is not known whether it is held";
     assert!(run.sentences()[0].ends_with(sentence), "{}", run.stderr());
 }
 

@@ -1,12 +1,12 @@
-//! What the servers grant: a session timeout that is not what was asked for.
+//! Session timeouts that the servers grant and that differ from the requested one.
 
 use std::path::Path;
 use std::time::Duration;
 
-use lockkeeper_e2e::checker::{Rule, check};
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::worker::{Options, Worker, all_records};
-use lockkeeper_e2e::{Config, Ensemble, faults};
+use lockkeeper_judge::checker::{Rule, check};
+use lockkeeper_product::worker::{Options, Worker, all_records};
+use lockkeeper_testbed::process::wait_for;
+use lockkeeper_testbed::{Config, Ensemble, faults};
 
 use crate::harness::{BOUND, Run, client, contenders, wait_for_contenders};
 
@@ -78,7 +78,7 @@ fn a_run_that_started_before_its_servers_ends_with_64_once_they_tell_a_longer_ti
     );
 }
 
-/// A lease that is counted with the shorter tick may outlast the session.
+/// A lease that is computed with the shorter tick may outlast the session.
 #[test]
 fn a_holder_whose_server_comes_back_with_a_longer_tick_than_stated_is_stopped_and_ends_with_64() {
     let ensemble = Ensemble::start(Config {
@@ -87,7 +87,7 @@ fn a_holder_whose_server_comes_back_with_a_longer_tick_than_stated_is_stopped_an
     });
     let ensemble = ensemble.expect("the server starts");
     let lock = "/longer-tick";
-    // Much longer than the restart takes: the lock is not lost by it.
+    // Much longer than the restart takes, so the lock is not lost.
     let options = ["--session-timeout", "20s"];
     let command = ["sh", "-c", "echo $$; exec sleep 600"];
     let mut run = Run::start(&ensemble, "longer-tick", lock, &options, &command);
@@ -105,7 +105,7 @@ fn a_holder_whose_server_comes_back_with_a_longer_tick_than_stated_is_stopped_an
     );
 }
 
-/// Milliseconds until the deadline, as the keeper tells.
+/// Milliseconds until the deadline, as the keeper reports them.
 fn remaining(socket: &str) -> Option<u64> {
     let (_, said) = client(&["status", "--socket", socket, "--output", "json"]);
     let status: serde_json::Value = serde_json::from_str(&said).ok()?;
@@ -134,7 +134,7 @@ fn a_holder_whose_servers_come_to_grant_less_time_is_stopped_by_the_earlier_dead
     wait_for_contenders(&ensemble, lock, 2);
     assert!(remaining(socket) > Some(20_000), "{}", holder.log());
 
-    // As an operator does it: one server after the other, the leader last.
+    // As an administrator does: one server after the other, the leader last.
     let (leader, followers) = ensemble.wait_for_roles().unwrap();
     for server in followers.into_iter().chain([leader]) {
         ensemble
@@ -147,10 +147,10 @@ fn a_holder_whose_servers_come_to_grant_less_time_is_stopped_by_the_earlier_dead
     wait_for(BOUND, || (remaining(socket)? <= 4_000 - 240).then_some(()))
         .unwrap_or_else(|| panic!("{}", holder.log()));
 
-    // From now on only the guard can stop it, by the last deadline that it was told.
+    // From now on only the guard can stop it, by its last deadline.
     faults::stop(holder.keeper_pid().unwrap()).unwrap();
     waiter.wait_until_it_runs(token, BOUND).unwrap();
-    // The first one is stamped often enough for both to be seen to run together.
+    // The first one records often enough to show whether both ran together.
     let begun = waiter.last_stamp(waiter.records().unwrap()[0].token).unwrap();
     let is_past = || (lockkeeper_lock::BootInstant::now() > begun + Duration::from_secs(2)).then_some(());
     wait_for(BOUND, is_past).unwrap();

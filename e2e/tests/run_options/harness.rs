@@ -5,22 +5,23 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-pub use lockkeeper_e2e::ensemble::shared as ensemble;
-use lockkeeper_e2e::ensemble::{block_on, connector};
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::worker::{Options, Worker};
-use lockkeeper_e2e::{Ensemble, Host, Process, binaries};
+use lockkeeper_product::binaries;
+use lockkeeper_product::worker::{Options, Worker};
+pub use lockkeeper_testbed::ensemble::shared as ensemble;
+use lockkeeper_testbed::ensemble::{block_on, connector};
+use lockkeeper_testbed::process::wait_for;
+use lockkeeper_testbed::{Ensemble, Host, Process};
 use rustix::process::Signal;
 use zookeeper_client::Client;
 
-/// Generous: the machine may have other work to do.
+/// Generous: the machine may be busy.
 pub const BOUND: Duration = Duration::from_secs(60);
 
-/// T of who is not to be disturbed on such a machine: with the ensemble's tick of 1 s, a holder may be without an answer
-/// for 6.7 s of it (`lockkeeper_lock::Timing::spare`).
+/// T of a holder that keeps the lock on such a machine: with the ensemble's tick of 1 s it tolerates 6.7 s
+/// without an answer (`lockkeeper_lock::Timing::spare`).
 pub const CALM: Duration = Duration::from_secs(15);
 
-/// T of who is waited for until it ends: such a holder may be without an answer for 0.9 s.
+/// T of a holder whose expiry a test waits for: it tolerates only 0.9 s without an answer.
 pub const SHORT: [&str; 2] = ["--session-timeout", "4s"];
 
 /// A worker with the recorder, on a host of its own, with T = [`CALM`].
@@ -32,7 +33,7 @@ pub fn worker(ensemble: &Ensemble, name: &str, lock: &str, run: &[&str], recorde
     Worker::start(ensemble, options.with_run(run).with_recorder(recorder)).unwrap()
 }
 
-/// `lockkeeper run` with a command of its own, and what it says.
+/// `lockkeeper run` with a command, and its output.
 pub struct Run {
     pub process: Process,
     pub host: Host,
@@ -41,7 +42,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// T = [`CALM`], 0.4 s to stop, and the ensemble's tick, unless `options` say otherwise.
+    /// With T = [`CALM`], a stop grace of 0.4 s, and the ensemble's tick, unless `options` say otherwise.
     pub fn start(ensemble: &Ensemble, name: &str, lock: &str, options: &[&str], command: &[&str]) -> Self {
         let connect = ensemble.connect_string();
         let tick = format!("{}ms", ensemble.config().tick.as_millis());
@@ -66,7 +67,7 @@ impl Run {
         Self::spawn(ensemble, name, lockkeeper)
     }
 
-    /// Any program, on a host of its own.
+    /// Starts any program, on a host of its own.
     pub fn spawn(ensemble: &Ensemble, name: &str, mut command: Command) -> Self {
         let host = ensemble.client(name).unwrap();
         let stdout = ensemble.directory().join(format!("{name}.stdout"));
@@ -89,7 +90,7 @@ impl Run {
             .unwrap_or_else(|| panic!("it does not end:\n{}{}", self.stdout(), self.stderr()))
     }
 
-    /// Waits for its end; tells the exit code.
+    /// Waits until it ends, and returns the exit code.
     pub fn code(&mut self) -> i32 {
         let status = self.wait();
         status
@@ -105,7 +106,7 @@ impl Run {
         fs::read_to_string(&self.stderr).unwrap()
     }
 
-    /// The lines of its stderr that are not of the log: what it says to the user.
+    /// The lines of its stderr that are not log lines: the messages to the user.
     pub fn sentences(&self) -> Vec<String> {
         let text = self.stderr();
         text.lines()
@@ -134,7 +135,7 @@ impl Run {
     }
 }
 
-/// Runs a client of the socket; tells its exit code and what it said.
+/// Runs a client of the socket, and returns its exit code and its output.
 pub fn client(arguments: &[&str]) -> (i32, String) {
     let output = Command::new(binaries::lockkeeper().unwrap())
         .args(arguments)
@@ -148,7 +149,7 @@ pub fn client(arguments: &[&str]) -> (i32, String) {
     )
 }
 
-/// Makes a call with a plain client of the whole ensemble.
+/// Runs `work` with a plain client of the whole ensemble.
 pub fn with_client<T: Send>(
     ensemble: &Ensemble,
     call: impl AsyncFnOnce(&Client) -> Result<T, zookeeper_client::Error> + Send,
@@ -173,7 +174,7 @@ pub fn contenders(ensemble: &Ensemble, lock: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Waits until so many contenders are in the queue.
+/// Waits until this many contenders are in the queue.
 pub fn wait_for_contenders(ensemble: &Ensemble, lock: &str, count: usize) {
     wait_for(BOUND, || {
         (contenders(ensemble, lock).unwrap_or_default().len() == count).then_some(())

@@ -1,8 +1,9 @@
-//! What the options of `lockkeeper run` promise, each on real servers.
+//! The promises of the options of `lockkeeper run`, each on real servers.
 
 mod auth;
 mod ending;
 mod exits;
+mod frozen;
 mod grants;
 mod harness;
 mod modes;

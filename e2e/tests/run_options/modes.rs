@@ -1,20 +1,20 @@
-//! Who may hold at once, and what happens between two holders.
+//! The access modes, and the delay between two holders.
 
 use std::time::Duration;
 
-use lockkeeper_e2e::checker::{Report, Rule, check};
-use lockkeeper_e2e::faults;
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::record::Moment;
-use lockkeeper_e2e::worker::{Options, Worker, all_records};
+use lockkeeper_judge::checker::{Report, Rule, check};
+use lockkeeper_judge::record::Moment;
 use lockkeeper_lock::BootInstant;
+use lockkeeper_product::DeletionWatch;
+use lockkeeper_product::worker::{Options, Worker, all_records};
+use lockkeeper_testbed::faults;
+use lockkeeper_testbed::process::wait_for;
 use rustix::process::Signal;
-
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::harness::{BOUND, Run, contenders, ensemble, wait_for_contenders, with_client, worker};
 
-/// Longer than any handoff takes on a machine with other work to do.
+/// Longer than any handoff takes on a busy machine.
 const LOCK_DELAY: Duration = Duration::from_secs(6);
 
 fn finish(workers: &mut [Worker], rule: Rule) -> Report {
@@ -32,7 +32,7 @@ fn finish(workers: &mut [Worker], rule: Rule) -> Report {
 fn most_at_once(report: &Report) -> usize {
     let holds = &report.holds;
     let at_begin = |index: usize| {
-        let running = |hold: &&lockkeeper_e2e::checker::Hold| {
+        let running = |hold: &&lockkeeper_judge::checker::Hold| {
             hold.begin <= holds[index].begin && hold.end >= holds[index].begin
         };
         holds.iter().filter(running).count()
@@ -107,7 +107,7 @@ fn the_lock_is_not_taken_beside_an_unknown_client_whom_the_log_names() {
         let run = Run::start(&ensemble, "stranger", lock, &[], &["echo", "ran"]);
         let sentence =
             format!("{lock}/n_0000000000 belongs to a client whose place in the queue cannot be told");
-        // Their session lives as long as this goes on.
+        // Their session lives as long as this future runs.
         let said = tokio::time::timeout(BOUND, async {
             while !run.stderr().contains(&sentence) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -140,7 +140,7 @@ fn readers_run_together_and_a_writer_alone() {
         &["--hold", "1s"],
     );
     wait_for_contenders(&ensemble, lock, 3);
-    // Behind the writer: it waits, though readers hold.
+    // This reader is behind the writer: it waits, though readers hold.
     let mut late = reader("rw-reader-3");
     wait_for_contenders(&ensemble, lock, 4);
     let runs = || (!late.records().unwrap().is_empty()).then_some(());
@@ -160,10 +160,10 @@ fn the_lock_delay_passes_after_a_killed_holder_and_not_after_a_clean_release() {
     let ensemble = ensemble();
     let lock = "/modes/lock-delay";
     let delay = format!("{}s", LOCK_DELAY.as_secs());
-    let deletions = ensemble.watch_deletions(lock).unwrap();
+    let deletions = DeletionWatch::begin(&ensemble, lock).unwrap();
     let start = |name: &str| {
         let options = Options {
-            // The end of one is waited for.
+            // The test waits for the end of one session.
             session_timeout: Duration::from_secs(6),
             ..Options::new(&ensemble, name, lock).unwrap()
         };
@@ -193,7 +193,7 @@ fn the_lock_delay_passes_after_a_killed_holder_and_not_after_a_clean_release() {
     ] {
         faults::kill(pid.expect("it runs")).unwrap();
     }
-    // Its node may be seen late to be gone. When this look began, it was there for sure.
+    // The test may see the deletion of its node late. When this look began, the node certainly existed.
     let mut last_look = BootInstant::now();
     let is_gone = || {
         let look = BootInstant::now();
@@ -264,7 +264,7 @@ fn a_command_that_exits_gives_the_lock_to_the_next_one_by_default() {
 fn a_run_inside_a_run_of_the_same_lock_starts_at_once_under_its_token_and_releases_nothing() {
     let ensemble = ensemble();
     let lock = "/modes/reentrant";
-    let lockkeeper = lockkeeper_e2e::binaries::lockkeeper().unwrap();
+    let lockkeeper = lockkeeper_product::binaries::lockkeeper().unwrap();
     let goes_on = ensemble.directory().join("reentrant-goes-on");
     let script = format!(
         "echo $LOCKKEEPER_FENCING_TOKEN\n\
@@ -291,7 +291,7 @@ fn a_run_inside_a_run_of_the_same_lock_starts_at_once_under_its_token_and_releas
 #[test]
 fn a_run_inside_a_run_that_may_pause_it_is_refused_and_asks_for_no_lock() {
     let ensemble = ensemble();
-    let lockkeeper = lockkeeper_e2e::binaries::lockkeeper().unwrap();
+    let lockkeeper = lockkeeper_product::binaries::lockkeeper().unwrap();
     let script = format!(
         "{} run --connect {} --lock /modes/paused -- echo ran; echo inner $?",
         lockkeeper.display(),

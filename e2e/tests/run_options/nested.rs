@@ -4,9 +4,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::Command;
 
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::worker::{anchor_of, keeper_of, program_of};
-use lockkeeper_e2e::{binaries, faults};
+use lockkeeper_product::binaries;
+use lockkeeper_product::worker::{anchor_of, keeper_of, program_of};
+use lockkeeper_testbed::faults;
+use lockkeeper_testbed::process::wait_for;
 use rustix::process::Pid;
 
 use crate::harness::{BOUND, Run, ensemble};
@@ -30,7 +31,7 @@ fn only_what_descends_from_the_application_is_inside_whatever_the_environment_sa
     let lock = "/nested/inside";
     let lockkeeper = binaries::lockkeeper().unwrap();
     let inner = format!("{} run --wait-timeout 0s -- echo inside", lockkeeper.display());
-    // Also what has left its parent and its session.
+    // This includes a process that has left its parent and its session.
     let script = format!("{inner}; (setsid sh -c '{inner}' &); echo $$; exec sleep 1000");
     let outer = Run::start(&ensemble, "nested-outer", lock, &[], &["sh", "-c", &script]);
     let lines = || {
@@ -46,7 +47,7 @@ fn only_what_descends_from_the_application_is_inside_whatever_the_environment_sa
     );
     let application = lines.iter().find(|line| *line != "inside").unwrap();
 
-    // What `at` does: the variables are kept, and the process is none of the tree.
+    // As with `at`: the process keeps the variables, but is not a part of the tree.
     let mut job = Command::new(&lockkeeper);
     job.args([
         "run",
@@ -71,7 +72,7 @@ fn only_what_descends_from_the_application_is_inside_whatever_the_environment_sa
     );
 }
 
-/// Nobody but the outer keeper is left to do it, which knows nothing of the inner run.
+/// Only the outer keeper is left to do it, and it knows nothing of the inner run.
 #[test]
 fn what_a_nested_run_has_started_does_not_outlive_both_guards_and_anchors() {
     let ensemble = ensemble();
@@ -95,7 +96,7 @@ fn what_a_nested_run_has_started_does_not_outlive_both_guards_and_anchors() {
     let inner_keeper = keeper_of(inner_guard).expect("the inner keeper");
     let anchors = [outer_guard, inner_guard].map(|guard| anchor_of(guard).expect("an anchor"));
     let others = [outer_guard, inner_guard, inner_keeper];
-    // Who stands still does nothing for those that are killed before it.
+    // Stopped processes do not react to the kill of others.
     for pid in others {
         faults::stop(pid).unwrap();
     }

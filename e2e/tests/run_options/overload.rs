@@ -1,23 +1,23 @@
-//! A server that has too much to do says so, and does not carry requests out (`RequestThrottler`).
+//! An overloaded server answers that it does not carry out a request (`RequestThrottler`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::worker::{Options, Worker};
-use lockkeeper_e2e::{Config, Ensemble};
 use lockkeeper_lock::BootInstant;
+use lockkeeper_product::worker::{Options, Worker};
+use lockkeeper_testbed::process::wait_for;
+use lockkeeper_testbed::{Config, Ensemble};
 use tokio::task::JoinSet;
 
 use crate::harness::{BOUND, with_client};
 
-/// T of the holder: with a tick of 1 s it may be without an answer for 4.3 s.
+/// T of the holder: with a tick of 1 s it tolerates 4.3 s without an answer.
 const SESSION: Duration = Duration::from_secs(10);
 
-/// Requests at one moment: more than the server takes in, so that the last ones wait for too long.
+/// Requests at one moment: more than the server processes at once, so that the last ones wait for too long.
 const CROWD: usize = 64;
 
-/// A server that does one request at a time, and answers those that waited for 2 ms that it will not.
+/// A server that processes one request at a time, and rejects those that have waited for 2 ms.
 fn throttling() -> Ensemble {
     let arguments = [
         "-Dzookeeper.request_throttle_max_requests=1",
@@ -63,7 +63,7 @@ fn an_overloaded_server_that_does_not_carry_out_a_renewal_does_not_end_the_hold(
         is_enough.store(true, Ordering::Relaxed);
         overloaded.unwrap_or_else(|| panic!("no renewal was throttled:\n{}", holder.log()));
     });
-    // Longer than the lease that it had.
+    // Longer than its lease.
     let end = BootInstant::now() + SESSION * 3 / 2;
     wait_for(BOUND, || {
         let last = holder.last_stamp(token).ok()?;

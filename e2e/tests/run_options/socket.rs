@@ -1,7 +1,7 @@
 //! `lockkeeper status`, `wait` and `release` at the socket of a running worker.
 
-use lockkeeper_e2e::process::wait_for;
 use lockkeeper_lock::Control;
+use lockkeeper_testbed::process::wait_for;
 use serde_json::Value;
 
 use crate::harness::{BOUND, client, ensemble, wait_for_contenders, with_client, worker};

@@ -1,22 +1,22 @@
-//! A stranger who reaches a server, without any identity: ZooKeeper's session passwords follow from the numbers of the
-//! sessions (`ZooKeeperServer.generatePasswd`), so it can end the session of a holder.
+//! A client without any identity that reaches a server: ZooKeeper's session passwords follow from the numbers
+//! of the sessions (`ZooKeeperServer.generatePasswd`), so it can end the session of a holder.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 use std::time::Duration;
 
-use lockkeeper_e2e::checker::{Rule, check};
-use lockkeeper_e2e::ensemble::block_on;
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::worker::{Options, Worker, all_records};
-use lockkeeper_e2e::{Config, Ensemble};
+use lockkeeper_judge::checker::{Rule, check};
+use lockkeeper_product::worker::{Options, Worker, all_records};
+use lockkeeper_testbed::ensemble::block_on;
+use lockkeeper_testbed::process::wait_for;
+use lockkeeper_testbed::{Config, Ensemble};
 
 use crate::harness::{BOUND, Run, client, wait_for_contenders};
 
 /// `ZooKeeperServer.superSecret`.
 const SECRET: i64 = 0xB341_5C00;
 
-/// What a server expects beside the number of a session.
+/// The password of a session, which a server expects beside its number.
 fn password(session: i64) -> [u8; 16] {
     // java.util.Random.
     const FACTOR: i64 = 0x5_DEEC_E66D;
@@ -44,14 +44,14 @@ fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// Attaches to a session of somebody else, and closes it; until it is over. The owner attaches again as soon as it
-/// notices, and a server drops the request of a client that has lost the session in the meantime
-/// (`FinalRequestProcessor`, on `SessionMovedException`).
+/// Attaches to another client's session and closes it, again and again until it is over. The owner attaches
+/// again as soon as it notices, and a server drops the request of a client that has lost the session in the
+/// meantime (`FinalRequestProcessor`, on `SessionMovedException`).
 fn end_session(server: SocketAddrV4, session: i64) {
     wait_for(BOUND, || try_to_end_session(server, session).ok()).expect("the session ends");
 }
 
-/// Ends a session, if there is still one.
+/// Ends a session, if it still exists.
 fn try_to_end_session(server: SocketAddrV4, session: i64) -> io::Result<()> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(BOUND))?;
@@ -116,7 +116,7 @@ fn a_holder_whose_session_a_stranger_ends_is_stopped_at_once_and_says_so() {
     end_session_of(&ensemble, socket, 0);
     // Long before its session would have expired.
     assert_eq!(run.code(), 75, "{}", run.stderr());
-    // Its server may tell it of its node before it tells of the session.
+    // Its server may report the deletion of its node before the end of the session.
     let reasons = ["SessionEnded", "ContenderDeleted"];
     assert!(
         reasons.iter().any(|reason| run.stderr().contains(reason)),
@@ -142,7 +142,7 @@ fn with_a_lock_delay_of_a_session_nobody_runs_beside_a_holder_whose_session_a_st
     let token = holder.wait_until_it_runs(0, BOUND).unwrap();
     let waiter = Worker::start(&ensemble, options("waiter")).unwrap();
     wait_for_contenders(&ensemble, lock, 2);
-    // It does not learn of what happens, and goes on to the end of its lease.
+    // It does not learn of it, and goes on until the end of its lease.
     for server in 0..ensemble.len() {
         ensemble
             .cut(&holder.options().host, ensemble.server(server))

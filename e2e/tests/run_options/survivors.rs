@@ -1,5 +1,5 @@
-//! What outlives SIGKILL: the lock is kept for it. Here it is a process of root, which a guard of another user may not
-//! signal; one in uninterruptible sleep looks the same to the guard.
+//! Processes that outlive SIGKILL, for which the keeper keeps the lock. Here it is a process of root, which a
+//! guard of another user may not signal; `frozen.rs` has processes in uninterruptible sleep.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -7,25 +7,35 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use lockkeeper_e2e::checker::{Rule, check};
-use lockkeeper_e2e::process::wait_for;
-use lockkeeper_e2e::record::{Record, Records};
-use lockkeeper_e2e::worker::Worker;
-use lockkeeper_e2e::{Ensemble, binaries};
+use lockkeeper_judge::checker::{Rule, check};
+use lockkeeper_judge::record::{Record, Records};
+use lockkeeper_product::binaries;
+use lockkeeper_product::worker::Worker;
+use lockkeeper_testbed::Ensemble;
+use lockkeeper_testbed::process::wait_for;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::harness::{BOUND, Run, client, ensemble, wait_for_contenders, worker};
 
-/// Three sessions of 4 s: who could get the lock would have it by then.
-const SOME_SESSIONS: Duration = Duration::from_secs(12);
+/// Three session timeouts of 4 s: a contender that could get the lock would have it by then.
+pub const SOME_SESSIONS: Duration = Duration::from_secs(12);
 
 const NOBODY: [&str; 5] = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+
+/// The state of the lock of `run` once the keeper knows of a survivor.
+pub fn survivor(run: &Run, socket: &str) -> Value {
+    let survivor = || {
+        let (code, said) = client(&["status", "--socket", socket, "--output", "json"]);
+        let status: Value = serde_json::from_str(&said).ok().filter(|_| code == 0)?;
+        status.get("survivors").is_some().then_some(status)
+    };
+    wait_for(BOUND, survivor).unwrap_or_else(|| panic!("{socket} knows of none: {}", run.stderr()))
+}
 
 /// A holder whose application is a process of root, though it is not root itself.
 struct Holder {
     run: Run,
-    name: &'static str,
     directory: PathBuf,
 }
 
@@ -71,7 +81,7 @@ impl Holder {
             .arg(directory.join("record"))
             .args(["--name", name]);
         let run = Run::spawn(ensemble, name, command);
-        let holder = Self { run, name, directory };
+        let holder = Self { run, directory };
         wait_for(BOUND, || (!holder.records().is_empty()).then_some(()))
             .unwrap_or_else(|| panic!("it does not run: {}", holder.run.stderr()));
         holder
@@ -90,15 +100,8 @@ impl Holder {
         self.directory.join("lock.sock").to_str().unwrap().to_owned()
     }
 
-    /// The state of its lock once something is known to survive.
     fn survivor(&self) -> Value {
-        let survivor = || {
-            let (code, said) = client(&["status", "--socket", &self.socket(), "--output", "json"]);
-            let status: Value = serde_json::from_str(&said).ok().filter(|_| code == 0)?;
-            status.get("survivors").is_some().then_some(status)
-        };
-        wait_for(BOUND, survivor)
-            .unwrap_or_else(|| panic!("{} knows of none: {}", self.name, self.run.stderr()))
+        survivor(&self.run, &self.socket())
     }
 
     fn kill_the_survivor(&self, status: &Value) {
@@ -118,10 +121,10 @@ fn all(holder: &Holder, other: &Worker) -> Vec<Record> {
 fn nobody_gets_a_lost_lock_while_a_process_is_known_to_outlive_sigkill() {
     let ensemble = ensemble();
     if let Err(reason) = ensemble.network().can_cut() {
-        return println!("SKIPPED: {reason}");
+        return lockkeeper_skip::skip(reason);
     }
     if !rustix::process::getuid().is_root() {
-        return println!("SKIPPED: needs root for a process that a guard may not signal");
+        return lockkeeper_skip::skip("needs root for a process that a guard may not signal");
     }
     let lock = "/survivors/lost";
     let holder = Holder::start(&ensemble, "survivor-lost", lock);
@@ -151,7 +154,7 @@ fn nobody_gets_a_lost_lock_while_a_process_is_known_to_outlive_sigkill() {
         status["reason"]
             .as_str()
             .unwrap()
-            .contains("nobody else gets the lock"),
+            .contains("no other contender gets the lock"),
         "{status}"
     );
 
@@ -165,7 +168,7 @@ fn nobody_gets_a_lost_lock_while_a_process_is_known_to_outlive_sigkill() {
 fn a_lock_that_is_kept_for_a_survivor_is_given_up_by_an_explicit_word_of_its_user() {
     let ensemble = ensemble();
     if !rustix::process::getuid().is_root() {
-        return println!("SKIPPED: needs root for a process that a guard may not signal");
+        return lockkeeper_skip::skip("needs root for a process that a guard may not signal");
     }
     let lock = "/survivors/given-up";
     let mut holder = Holder::start(&ensemble, "survivor-kept", lock);
@@ -182,7 +185,7 @@ fn a_lock_that_is_kept_for_a_survivor_is_given_up_by_an_explicit_word_of_its_use
     );
 
     holder.run.signal(Signal::TERM);
-    // Nobody waits for the confirmation of this one.
+    // This release is not confirmed.
     let asked = client(&["release", "--socket", &socket]);
     assert_ne!(asked.0, 0, "{}", asked.1);
     let status = holder.survivor();
@@ -197,12 +200,13 @@ fn a_lock_that_is_kept_for_a_survivor_is_given_up_by_an_explicit_word_of_its_use
     assert_eq!(holder.run.code(), 143, "{}", holder.run.stderr());
 }
 
-/// The keeper may neither kill it nor look into its environment. The anchor may not kill it either, but sees it.
+/// The keeper may neither kill the process nor read its environment. The anchor may not kill it either, but
+/// sees it.
 #[test]
 fn nobody_gets_the_lock_while_something_outlives_a_guard_that_was_killed() {
     let ensemble = ensemble();
     if !rustix::process::getuid().is_root() {
-        return println!("SKIPPED: needs root for a process that a guard may not signal");
+        return lockkeeper_skip::skip("needs root for a process that a guard may not signal");
     }
     let lock = "/survivors/guard";
     let mut holder = Holder::start(&ensemble, "survivor-guard", lock);

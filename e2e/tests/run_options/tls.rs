@@ -1,20 +1,19 @@
 //! TLS to the servers, which demand a certificate from every client.
 
-mod certificates;
-
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use lockkeeper_e2e::ensemble::TlsFiles;
-use lockkeeper_e2e::worker::{Options, Worker};
-use lockkeeper_e2e::{Config, Ensemble};
+use lockkeeper_product::worker::{Options, Worker};
+use lockkeeper_testbed::certificates::{Authority, write};
+use lockkeeper_testbed::ensemble::TlsFiles;
+use lockkeeper_testbed::shared::shared;
+use lockkeeper_testbed::{Config, Ensemble};
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
 use crate::harness::{BOUND, Run, contenders, with_client};
-use certificates::{Authority, write};
 
-/// Servers of which the first two have a certificate that is for them; the third shows the same.
+/// Three servers with one certificate, which is valid only for the first two.
 struct Secured {
     ensemble: Ensemble,
     /// `ca`, `foreign-ca`, and for `own` and `foreign` a `.pem` and a `.key`.
@@ -49,28 +48,22 @@ impl Secured {
         Self { ensemble, files }
     }
 
-    /// The servers that tests share which run at the same time; the last one of them ends them.
+    /// The servers that tests share while they run at the same time; the last test ends them.
     fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<Secured>> = Mutex::new(Weak::new());
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(running) = shared.upgrade() {
-            return running;
-        }
-        let started = Arc::new(Self::start());
-        *shared = Arc::downgrade(&started);
-        started
+        shared(&SHARED, Self::start)
     }
 
     fn file(&self, name: &str) -> String {
         self.files.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// The servers with a certificate for them, as `--connect` wants them.
+    /// The value of `--connect` with the servers for which the certificate is valid.
     fn connect(&self) -> String {
         [0, 1].map(|server| self.ensemble.tls_address(server)).join(",")
     }
 
-    /// The options with which everything is right, but `connect`.
+    /// Valid options, without `connect`.
     fn options(&self) -> Vec<String> {
         let files = [
             ("--tls-ca", "ca"),
@@ -86,7 +79,7 @@ impl Secured {
     fn worker(&self, name: &str, lock: &str) -> Worker {
         let options = Options {
             connect: self.connect(),
-            // It is to outlast restarts of its servers on a machine with other work to do.
+            // It has to outlast restarts of its servers on a busy machine.
             session_timeout: Duration::from_secs(20),
             run: self.options(),
             ..Options::new(&self.ensemble, name, lock).unwrap()
@@ -99,9 +92,17 @@ impl Secured {
         Run::start(&self.ensemble, name, lock, &options, command)
     }
 
-    /// Runs with other TLS options, which must fail with this code and start nothing; tells the one
-    /// sentence that it says.
+    /// Runs with other TLS options, which must fail with this code, start nothing and leave nothing in the
+    /// ensemble. Returns the one message that it prints.
     fn refused(&self, name: &str, code: i32, options: &[(&str, String)]) -> String {
+        let sentence = self.refused_at_last(name, code, options);
+        let made = contenders(&self.ensemble, &format!("/tls/{name}"));
+        assert_eq!(made, None, "the lock's node was made");
+        sentence
+    }
+
+    /// The same where a slow server may answer after the keeper has queued.
+    fn refused_at_last(&self, name: &str, code: i32, options: &[(&str, String)]) -> String {
         let lock = format!("/tls/{name}");
         let options: Vec<String> = options
             .iter()
@@ -115,11 +116,6 @@ impl Secured {
             "{}",
             run.stderr()
         );
-        assert_eq!(
-            contenders(&self.ensemble, &lock),
-            None,
-            "the lock's node was made"
-        );
         let sentences = run.sentences();
         assert_eq!(sentences.len(), 1, "{}", run.stderr());
         println!("{name}: {}", sentences[0]);
@@ -127,7 +123,7 @@ impl Secured {
     }
 }
 
-/// What is in memory of a process.
+/// The resident memory of a process.
 fn resident(pid: Pid) -> String {
     let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -136,7 +132,7 @@ fn resident(pid: Pid) -> String {
 
 #[test]
 fn over_tls_a_lock_is_held_kept_through_restarts_of_its_servers_and_handed_over() {
-    // Its own servers, since it takes them down.
+    // This test has its own servers, since it stops them.
     let secured = Secured::start();
     let lock = "/tls/report";
     let mut first = secured.worker("tls-first", lock);
@@ -203,7 +199,7 @@ fn servers_that_do_not_accept_the_clients_certificate_end_it_with_69() {
     let mut options = vec![("--connect", secured.connect()), ("--tls-ca", secured.file("ca"))];
     let none = secured.refused("no-certificate", 69, &options);
     assert!(
-        none.contains(&format!("{server} wants a client's certificate")),
+        none.contains(&format!("{server} requires a client's certificate")),
         "{none}"
     );
 
@@ -259,7 +255,7 @@ fn a_tick_that_is_longer_than_stated_is_refused_over_tls_too() {
         ("--tls-key", "own.key"),
     ];
     options.extend(files.map(|(option, file)| (option, secured.file(file))));
-    let sentence = secured.refused("tick", 64, &options);
+    let sentence = secured.refused_at_last("tick", 64, &options);
     assert!(sentence.contains("--tick-time 1000ms"), "{sentence}");
 }
 

@@ -16,8 +16,8 @@ fn renewal(sent: u64, acknowledged: u64) -> Renewal {
     }
 }
 
-/// The lease of a session that was created a moment before the first renewal; over another
-/// connection than the renewals, so that it proves nothing for them.
+/// The lease of a session that was created a moment before the first renewal, over another connection than the
+/// renewals: the creation proves nothing for them.
 fn created() -> Lease {
     let mut lease = Lease::new(T, TICK);
     lease.create(at(0), T);
@@ -47,8 +47,10 @@ fn the_fourth_renewal_extends_the_lease_to_the_send_time_of_the_first() {
     }
     assert_eq!(lease.acknowledge(renewal(2_400, 2_410)), Some(at(0) + T));
     assert_eq!(lease.acknowledge(renewal(3_200, 3_210)), Some(at(800) + T));
-    assert!(lease.is_valid(at(4_799)));
-    assert!(!lease.is_valid(at(4_800)));
+    // It lapses the margin before: 1 % of 4 s, and 200 ms.
+    assert_eq!(lease.deadline(), Some(at(4_560)));
+    assert!(lease.is_valid(at(4_559)));
+    assert!(!lease.is_valid(at(4_560)));
 }
 
 #[test]
@@ -141,7 +143,7 @@ fn a_session_is_counted_with_the_shortest_timeout_that_a_server_granted_until_it
     lease.create(at(0), T);
     lease.acknowledge(renewal(10, 20));
     lease.attach(at(1_000), T / 2);
-    // What the server before has collected may still reach the leader.
+    // Touches that the server before has collected may still reach the leader.
     lease.attach(at(1_100), T);
     assert_eq!(lease.acknowledge(renewal(1_120, 1_130)), Some(at(1_100) + T / 2));
     lease.create(at(2_000), T);

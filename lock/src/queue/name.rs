@@ -1,24 +1,23 @@
-//! What the name of a contender tells. Pure.
+//! The names of contenders. Pure.
 //!
-//! Our names are those of Apache Curator's `InterProcessMutex` (`_c_<uuid>-lock-<seq>`) and
-//! `InterProcessReadWriteLock` (`-__READ__<seq>`, `-__WRIT__<seq>`), so that its clients can stand
-//! in the same queue. The names of kazoo, go-zookeeper and ZooKeeper's own recipe are read too: the
-//! parent counts all of them, so their sequence numbers are of one order.
+//! Our names are those of Apache Curator's `InterProcessMutex` (`_c_<uuid>-lock-<seq>`) and `InterProcessReadWriteLock`
+//! (`-__READ__<seq>`, `-__WRIT__<seq>`), so its clients can share our queues. The names of kazoo, go-zookeeper and
+//! ZooKeeper's own recipe are read too: the parent counts all of them, so their sequence numbers have one order.
 
 use std::cmp::Ordering;
 
-/// A contender as its name tells.
+/// A contender as its name describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contender {
     /// Name below the lock root.
     pub name: String,
-    /// Whether it wants to read only.
+    /// Whether it only wants to read.
     pub is_reader: bool,
     pub(crate) sequence: i32,
 }
 
-/// What stands before the sequence number, whether that is a reader, and whether a dash or nothing has to
-/// stand before it.
+/// The text directly before the sequence number, whether it marks a reader, and whether it has to follow a dash or
+/// begin the name.
 ///
 /// * `lock-`: Curator's `LockInternals` with "protection" and without, go-zookeeper's `Lock`
 ///   (`CreateProtectedEphemeralSequential`), and the recipe on ZooKeeper's own page (`guid-lock-`).
@@ -33,7 +32,7 @@ const MARKERS: [(&str, bool, bool); 5] = [
 ];
 
 impl Contender {
-    /// Reads a child's name; `None` for what is no contender of a known kind.
+    /// Reads a child's name; `None` if that is not the name of a contender of a known kind.
     pub fn parse(name: &str) -> Option<Self> {
         let marked = MARKERS.iter().find_map(|&(marker, is_reader, is_word)| {
             let (before, digits) = name.rsplit_once(marker)?;
@@ -48,7 +47,7 @@ impl Contender {
         })
     }
 
-    /// Its number.
+    /// Its sequence number.
     #[cfg(feature = "fuzzing")]
     pub fn sequence(&self) -> i32 {
         self.sequence
@@ -60,8 +59,8 @@ impl Contender {
     }
 }
 
-/// What follows the session in `x-<session>-<seq>`, the names of `WriteLock` in ZooKeeper's own recipes (in
-/// Java the session is a signed decimal number, in C it has 16 hexadecimal digits).
+/// The part after the session in `x-<session>-<seq>`, the names of `WriteLock` in ZooKeeper's own recipes (in Java the
+/// session is a signed decimal number, in C it has 16 hexadecimal digits).
 fn after_session(name: &str) -> Option<&str> {
     let session = name.strip_prefix("x-")?;
     let digits = session.strip_prefix('-').unwrap_or(session);
@@ -70,8 +69,8 @@ fn after_session(name: &str) -> Option<&str> {
     is_session.then_some(sequence)
 }
 
-/// Reads "%010d" (`PrepRequestProcessor`): ten characters, and eleven of the least numbers, which come after
-/// 2^31 contenders. What is a number in another spelling was not written by ZooKeeper.
+/// Reads "%010d" (`PrepRequestProcessor`): ten characters, or eleven for the least numbers, which come after 2^31
+/// contenders. ZooKeeper writes numbers only in this spelling.
 fn sequence(text: &str) -> Option<i32> {
     let number: i32 = text.parse().ok()?;
     let is_so = match number {
@@ -144,7 +143,7 @@ mod tests {
             "_c_x-lock-+000000001",
             "_c_x-lock-00000000001111111111",
             "_c_x-lock-00000000\u{661}",
-            // Spelled as ZooKeeper spells no number.
+            // Spellings of numbers that ZooKeeper never writes.
             "_c_x-lock--0000000009",
             "_c_x-lock--000000000",
             "x-7--0000000001",

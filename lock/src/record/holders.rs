@@ -1,45 +1,34 @@
-//! Who holds the lock, or held it and may still be writing: what the control node remembers for `lockDelay`. Pure.
+//! The holders of the lock, and former holders that may still be writing: the control node remembers them for
+//! `lockDelay`. Pure.
 //!
-//! A holder writes itself down, and takes itself out when it releases cleanly. So who is written there, and has no
-//! contender any more, died. It stays there until a later holder has waited for long enough: a holder that leaves
-//! before that leaves it to the next one.
+//! A holder records itself, and removes itself when it releases cleanly. So a recorded holder without a contender has
+//! died. Its record stays until a later holder has waited long enough; a holder that leaves before that leaves the
+//! record to the next one.
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
-
-use super::{CleanRelease, Control};
+use super::control::{CleanRelease, Control, Holder};
 use crate::queue::{Ahead, Contender, Mode, excludes};
 use crate::token::FencingToken;
 
-/// How many holders the control node names: more than hold most semaphores at one time. Those that are left out are
-/// counted.
+/// How many holders the control node names: more than most semaphores have. Further holders are only counted.
 const NAMED_HOLDERS: usize = 64;
 
-/// Longest name that is written down, in bytes: ours have 55, and other clients choose theirs. So all of them have less
-/// than 20 KB; ZooKeeper takes 1 MB.
+/// Longest name that is recorded, in bytes: ours have 55, and other clients choose theirs. So all names together have
+/// less than 20 KB; ZooKeeper accepts 1 MB.
 const LONGEST_NAME: usize = 255;
 
-/// A contender that holds, or has held.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    /// Name of the contender.
-    pub contender: String,
-    /// Its token; 0 of one that did not write itself down, and that another contender saw go.
-    pub token: FencingToken,
-}
-
-/// Who may still be writing when a contender gets the lock.
+/// The former holders that may still be writing when a contender gets the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Debts {
     /// Those whose names are known.
     pub(crate) holders: Vec<Holder>,
-    /// [`Control::more_holders`] as it has to be for the others to be settled; 0 when there are no others.
+    /// The value of [`Control::more_holders`] with which the others are settled; 0 if there are no others.
     pub(crate) more: u32,
 }
 
 impl Debts {
-    /// Nothing can be known: there may be somebody.
+    /// Nothing is known: a former holder may still be writing.
     pub(crate) fn unknown() -> Self {
         Self {
             holders: Vec::new(),
@@ -56,11 +45,12 @@ impl Debts {
 pub(crate) struct Claimant<'a> {
     pub(crate) own: Holder,
     pub(crate) mode: Mode,
-    /// The transaction that made the lock root. What is older belongs to another one, whose numbers say nothing.
+    /// The transaction that created the lock root. An older record belongs to an earlier root, whose sequence numbers
+    /// mean nothing here.
     pub(crate) root: FencingToken,
-    /// Who is known to be there, of those before it.
+    /// Contenders that are known to be before it.
     pub(crate) ahead: Option<&'a Ahead>,
-    /// Who was seen before it, and may have held.
+    /// Contenders that were seen before it and may have held.
     pub(crate) suspects: &'a BTreeSet<String>,
 }
 
@@ -73,14 +63,14 @@ impl Claimant<'_> {
         self.names_ahead().any(|ahead| ahead == name)
     }
 
-    /// Whether one that is written down has gone. Beside others, one that came later may be there, and has not made
-    /// room for us.
+    /// Whether a recorded holder has gone. If several contenders hold together, one that came later may still be there:
+    /// it did not make room for us.
     fn sees_gone(&self, holder: &Holder) -> bool {
         let is_before = holds_alone(self.mode) || holder.token < self.own.token;
         is_before && *holder != self.own && !self.is_there(&holder.contender)
     }
 
-    /// Readers may read beside whatever another one has still to read.
+    /// A reader need not wait for a former reader that still reads.
     fn minds(&self, name: &str) -> bool {
         self.mode != Mode::Read || !is_reader(name)
     }
@@ -90,13 +80,13 @@ fn is_reader(name: &str) -> bool {
     Contender::parse(name).is_some_and(|contender| contender.is_reader)
 }
 
-/// Whether holders of this mode have nobody beside them.
+/// Whether a holder of this mode holds alone.
 fn holds_alone(mode: Mode) -> bool {
     matches!(mode, Mode::Exclusive | Mode::Write)
 }
 
 impl Control {
-    /// Who may still be writing when `claimant` gets the lock.
+    /// The former holders that may still be writing when `claimant` gets the lock.
     pub(crate) fn debts(&self, claimant: &Claimant) -> Debts {
         let named = self.holders.iter().flatten();
         let mut holders: Vec<Holder> = named
@@ -119,7 +109,7 @@ impl Control {
             .collect();
         holders.extend(suspected);
         if holds_alone(claimant.mode) {
-            // All of them have gone, and the newest is as good as all.
+            // All of them have gone, and waiting for the newest covers all.
             holders = newest(holders).collect();
         }
         let is_unknown = self.holders.is_none() && !self.knows_all_before(claimant);
@@ -135,8 +125,8 @@ impl Control {
         let before = self.holders.take().unwrap_or_default();
         let before = before.into_iter().filter(|holder| *holder != claimant.own);
         let (gone, others): (Vec<_>, Vec<_>) = before.partition(|holder| claimant.sees_gone(holder));
-        // Where one is as good as all of them, the newest is kept: for those who hold alone, and of readers, for whom
-        // the next writer alone has to wait.
+        // If waiting for the newest covers all, only the newest is kept: of those that hold alone, and of readers, for
+        // which only the next writer has to wait.
         let gone = gone.into_iter().chain(debts.holders.iter().cloned());
         let (alike, gone): (Vec<_>, Vec<_>) =
             gone.partition(|holder| holds_alone(claimant.mode) || is_reader(&holder.contender));
@@ -149,7 +139,7 @@ impl Control {
         self
     }
 
-    /// Whether this contender is written down, or one more than can be.
+    /// Whether this contender is recorded, or counted because the list is full.
     pub(crate) fn names(&self, own: &Holder) -> bool {
         let is_full = |holders: &[Holder]| holders.len() >= NAMED_HOLDERS && self.more_holders > 0;
         self.holders
@@ -157,7 +147,7 @@ impl Control {
             .is_some_and(|holders| holders.contains(own) || is_full(holders))
     }
 
-    /// The same when `debts` have been waited for.
+    /// The same after the wait for `debts`.
     pub(crate) fn without(mut self, debts: &Debts) -> Self {
         let is_settled = |holder: &Holder| {
             debts
@@ -168,14 +158,14 @@ impl Control {
         if let Some(holders) = &mut self.holders {
             holders.retain(|holder| !is_settled(holder));
         }
-        // Another number counts somebody else, too.
+        // If the number differs, another holder was left out meanwhile.
         if self.more_holders == debts.more {
             self.more_holders = 0;
         }
         self
     }
 
-    /// The same when a holder has released cleanly that was written down, and leaves `debts` to the next one.
+    /// The same after a clean release of a recorded holder. The next holder takes over its `debts`.
     pub(crate) fn without_holder(mut self, contender: &str, mode: Mode, debts: &Debts) -> Self {
         let is_lost = self.holders.is_none();
         let mut holders = self.holders.take().unwrap_or_default();
@@ -202,7 +192,7 @@ impl Control {
         self.holders = Some(holders);
     }
 
-    /// Whether a contender that did not write itself down released cleanly, or somebody behind it did that cannot
+    /// Whether a contender that did not record itself released cleanly, or a later one released cleanly that cannot
     /// have held beside it.
     fn is_settled(&self, name: &str, claimant: &Claimant) -> bool {
         let is_alone = !matches!(claimant.mode, Mode::Semaphore(_));
@@ -216,8 +206,8 @@ impl Control {
             .filter(move |release| release.token > root)
     }
 
-    /// Where nobody has written holders down yet: whether each contender before this one is accounted for, by its
-    /// number. Then there cannot have been one that died.
+    /// For a control node in which no contender has recorded holders yet: whether each contender before this one is
+    /// accounted for, by its number. Then none of them can have died.
     fn knows_all_before(&self, claimant: &Claimant) -> bool {
         let Some(own) = Contender::parse(&claimant.own.contender) else {
             return false;
@@ -229,7 +219,7 @@ impl Control {
         let alone = releases
             .iter()
             .filter(|release| !matches!(claimant.mode, Mode::Semaphore(_)) && !release.is_reader);
-        // Whoever held alone had nobody before it.
+        // A contender that held alone was first.
         let first = alone.map(|release| release.sequence + 1).max().unwrap_or(0);
         let seen = claimant
             .names_ahead()

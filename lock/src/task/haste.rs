@@ -1,36 +1,36 @@
-//! How soon a lost connection is followed by the next one, and an attempt by another.
+//! The pauses before the first attempt to connect again, and between attempts.
 
 use std::time::Duration;
 
-/// Longest pause between two rounds over all servers, for whoever has something to lose: served within a second
-/// of the servers' return.
+/// Longest pause between two rounds over all servers, for contenders that hold, are next or have a request to answer:
+/// they are served within a second after the servers come back.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Longest time over which waiters come back: where T is long, a waiter that stays away for half of it would
-/// keep a lock from being taken that has become free meanwhile.
+/// Longest time over which waiters come back. If T is long and the lock has become free meanwhile, a waiter that stays
+/// away for half of T would delay the next holder.
 const LONGEST_SPREAD: Duration = Duration::from_secs(10);
 
-/// Before an overloaded server is left for the next one, which may be no better off: long enough that a queue of
-/// thousands of contenders asks for little.
+/// Pause before leaving an overloaded server for the next one, which may be overloaded too: long enough that a queue of
+/// thousands of contenders causes little load.
 const OVERLOAD_PAUSE: Duration = Duration::from_millis(500);
 
-/// How soon a session is taken to the next connection. After an outage all clients come back at once. What a
-/// waiter asks for then (a session moved, a listing) must not stand before what a holder asks for.
+/// How soon to take a session to the next connection. After an outage all clients come back at once. The requests of
+/// waiters (a session moved, a listing) must not delay those of a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Haste {
-    /// Whoever holds, is next or is asked for something: at once, and again and again.
+    /// Contenders that hold, are next or have a request to answer: at once, and again and again.
     AtOnce,
-    /// The server before did not carry out what it was asked: after [`OVERLOAD_PAUSE`], then as [`Haste::AtOnce`].
+    /// The last server did not carry out a request: after [`OVERLOAD_PAUSE`], then as [`Haste::AtOnce`].
     AfterOverload,
-    /// Waiters: at a random moment within this time, and again after random pauses of up to as much ("full
-    /// jitter": Brooker, Exponential Backoff And Jitter, 2015).
+    /// Waiters: at a random moment within this time, and again after random pauses of up to this time ("full jitter":
+    /// Brooker, Exponential Backoff And Jitter, 2015).
     Spread(Duration),
 }
 
 impl Haste {
-    /// For a waiter. Half of T leaves its session alive: a library that hears nothing for two fifths of T
-    /// says so (and pings every 3/20; `Session::reset_timeout` of `zookeeper-client`, which looks every 1/20),
-    /// and one more attempt has to fit in before the end.
+    /// For a waiter. Half of T leaves its session alive: the library reports silence after two fifths of T (it pings
+    /// every 3/20; `Session::reset_timeout` of `zookeeper-client`, which checks every 1/20), and one more attempt has
+    /// to fit in before the end.
     pub(super) fn of_waiter(session_timeout: Duration, attempt: Duration) -> Self {
         Self::Spread((session_timeout / 2).saturating_sub(attempt).min(LONGEST_SPREAD))
     }
@@ -44,8 +44,8 @@ impl Haste {
         }
     }
 
-    /// How long to wait between two attempts of which so much has to be waited at most, and how long that may
-    /// become.
+    /// How long to wait between two attempts, with `pause` as the longest wait; and the limit to which `pause` may
+    /// grow.
     pub(super) fn pause(self, pause: Duration) -> (Duration, Duration) {
         match self {
             Self::AtOnce | Self::AfterOverload => (pause.mul_f64(0.5 + fastrand::f64() / 2.0), LONGEST_PAUSE),
@@ -69,12 +69,12 @@ mod tests {
             let (from, to) = (T.mul_f64(from), T.mul_f64(to));
             waits.iter().filter(|wait| (from..to).contains(*wait)).count()
         };
-        // Even: as many in each tenth of the session.
+        // Evenly spread: as many in each tenth of the session.
         for tenth in 0..4 {
             let from = f64::from(tenth) / 10.0;
             assert!((1_800..2_800).contains(&within(from, from + 0.1)), "{from}");
         }
-        // What a library takes to notice silence, the wait, and one attempt.
+        // The time until the library notices silence, the wait, and one attempt.
         let longest = *waits.iter().max().unwrap();
         assert!(T.mul_f64(9.0 / 20.0) + longest + attempt < T, "{longest:?}");
         assert_eq!(Haste::of_waiter(T * 100, attempt), Haste::Spread(LONGEST_SPREAD));

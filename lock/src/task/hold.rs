@@ -1,35 +1,24 @@
-//! From our turn to the loss or the release: renewing, holding, noticing a deletion by hand.
+//! From our turn to the loss or the release: renews, holds, and notices a deletion by hand.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::provision::{NOT_THERE, watch_missing_control};
-use super::turn::{Watched, watch};
-use super::{Answer, Link, Place, Task, Write};
+use super::answer::Answer;
+use super::place::Place;
+use super::requests::watch::{NOT_THERE, Watched, watch, watch_control};
+use super::state::{Link, Task, Write};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Connection, Ensemble, EnsembleError, EnsembleResult, MultiError, NodeEvent, Op};
 use crate::error::LockError;
+use crate::loss::LossReason;
 use crate::record::{Control, contender_data};
-use crate::state::LossReason;
-
-/// Reads and watches the control node, which is made if it is missing and ours to make.
-async fn watch_control<C: Connection>(connection: Arc<C>, path: String, is_provisioned: bool) -> Watched {
-    match watch(Arc::clone(&connection), path.clone()).await {
-        Err(EnsembleError::NoNode) if is_provisioned => watch_missing_control(connection, path).await,
-        Err(EnsembleError::NoNode) => {
-            connection.make_path(&path, Vec::new()).await?;
-            watch(connection, path).await
-        }
-        answer => answer,
-    }
-}
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
-    /// The holder renews, and so does the heir, so that its lease is valid when the lock falls to
-    /// it. Everybody does once over a new connection: that is a proof by itself. Where the lease had
-    /// lapsed it takes one more, which those further back leave for the time when they need a lease.
+    /// The holder renews. So does the heir: its lease has to be valid when its turn comes. Every contender renews once
+    /// over a new connection: that is a proof by itself. If the lease had lapsed, the proof takes one more renewal;
+    /// contenders further back send it when they need a lease.
     pub(super) fn renewal_due(&self) -> Option<BootInstant> {
         let (Link::Up(_), Place::In(entry)) = (&self.link, &self.place) else {
             return None;
@@ -53,12 +42,12 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// Whether a contender that has lost the lock stays where it is.
+    /// Whether a contender that has lost the lock stays in the queue.
     pub(super) fn is_retained(&self) -> bool {
         *self.retained.borrow()
     }
 
-    /// Lost, and perhaps kept from those behind us.
+    /// The lock is lost; the contender may stay to keep the lock from those behind us.
     pub(super) fn drive_lost(&mut self, connection: &Arc<E::Connection>) {
         if self.renewal_due().is_some_and(|due| due <= self.clock.now()) {
             self.renew(connection);
@@ -118,15 +107,15 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 }
             });
         }
-        // Behind the mark, in order: the mark itself is no event for this watch. (It is one for that of an heir,
-        // which is set again then.)
+        // Sent after the mark, in order, so the mark itself is no event for this watch. (It is one for the watch of an
+        // heir, which is then set again.)
         self.watch_own(connection);
         self.keep_the_record(connection, now);
     }
 
-    /// Watches our own node. The heir does so while it waits: a server tells of deletions in their order, so that of
-    /// our own node comes before that of a holder that went later, and who hears of the second alone still stands
-    /// in the queue.
+    /// Watches our own node. The heir does so while it waits: a server reports deletions in their order, so it reports
+    /// the deletion of our own node before that of a holder that left later. A contender that hears only of the second
+    /// is still in the queue.
     fn watch_own(&mut self, connection: &Arc<E::Connection>) {
         let Place::In(entry) = &mut self.place else { return };
         if !std::mem::replace(&mut entry.is_own_watched, true) {
@@ -135,19 +124,18 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// How much of a lease has to be left to hold on to it: who would have to stop at once has not got
-    /// the lock, and who begins to renew only now needs it until the first renewal is proven.
+    /// How much time has to be left until the deadline to hold. A contender that would have to stop at once does not
+    /// hold. A contender that begins to renew only now needs its lease until the first renewal is proven.
     pub(super) fn least_lease(&self, was_renewing: bool) -> Duration {
         let timing = &self.options.timing;
-        let to_stop = timing.stop_grace + timing.margin();
         if was_renewing {
-            to_stop
+            timing.stop_grace
         } else {
-            to_stop + timing.proven_age()
+            timing.stop_grace + timing.proven_age()
         }
     }
 
-    /// Nobody is before us *and* our lease is valid, on our own clock: that is what holding means.
+    /// Holding means that no contender is before us *and* that our lease is valid on our own clock.
     fn hold_if_it_is_our_turn(&mut self, now: BootInstant) {
         let least = self.least_lease(true);
         let Place::In(entry) = &mut self.place else { return };
@@ -216,7 +204,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 if node.owner != connection.session().id || node.czxid != entry.token {
                     return self.entry_is_gone(LossReason::ContenderDeleted);
                 }
-                // It may wait already, in front of what is next in the line.
+                // The event may be here already, before the next answer in the line.
                 if let Some(event) = tokio::task::unconstrained(&mut event).now_or_never() {
                     return self.own_event(event);
                 }
@@ -262,11 +250,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 self.ask(async move { Answer::ControlEvent(event.await) });
                 self.yield_as_a_waiter();
             }
-            // The lock does not need it: nobody can ask us to yield, and nobody's release counts as clean.
+            // The lock works without it. But no client can ask us to yield, and no release counts as clean.
             Err(EnsembleError::NoAuth) => {
                 tracing::warn!(
                     path = self.options.control,
-                    "No right to read the control node; going on without"
+                    "No right to read the control node; continuing without it"
                 );
                 self.control = Some((Control::default(), None));
             }
@@ -286,10 +274,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// Somebody who has nothing to stop steps down at once. The holder's owner does it when its
-    /// application is gone.
+    /// A waiter has nothing to stop, so it steps down at once. The owner of a held lock steps down when its application
+    /// is gone.
     fn yield_as_a_waiter(&mut self) {
-        // Whoever leaves already does not come back for it, and a lost lock is its owner's to release.
+        // A contender that is leaving does not queue again because of this, and only the owner releases a lost lock.
         if self.releasing.is_some() || self.lost.is_some() {
             return;
         }
@@ -305,7 +293,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// What is not known is not held: at the end of the lease the lock is lost.
+    /// Reports the lock lost at the deadline.
     pub(super) fn watch_the_lease(&mut self) {
         if self.is_held() && self.releasing.is_none() && !self.lease.is_valid(self.clock.now()) {
             self.lose(LossReason::DeadlineReached);

@@ -1,89 +1,33 @@
-//! The session's connection: getting one, noticing that it is no good, taking the session elsewhere.
+//! The session's connection: opens it, notices that it is dead, and takes the session to another server.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 
+use super::answer::Answer;
 use super::haste::Haste;
-use super::{Answer, Link, Place, Task};
-use crate::clock::{BootInstant, Clock};
+use super::place::Place;
+use super::requests::attach::{Attached, attach};
+use super::state::{Link, Task};
+use crate::clock::Clock;
 use crate::ensemble::{Closed, Connection, Ensemble, EnsembleError};
 use crate::error::LockError;
 use crate::lease::Lease;
-use crate::state::LossReason;
+use crate::loss::LossReason;
 use crate::timing::Timing;
 
-/// Longest time that one server is waited for.
+/// Longest wait for one server.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Below this a slow disk of the ensemble would look like a cut.
+/// With less patience a slow disk of the ensemble would look like a lost connection.
 const LEAST_PATIENCE: Duration = Duration::from_millis(500);
-
-/// A new connection, and since when the leader counts the session anew.
-pub(super) struct Attached<C> {
-    /// Just before this server was asked.
-    asked: BootInstant,
-    server: usize,
-    connection: C,
-}
-
-/// Tries the servers in turn until one takes the session, or says that it never will.
-async fn attach<E: Ensemble, C: Clock>(
-    ensemble: Arc<E>,
-    clock: C,
-    session: Option<Arc<E::Connection>>,
-    first: usize,
-    haste: Haste,
-    patience: Duration,
-) -> Result<Attached<E::Connection>, EnsembleError> {
-    // A session that is yet to begin has nothing to come back to.
-    let wait = session.as_ref().map_or(Duration::ZERO, |_| haste.wait());
-    if !wait.is_zero() {
-        clock.sleep(wait).await;
-    }
-    let mut pause = Duration::from_millis(50);
-    let mut is_told = false;
-    loop {
-        let mut last = None;
-        for server in (first..first + ensemble.servers()).map(|index| index % ensemble.servers()) {
-            let asked = clock.now();
-            match ensemble.attach(server, session.as_deref(), patience).await {
-                Ok(connection) => {
-                    return Ok(Attached {
-                        asked,
-                        server,
-                        connection,
-                    });
-                }
-                Err(error) if error.is_connection() => {
-                    tracing::debug!(server = ensemble.server(server), %error, "Server not reached");
-                    last = Some(error);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        if session.is_none()
-            && let Some(objection) = ensemble.objection().await
-        {
-            return Err(objection);
-        }
-        if let (Some(error), false) = (last, is_told) {
-            tracing::warn!(%error, "No server reached; trying again");
-            is_told = true;
-        }
-        let (now, longest) = haste.pause(pause);
-        clock.sleep(now).await;
-        pause = (pause * 2).min(longest);
-    }
-}
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
     /// How long a quorum write may stay without an answer before the server counts as cut off.
     ///
-    /// One interval: with the defaults (T = 15 s) the session is then taken elsewhere 3.75 s after
-    /// the last answer, and the application would be told to stop 6 s after it. Two would leave
-    /// 0.4 s for the way to another server.
+    /// One interval: with the defaults (T = 15 s) the session then moves 3.75 s after the last answer, and the
+    /// application would have to stop 6 s after it. Two intervals would leave 0.4 s to reach another server.
     pub(super) fn patience_for_writes(&self) -> Duration {
         self.options.timing.renew_interval.max(LEAST_PATIENCE)
     }
@@ -122,7 +66,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                     self.start_attach(self.server + 1, Haste::AtOnce);
                 }
             }
-            // Whoever asks for something does not wait for the turn of a waiter.
+            // Requests are urgent: do not sit out the random pause of a waiter.
             Link::Attaching(Haste::Spread(_)) if self.session.is_some() && self.is_asked() => {
                 self.drop_link();
                 self.start_attach(self.server + 1, Haste::AtOnce);
@@ -131,13 +75,13 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// Whether somebody waits for an answer that only the ensemble can give.
+    /// Whether a caller waits for an answer that has to come from the ensemble.
     fn is_asked(&self) -> bool {
         self.releasing.is_some() || !self.queries.is_empty() || !self.contend_replies.is_empty()
     }
 
-    /// Proves a lease at once, where there is none and waiting for four renewals would take too
-    /// long: a server asked to take the session over makes the leader count it anew.
+    /// Proves a lease at once, if there is none and four renewals would take too long: when a server takes the session
+    /// over, the leader restarts its timeout.
     pub(super) fn prove_by_attaching(&mut self) {
         self.drop_link();
         self.start_attach(self.server, Haste::AtOnce);
@@ -179,7 +123,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         let timing = renegotiated(self.options.timing, self.lease.session_timeout());
         if let Err(unsafe_timing) = timing.check() {
-            // Nothing was asked of the session yet, or it is held under the old terms: end it.
+            // The session has no request yet, or its contender relies on the old times: end it.
             return self.fail(LockError::Timing {
                 granted: timing.session_timeout,
                 unsafe_timing,
@@ -209,8 +153,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// A request or a watch says that the connection is gone. Why it went decides what is next, and
-    /// that answer may still wait in the line behind this one.
+    /// A request or a watch reports that the connection is gone. The next step depends on why, and that answer may
+    /// still be behind this one in the line.
     pub(super) fn connection_lost(&mut self) {
         let why = match &self.link {
             Link::Up(connection) => connection.closed().now_or_never(),
@@ -219,8 +163,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.closed(why.unwrap_or(Closed::Disconnected));
     }
 
-    /// The server did not do what it was asked. The lease says how long we hold; meanwhile everything is
-    /// asked again, of the next server and not at once.
+    /// The server did not carry out a request. The lease limits how long we hold; meanwhile the task sends everything
+    /// again, to the next server and after a pause.
     pub(super) fn overloaded(&mut self) {
         tracing::info!(
             server = self.ensemble.server(self.server),
@@ -230,14 +174,14 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.start_attach(self.server + 1, Haste::AfterOverload);
     }
 
-    /// Whether more than a place in the queue hangs on the connection: the lock, its release, or the next turn.
+    /// Whether more than a place in the queue depends on the connection: the lock, its release, or the next turn.
     fn has_something_to_lose(&self) -> bool {
         self.releasing.is_some()
             || self.is_heir()
             || matches!(&self.place, Place::In(entry) if entry.is_our_turn)
     }
 
-    /// Forgets the connection and everything that was asked over it.
+    /// Forgets the connection and all requests over it.
     pub(super) fn drop_link(&mut self) {
         if matches!(self.link, Link::Up(_)) {
             self.is_urgent = self.has_something_to_lose();
@@ -266,8 +210,9 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 entry.is_own_watched = false;
                 entry.is_own_seen = false;
                 entry.watched.clear();
-                // Events may have been missed, also of our own end: whoever does not hold yet asks again who is ahead, and
-                // so whether its own place is still there.
+                // Events may have been missed, even the deletion of our own contender. So a contender that does not
+                // hold yet lists the queue again, which shows the contenders before it and whether its own place is
+                // still there.
                 if !entry.is_held {
                     entry.is_our_turn = false;
                     entry.ahead = None;
@@ -277,8 +222,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// What to do about an answer that is not about our request. True when there is nothing more
-    /// to do about it.
+    /// Handles an error that is not about our request. Returns true if it is handled.
     pub(super) fn is_about_link(&mut self, error: &EnsembleError) -> bool {
         match error {
             EnsembleError::SessionExpired => self.session_expired(),
@@ -289,11 +233,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         true
     }
 
-    /// The ensemble says so itself: all our nodes are gone.
+    /// The ensemble reports that the session is over: all our nodes are gone.
     pub(super) fn session_expired(&mut self) {
         let reason = if self.lease.is_valid(self.clock.now()) {
             tracing::error!(
-                "The session was over before its lease: somebody who reaches the ensemble has ended it, and the next \
+                "The session was over before its lease: a client that reaches the ensemble has ended it, and the next \
                  contender may hold already"
             );
             LossReason::SessionEnded
@@ -304,11 +248,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.entry_is_gone(reason);
     }
 
-    /// Leaves a session in which we have no place to expire: nobody has ended it.
+    /// Leaves a session in which we have no place to expire, and begins another one.
     pub(super) fn begin_another_session(&mut self) {
         tracing::info!(
-            "Whether a contender was asked for in vain is not known; queueing in another session, and leaving this one to \
-             expire"
+            "The server may still create a contender that we asked for; queueing in another session, and leaving this \
+             one to expire"
         );
         self.forget_session();
         self.leave();
@@ -333,7 +277,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         if was_held {
             self.lose(reason);
         } else if self.lost.is_none() && self.is_contending {
-            // We only waited: a new contender, at the end of the queue.
+            // We only waited: create a new contender, at the end of the queue.
             self.refusal = None;
             tracing::warn!(reason = reason.name(), "Place in the queue lost; queueing again");
         }
@@ -350,7 +294,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.fail(LockError::Refused { action, error });
     }
 
-    /// Gives up: what the user asked for cannot be had, and asking again would not help.
+    /// Gives up for good: a retry would not help.
     pub(super) fn fail(&mut self, error: LockError) {
         tracing::error!(%error, "Lock refused");
         if self.is_held() {
@@ -358,7 +302,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         self.drop_link();
         self.is_contending = false;
-        // A contender that may exist ends with its session: nothing keeps that alive now.
+        // If the contender exists, it ends with its session, which we no longer keep alive.
         self.session = None;
         self.leave();
         self.refusal = Some(error.clone());
@@ -375,7 +319,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// Ends the session at the servers, if it is known to be served; else it expires.
+    /// Ends the session at the servers, if one is known to serve it; otherwise it expires.
     pub(super) async fn close(mut self, done: tokio::sync::oneshot::Sender<()>) {
         self.drop_link();
         if let Some(connection) = self.session.take().and_then(Arc::into_inner) {
@@ -385,7 +329,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     }
 }
 
-/// The times with another session timeout: an interval that was an eighth of it stays one.
+/// The times with another session timeout: a renew interval of an eighth of it stays an eighth.
 fn renegotiated(timing: Timing, granted: Duration) -> Timing {
     let renew_interval = if timing.renew_interval == timing.session_timeout / 8 {
         granted / 8

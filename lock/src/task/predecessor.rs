@@ -1,82 +1,22 @@
-//! Who held before us, and what those after us have to know of us: the holders in the control node.
+//! The holders in the control node: finds those before us, and records us for later ones.
 //!
-//! Who asks ([`crate::LockOptions::ask_for_predecessor`]) writes itself down *before* it holds, in a transaction that
-//! checks what it has read of the others, and its own contender: so nothing runs under a lock whose holder is not
-//! written down, and nobody is overlooked. What cannot be read or written counts as a predecessor that died.
+//! A contender that asks ([`crate::LockOptions::ask_for_predecessor`]) records itself *before* it holds, in a
+//! transaction that checks its own contender and the record that it has read. So every holder is recorded before
+//! anything runs under its lock, and later holders find it. A record that cannot be read or written counts as a
+//! predecessor that died.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Answer, Entry, Place, Task, Write};
+use super::answer::Answer;
+use super::past::{Farewell, Record};
+use super::place::{Entry, Place};
+use super::state::{Task, Write};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Connection, Ensemble, EnsembleError, MultiError, Op};
 use crate::error::LockError;
-use crate::queue::Mode;
-use crate::record::{Claimant, CleanRelease, Control, Debts, Holder};
-use crate::state::LossReason;
+use crate::loss::LossReason;
+use crate::record::{Claimant, CleanRelease, Debts, Holder};
 use crate::token::FencingToken;
-
-/// Those before us, as far as they matter when we hold.
-#[derive(Default)]
-pub(super) struct Past {
-    /// Those that we have seen before us, and who may have held the lock last.
-    pub(super) suspects: BTreeSet<String>,
-    pub(super) record: Record,
-    /// Who may still be writing, and was not waited for.
-    pub(super) debts: Debts,
-}
-
-/// Whether we are written down among the holders.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Record {
-    /// Not asked for.
-    #[default]
-    Unwritten,
-    /// Asked for; what came of it is not known yet, or it has to be asked again.
-    Asked,
-    Written,
-    /// The control node is not there, or gives no right to read it. That may change.
-    Impossible,
-    /// It gives no right to write.
-    Refused,
-}
-
-impl Record {
-    /// Whether there is nothing more to do about it before we hold.
-    pub(super) fn is_done(self) -> bool {
-        matches!(self, Self::Written | Self::Impossible | Self::Refused)
-    }
-
-    /// Whether our end has to be noted.
-    pub(super) fn may_be_written(self) -> bool {
-        matches!(self, Self::Asked | Self::Written)
-    }
-}
-
-/// What a holder leaves behind when it releases cleanly.
-pub(super) struct Farewell {
-    release: CleanRelease,
-    mode: Mode,
-    is_written: bool,
-    is_settled: bool,
-    debts: Debts,
-}
-
-impl Farewell {
-    /// The control node's data with it.
-    pub(super) fn write(&self, control: Control) -> Vec<u8> {
-        let contender = &self.release.contender;
-        let control = match (self.is_written, self.is_settled) {
-            (false, _) => control,
-            (true, false) => control.without_holder(contender, self.mode, &self.debts),
-            (true, true) => {
-                let control = control.without_holder(contender, self.mode, &Debts::default());
-                control.without(&self.debts)
-            }
-        };
-        control.with_release(self.release.clone())
-    }
-}
 
 fn own(entry: &Entry) -> Holder {
     Holder {
@@ -104,7 +44,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// Writes us down among the holders, again if somebody has removed us, and removes those who were waited for.
+    /// Records us among the holders, also if another client has removed us, and removes those that we waited for.
     pub(super) fn keep_the_record(&mut self, connection: &Arc<E::Connection>, now: BootInstant) {
         let least = self.least_lease(true);
         let is_read = self.is_control_watched && self.control_read == self.control_reading;
@@ -135,7 +75,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             (_, Record::Refused) => return,
             (None, Record::Impossible) => return,
             (None, _) => return self.goes_without_a_record(Record::Impossible),
-            // Written, and the answer was lost.
+            // It was written, but the answer was lost.
             (Some(_), Record::Asked) if is_listed => {
                 let debts = control.debts(&claimant);
                 return self.is_recorded(debts);
@@ -148,7 +88,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 (control.to_data(), Record::Written, entry.past.debts.clone(), true)
             }
             (Some(_), Record::Written) => {
-                // Those whom we know already are waited for once. Of others that somebody has removed nobody knows.
+                // We wait once for those that we know already. If a client has removed others, they are unknown.
                 let mut debts = entry.past.debts.clone();
                 debts.more = debts.more.max(u32::from(control.holders.is_none()));
                 let control = control.clone().with_claim(&claimant, &debts);
@@ -200,7 +140,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         };
         match error {
             EnsembleError::NoNode if index == 0 => self.entry_is_gone(LossReason::ContenderDeleted),
-            // Somebody else wrote to the control node, or deleted it: read again.
+            // Another client wrote to the control node, or deleted it: read again.
             EnsembleError::BadVersion | EnsembleError::NoNode => self.is_control_watched = false,
             EnsembleError::NoAuth => self.goes_without_a_record(Record::Refused),
             error => {
@@ -218,7 +158,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         entry.past.debts = debts;
     }
 
-    /// Nobody can say who died, and nobody after us can be told of us.
+    /// Goes on without a record: we cannot find out which holders died, and later holders cannot find us.
     fn goes_without_a_record(&mut self, record: Record) {
         let Place::In(entry) = &mut self.place else { return };
         entry.past.record = record;

@@ -1,9 +1,11 @@
-//! What others see of the lock.
+//! The published status of the lock.
 
-use super::{Link, Place, Task};
+use super::place::Place;
+use super::state::{Link, Task};
 use crate::clock::Clock;
 use crate::ensemble::{Connection, Ensemble};
-use crate::state::{LockState, LockStatus, LossReason};
+use crate::loss::LossReason;
+use crate::state::{LockState, LockStatus};
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
     fn state(&self) -> LockState {
@@ -23,7 +25,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// Tells everybody who looks, if anything is new, and logs a change of state.
+    /// Publishes the status if it has changed, and logs a change of state.
     pub(super) fn publish(&mut self) {
         let state = self.state();
         let entry = match &self.place {

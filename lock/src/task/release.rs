@@ -1,74 +1,18 @@
-//! Leaving the queue: the contender is deleted, and known to be gone before anybody hears of it.
+//! Leaves the queue: deletes the contender, and reports the release only when it is known to be gone.
 
 use std::sync::Arc;
 
-use super::predecessor::Farewell;
-use super::{Answer, Place, Releasing, Reply, Task, Write};
+use super::answer::Answer;
+use super::command::Reply;
+use super::place::{Place, Releasing};
+use super::requests::delete::delete;
+use super::state::{Task, Write};
 use crate::clock::{BootInstant, Clock};
-use crate::ensemble::{Connection, Ensemble, EnsembleError, EnsembleResult, Op};
+use crate::ensemble::{Ensemble, EnsembleError, EnsembleResult};
 use crate::error::LockError;
-use crate::record::Control;
-
-/// Deletes the contender, and says in the same transaction that this was no accident.
-async fn delete<C: Connection>(
-    connection: Arc<C>,
-    contender: String,
-    control_path: String,
-    is_provisioned: bool,
-    mut clean: Option<(Farewell, Option<(Control, i32)>)>,
-) -> EnsembleResult<()> {
-    let delete = Op::Delete { path: contender };
-    loop {
-        let Some((farewell, known)) = &mut clean else {
-            return connection
-                .multi(vec![delete])
-                .await
-                .map_err(|failed| failed.error);
-        };
-        let (control, version) = match known.take() {
-            Some(known) => known,
-            None => match connection.node(&control_path).await {
-                Ok(node) => (Control::parse(&node.data), node.version),
-                // Not ours to make.
-                Err(EnsembleError::NoNode) if is_provisioned => {
-                    clean = None;
-                    continue;
-                }
-                Err(EnsembleError::NoNode) => {
-                    match connection.make_path(&control_path, Vec::new()).await {
-                        Err(EnsembleError::NoAuth) => clean = None,
-                        made => made?,
-                    }
-                    continue;
-                }
-                // No right to it: the release itself matters more than the note about it.
-                Err(EnsembleError::NoAuth) => {
-                    clean = None;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            },
-        };
-        let data = farewell.write(control);
-        let set = Op::SetData {
-            path: control_path.clone(),
-            data,
-            version,
-        };
-        match connection.multi(vec![set, delete.clone()]).await {
-            Ok(()) => return Ok(()),
-            // Somebody else wrote to the control node or deleted it: read again.
-            Err(failed)
-                if failed.index == 0
-                    && matches!(failed.error, EnsembleError::BadVersion | EnsembleError::NoNode) => {}
-            Err(failed) if failed.index == 0 && failed.error == EnsembleError::NoAuth => clean = None,
-            Err(failed) => return Err(failed.error),
-        }
-    }
-}
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
-    /// Leaves the queue, and stands in it again at the end if `queue_again`.
+    /// Leaves the queue, and enters it again at the end if `queue_again`.
     pub(super) fn release(&mut self, queue_again: bool, reply: Option<Reply<()>>) {
         if let Some(releasing) = &mut self.releasing {
             releasing.queue_again = queue_again;
@@ -111,7 +55,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             return;
         };
         match &self.place {
-            // It may exist: find out first.
+            // The contender may exist: find out first.
             Place::Entering { .. } => self.drive_entering(connection),
             Place::In(entry) => {
                 if std::mem::replace(&mut releasing.is_asked, true) {

@@ -1,248 +1,25 @@
-//! Standing in the queue: from the contender's creation to our turn.
+//! In the queue, until it is our turn.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-
-use super::agree::{self, Entered, NotEntered, Wanted};
-use super::strangers::{self, Listed};
-use super::{Answer, Entry, Link, Place, Reply, Task, Write, membership, provision};
-use crate::agreement::Agreement;
-use crate::clock::{BootInstant, Clock};
-use crate::ensemble::{
-    Connection, Created, Ensemble, EnsembleError, EnsembleResult, Incarnation, Node, NodeEvent, Op,
-};
+use super::answer::Answer;
+use super::place::Place;
+use super::requests::strangers::{self, Listed};
+use super::requests::watch::{Watched, watch};
+use super::state::{Link, Task};
+use crate::clock::Clock;
+use crate::ensemble::{Ensemble, EnsembleError, EnsembleResult, Incarnation, NodeEvent};
 use crate::error::LockError;
-use crate::participant::{self, Participant};
-use crate::queue::{Ahead, Mode, out_of_numbers, sorted};
-use crate::record::{ContenderData, contender_data};
-use crate::state::LossReason;
-
-/// A node with a boxed watch.
-pub(super) type Watched = EnsembleResult<(Node, BoxFuture<'static, NodeEvent>)>;
-
-/// Reads a node and watches it.
-pub(super) async fn watch<C: Connection>(connection: Arc<C>, path: String) -> Watched {
-    let (node, event) = connection.watch_node(&path).await?;
-    // The event keeps no connection alive: when the connection goes, the request is forgotten.
-    Ok((node, event.boxed()))
-}
-
-/// A contender that was found, and the lock root whose agreement admits it.
-pub(super) struct Found {
-    created: Created,
-    agreed: Option<Incarnation>,
-}
-
-/// Finds a contender whose creation was not answered. The quorum write before the listing goes the
-/// same way as the creation, behind it: whatever became of that is decided when it is answered.
-async fn find<C: Connection>(
-    connection: Arc<C>,
-    root: String,
-    prefix: String,
-    mode: Mode,
-) -> EnsembleResult<Option<Found>> {
-    match connection.multi(vec![Op::Check { path: root.clone() }]).await {
-        Ok(()) => {}
-        Err(failed) if failed.error == EnsembleError::NoNode => return Ok(None),
-        Err(failed) => return Err(failed.error),
-    }
-    let children = connection.children(&root).await?.names;
-    let Some(path) = children
-        .iter()
-        .map(|name| format!("{root}/{name}"))
-        .find(|path| path.starts_with(&prefix))
-    else {
-        return Ok(None);
-    };
-    let created = match connection.node(&path).await {
-        Ok(node) => Created {
-            path,
-            czxid: node.czxid,
-            owner: node.owner,
-        },
-        Err(EnsembleError::NoNode) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    // While it is there the lock root is the one that it was created under.
-    let agreed = match connection.node(&root).await {
-        Ok(node) => {
-            let agreement = Agreement::parse(&node.data).ok().flatten();
-            let admits = agreement.is_some_and(|agreement| agreement.admits(mode).is_ok());
-            admits.then(|| node.incarnation())
-        }
-        Err(EnsembleError::NoNode) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    Ok(Some(Found { created, agreed }))
-}
+use crate::loss::LossReason;
+use crate::queue::{Ahead, out_of_numbers, sorted};
+use crate::record::ContenderData;
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
-    pub(super) fn contend(&mut self, reply: Reply<()>) {
-        if let Some(reason) = self.lost {
-            let _ = reply.send(Err(LockError::Lost(reason)));
-            return;
-        }
-        if let Some(releasing) = &mut self.releasing {
-            // The contender that is there goes; this wish is about the next one.
-            releasing.queue_again = true;
-            return self.contend_replies.push(reply);
-        }
-        self.is_contending = true;
-        if !self.is_barred {
-            self.refusal = None;
-        }
-        if matches!(self.place, Place::In(_)) {
-            let _ = reply.send(Ok(()));
-        } else {
-            self.contend_replies.push(reply);
-        }
-    }
-
-    /// A name of our own: recognised again after a lost answer (Curator's "protection").
-    pub(super) fn new_prefix(&self) -> String {
-        format!(
-            "{}/_c_{}{}",
-            self.options.root,
-            uuid::Uuid::new_v4(),
-            self.options.mode.marker()
-        )
-    }
-
-    pub(super) fn drive_entering(&mut self, connection: &Arc<E::Connection>) {
-        let Place::Entering {
-            prefix,
-            is_asked,
-            is_uncertain,
-        } = &mut self.place
-        else {
-            return;
-        };
-        if std::mem::replace(is_asked, true) {
-            return;
-        }
-        let (root, prefix, is_uncertain) = (self.options.root.clone(), prefix.clone(), *is_uncertain);
-        let connection = Arc::clone(connection);
-        let sent = self.writing(Write::Enter);
-        if is_uncertain {
-            let mode = self.options.mode;
-            self.ask(async move { Answer::Found(find(connection, root, prefix, mode).await) });
-            return;
-        }
-        let control = self.options.provisioned.then(|| self.options.control.clone());
-        let ensemble = self.options.ensemble.clone();
-        let (wanted, known) = (self.wanted(prefix), self.agreed);
-        let entering = async move {
-            if let Some(ensemble) = ensemble
-                && let Some(bar) = membership::verify(&*connection, &ensemble).await?
-            {
-                return Err(NotEntered::Barred(bar));
-            }
-            match control {
-                Some(control) => provision::enter(connection, wanted, control).await,
-                None => agree::enter(connection, wanted, known).await,
-            }
-        };
-        self.ask(async move {
-            Answer::Entered {
-                sent,
-                result: entering.await,
-            }
-        });
-    }
-
-    /// What our next contender is to be created with.
-    pub(super) fn wanted(&self, prefix: String) -> Wanted {
-        Wanted {
-            root: self.options.root.clone(),
-            prefix,
-            data: contender_data(&self.options.identity, false, self.options.timing.stop_grace),
-            mode: self.options.mode,
-        }
-    }
-
-    pub(super) fn entered(&mut self, sent: BootInstant, result: Result<Entered, NotEntered>) {
-        self.written(Write::Enter);
-        match result {
-            Ok(Entered { created, agreed }) => {
-                self.acknowledge(sent);
-                self.last_renewal = self.clock.now();
-                self.agreed = Some(agreed);
-                self.adopt(created, Some(agreed));
-            }
-            Err(NotEntered::Refused(refusal)) => self.fail(refusal),
-            Err(NotEntered::Barred(bar)) => self.barred(bar),
-            Err(NotEntered::Failed(error)) => {
-                if let (EnsembleError::Throttled, Place::Entering { is_asked, .. }) =
-                    (&error, &mut self.place)
-                {
-                    // Nothing was created.
-                    *is_asked = false;
-                }
-                if !self.is_about_link(&error) {
-                    let action = format!("cannot create a contender below {}", self.options.root);
-                    self.fail(LockError::Refused { action, error });
-                }
-            }
-        }
-    }
-
-    pub(super) fn found(&mut self, result: EnsembleResult<Option<Found>>) {
-        self.written(Write::Enter);
-        match result {
-            Ok(Some(Found { created, agreed })) => self.adopt(created, agreed),
-            // Not yet created. The request may still be on its way, and would be carried out when the
-            // session comes back to the server that it was sent to: a second contender that nobody
-            // knows of, for as long as the session lasts. So that ends, and another one begins.
-            Ok(None) => self.begin_another_session(),
-            Err(error) => {
-                if !self.is_about_link(&error) {
-                    let action = format!("cannot list {}", self.options.root);
-                    self.fail(LockError::Refused { action, error });
-                }
-            }
-        }
-    }
-
-    fn adopt(&mut self, created: Created, agreed: Option<Incarnation>) {
-        let Link::Up(connection) = &self.link else { return };
-        if created.owner != connection.session().id {
-            // The server handed out another session without a word: none of ours is left.
-            return self.session_expired();
-        }
-        self.refusal = None;
-        self.bar_pause = Duration::ZERO;
-        let name = created.path.rsplit('/').next().unwrap_or_default().to_owned();
-        self.place = Place::In(Entry {
-            name,
-            path: created.path,
-            token: created.czxid,
-            agreed,
-            ahead: None,
-            is_listing: false,
-            watched: HashMap::new(),
-            past: Box::default(),
-            is_our_turn: false,
-            is_renewing: false,
-            is_held: false,
-            is_marked: false,
-            is_own_watched: false,
-            is_own_seen: false,
-            predecessor_unclean: false,
-        });
-        for reply in self.contend_replies.drain(..) {
-            let _ = reply.send(Ok(()));
-        }
-    }
-
-    /// In the queue: list, watch, renew as the place asks for.
+    /// In the queue: lists, watches and renews as our place requires.
     pub(super) fn drive_queue(&mut self, connection: &Arc<E::Connection>) {
         self.drive_hold(connection);
-        // It may have given the connection up, for a new one to the same server: what is asked over
-        // the old one now would fail, and end the new one with it.
+        // It may have given up the connection for a new one to the same server. Requests over the old connection would
+        // fail now, and end the new one too.
         if !matches!(self.link, Link::Up(_)) {
             return;
         }
@@ -329,12 +106,12 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Ok((node, event)) => {
                 if ContenderData::parse(&node.data).is_held() {
                     entry.watched.insert(name.clone(), true);
-                    // Once it is our turn, whoever went before was before us.
+                    // Once it is our turn, every contender that left was before us.
                     if !entry.is_our_turn
                         && let Some(ahead) = &mut entry.ahead
                     {
                         let is_outdated = ahead.seen_held(&name);
-                        // Who held before it is its own business (it waited, if it had to).
+                        // Holders before that one do not concern us: it has waited for them if it had to.
                         entry
                             .past
                             .suspects
@@ -375,8 +152,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 ahead.remove(&name, was_held);
                 let place = ahead.place();
                 let is_to_be_listed = place.position > 0 && !place.is_heir;
-                // Somebody may have deleted our own contender by hand before. Then whoever is behind us has taken the
-                // place of the heir, and holds now.
+                // A user may have deleted our own contender by hand before. Then the contender behind us has become the
+                // heir, and holds now.
                 let is_own_in_doubt = place.position == 0 && !entry.is_own_seen;
                 if is_to_be_listed || is_own_in_doubt || !ahead.strangers().is_empty() {
                     entry.ahead = None;
@@ -400,33 +177,25 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    pub(super) fn ask_participants(&mut self, connection: &Arc<E::Connection>) {
-        if self.queries.is_empty() || std::mem::replace(&mut self.is_listing_participants, true) {
-            return;
-        }
-        let list = participant::list(
-            Arc::clone(connection),
-            self.options.root.clone(),
-            self.options.mode,
-        );
-        self.ask_link(async move { Answer::Participants(list.await) });
-    }
-
-    pub(super) fn participants(&mut self, result: EnsembleResult<Vec<Participant>>) {
-        self.is_listing_participants = false;
-        let answer = match result {
-            Ok(list) => Ok(list),
-            Err(EnsembleError::Throttled) => return self.overloaded(),
-            // Asked again over the next connection.
-            Err(error) if error.is_connection() => return,
-            Err(EnsembleError::SessionExpired) => return self.session_expired(),
-            Err(error) => {
-                let action = format!("cannot list {}", self.options.root);
-                Err(LockError::Refused { action, error })
-            }
+    /// Whether the listed queue is the one whose agreement we checked when we entered. If not, we leave it, without
+    /// having held, and enter again.
+    fn is_agreed(&mut self, listed: Incarnation) -> bool {
+        let Place::In(entry) = &self.place else {
+            return false;
         };
-        for reply in self.queries.drain(..) {
-            let _ = reply.send(answer.clone());
+        if entry.agreed == Some(listed) {
+            return true;
         }
+        self.agreed = None;
+        // A contender that is leaving does not queue again because of this.
+        if self.releasing.is_some() || self.lost.is_some() {
+            return false;
+        }
+        tracing::warn!(
+            lock.path = self.options.root,
+            "The agreement about the lock was changed while we entered the queue; queueing again"
+        );
+        self.release(true, None);
+        false
     }
 }

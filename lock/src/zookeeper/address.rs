@@ -9,7 +9,7 @@ use crate::path;
 /// ZooKeeper's client port (`zoo_sample.cfg`).
 const DEFAULT_PORT: u16 = 2181;
 
-/// The servers of the ensemble and the node below which everything is.
+/// The servers of the ensemble, and the node below which all our paths are.
 ///
 /// Written as ZooKeeper's own clients take it: `HOST:PORT,HOST:PORT/chroot`; each server may have
 /// `tcp://` or `tcp+tls://` before it.
@@ -19,7 +19,7 @@ pub struct ConnectString {
     chroot: String,
 }
 
-/// Why text is no [`ConnectString`], in one sentence.
+/// Why a text is not a [`ConnectString`], in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidConnectString(String);
@@ -31,7 +31,7 @@ pub struct ServerAddress {
     pub host: String,
     /// Client port.
     pub port: u16,
-    /// Whether to speak TLS with it.
+    /// Whether to use TLS.
     pub tls: bool,
 }
 
@@ -43,7 +43,7 @@ impl ConnectString {
         &self.servers
     }
 
-    /// The node below which everything is, `/a/b`; empty when there is none.
+    /// The node below which all our paths are, `/a/b`; empty if there is none.
     pub fn chroot(&self) -> &str {
         &self.chroot
     }
@@ -71,7 +71,7 @@ fn parse(text: &str) -> Result<ConnectString, String> {
     })
 }
 
-/// As ZooKeeper's clients read it, so that [`ConnectString::from_str`] gets the same back.
+/// In the format that [`ConnectString::from_str`] and ZooKeeper's clients read.
 impl fmt::Display for ConnectString {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, server) in self.servers.iter().enumerate() {

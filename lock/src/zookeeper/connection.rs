@@ -1,8 +1,9 @@
 //! One client, one server, one TCP connection.
 
 mod identities;
+mod inner;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -10,6 +11,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use zookeeper_client as zk;
 
+use self::inner::{Inner, lock};
 use super::executor::Executor;
 use super::rights::Rights;
 use crate::ensemble::{
@@ -18,31 +20,12 @@ use crate::ensemble::{
 };
 use crate::token::FencingToken;
 
-/// How long to wait for the end of a session that would end by itself.
+/// How long to wait until a session is ended. If that fails, it expires by itself.
 const PATIENCE_FOR_CLOSING: Duration = Duration::from_secs(1);
 
 /// A connection to one ZooKeeper server.
 pub struct ZooKeeperConnection {
     inner: Arc<Inner>,
-}
-
-/// Shared with the futures of calls and watches, so that the client's task outlives them: the
-/// client panics where a watch is polled after its task has ended.
-struct Inner {
-    client: zk::Client,
-    /// As of the moment when the session was confirmed: has changed once anything happened.
-    state: zk::StateWatcher,
-    /// Makes clients that close their session when they go.
-    ending: zk::Connector,
-    target: String,
-    /// Stands before every path. Not the client's: below that nobody could make the chroot itself.
-    chroot: String,
-    acls: Rights,
-    /// Who we are: what the servers were shown over this connection.
-    identities: Mutex<Vec<String>>,
-    /// Our contender, once it is created: its rights follow [`Inner::identities`].
-    contender: Mutex<Option<String>>,
-    executor: Executor,
 }
 
 impl ZooKeeperConnection {
@@ -71,8 +54,7 @@ impl ZooKeeperConnection {
         }
     }
 
-    /// Takes over from the connection before, and shows the servers whatever `identities` come in
-    /// `followed` later on.
+    /// Takes over from the connection `before`, and shows the servers every identity that arrives in `followed` later.
     pub(super) fn follow(
         &self,
         identities: Vec<String>,
@@ -84,13 +66,13 @@ impl ZooKeeperConnection {
         *lock(&self.inner.identities) = identities;
         *lock(&self.inner.contender) = before.and_then(|before| lock(&before.inner.contender).clone());
         if let Some(followed) = followed {
-            // It does not keep the connection alive, and ends with it.
+            // It holds only a weak reference to the connection, and ends with it.
             let following = identities::follow(Arc::downgrade(&self.inner), followed, is_more);
             self.inner.executor.run(following);
         }
     }
 
-    /// Who we are.
+    /// Our identities, as shown to the servers over this connection.
     pub(super) fn identities(&self) -> Vec<String> {
         lock(&self.inner.identities).clone()
     }
@@ -99,16 +81,16 @@ impl ZooKeeperConnection {
         self.inner.client.session()
     }
 
-    /// Ends the client's task and its TCP connection; the session goes on. No call or watch may be
-    /// waited for any more.
+    /// Ends the client's task and its TCP connection; the session goes on. Before this, drop all waiting calls and
+    /// watches.
     ///
-    /// A server that gets the session over a new connection closes the old one. A client that saw that
-    /// would connect once more, and take the session away from its successor.
+    /// A server that gets the session over a new connection closes the old one. A client that noticed this would
+    /// connect once more, and take the session away from its successor.
     pub(super) fn retire(&self) {
         self.inner.executor.stop();
     }
 
-    /// Makes a call, and only believes an answer that came over this very connection.
+    /// Makes a call, and accepts only an answer that came over this very connection.
     fn call<T, F>(
         &self,
         call: impl FnOnce(Arc<Inner>) -> F + Send + 'static,
@@ -121,7 +103,7 @@ impl ZooKeeperConnection {
         async move {
             let answer = call(Arc::clone(&inner)).await;
             if !inner.is_intact() {
-                // A new connection may already stand in the old one's place, even of another session.
+                // A new connection may already have replaced the old one, even with another session.
                 return Err(match answer {
                     Err(zk::Error::SessionExpired) => EnsembleError::SessionExpired,
                     _ => EnsembleError::ConnectionLoss,
@@ -130,21 +112,6 @@ impl ZooKeeperConnection {
             Ok(answer?)
         }
     }
-}
-
-impl Inner {
-    fn whole(&self, path: &str) -> String {
-        format!("{}{path}", self.chroot)
-    }
-
-    fn is_intact(&self) -> bool {
-        // The state channel keeps only the newest state, but it knows whether there was a newer one.
-        self.state.clone().changed().now_or_never().is_none()
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn token(stat: &zk::Stat) -> FencingToken {
@@ -184,7 +151,7 @@ impl Connection for ZooKeeperConnection {
             let path = whole[inner.chroot.len()..].to_owned();
             *lock(&inner.contender) = Some(whole);
             if lock(&inner.identities).len() > known {
-                // They came while it was being created, and may have come too late for it.
+                // Identities arrived while it was being created, perhaps too late for it.
                 inner.open_contender().await;
             }
             Ok(Created {
@@ -248,7 +215,7 @@ impl Connection for ZooKeeperConnection {
             let (data, stat, watcher) = watched.await?;
             let event = async move {
                 let event = watcher.changed().await;
-                // It outlives the watch.
+                // Keeps `inner` until the watch has ended.
                 drop(inner);
                 match event.event_type {
                     zk::EventType::NodeDeleted => NodeEvent::Deleted,
@@ -348,8 +315,8 @@ impl Connection for ZooKeeperConnection {
     }
 
     async fn close_session(self) {
-        // The session is detached, so that no drop can end it. A second client that is not detached
-        // takes it over and ends it by going. Best effort: a session that stays expires by itself.
+        // The session is detached, so no drop can end it. A second client, which is not detached, takes it over and
+        // ends it when it is dropped. Best effort: a session that stays expires by itself.
         let Some(Inner {
             client,
             ending,
@@ -377,8 +344,7 @@ impl Connection for ZooKeeperConnection {
     }
 }
 
-/// Creates a sequential node below a parent whose data have this version, in one transaction. Answers its whole
-/// path.
+/// Creates a sequential node below a parent whose data have this version, in one transaction. Returns its whole path.
 async fn create_checked(
     client: &zk::Client,
     prefix: &str,

@@ -1,8 +1,7 @@
-//! Where the client's background task runs: on tokio, but so that it can be held back and ended.
+//! Runs the client's background task on tokio, and can delay and end it.
 //!
-//! `zookeeper-client` spawns one task per client and offers no way to end it: a client that is
-//! dropped while it waits for an answer connects once more before it goes, and would take the session
-//! away from its successor.
+//! `zookeeper-client` spawns one task per client and offers no way to end it. A client that is dropped while it waits
+//! for an answer connects once more before it ends, and would take the session away from its successor.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -11,8 +10,8 @@ use std::sync::Mutex;
 use spawns_core::{Spawn, Task};
 use tokio::task::AbortHandle;
 
-/// Takes the tasks that are spawned inside [`Executor::enter`]. They run after [`Executor::start`]
-/// until it is dropped.
+/// Collects the tasks that are spawned inside [`Executor::enter`]. [`Executor::start`] runs them, and they end when the
+/// executor is dropped.
 #[derive(Default)]
 pub(super) struct Executor {
     held_back: Mutex<Vec<Task>>,
@@ -20,7 +19,7 @@ pub(super) struct Executor {
 }
 
 impl Executor {
-    /// Polls a future such that what it spawns is held back here.
+    /// Polls a future, and holds back the tasks that it spawns.
     pub(super) async fn enter<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         poll_fn(|context| {
@@ -30,7 +29,7 @@ impl Executor {
         .await
     }
 
-    /// Lets what was held back run.
+    /// Runs the tasks that were held back.
     pub(super) fn start(&self) {
         let tasks = std::mem::take(&mut *self.held_back.lock().expect("no panic while it is locked"));
         let handles = tasks
@@ -42,7 +41,7 @@ impl Executor {
             .extend(handles);
     }
 
-    /// Lets something of our own run beside it.
+    /// Runs a future of our own beside them.
     pub(super) fn run(&self, future: impl Future<Output = ()> + Send + 'static) {
         let handle = tokio::spawn(future).abort_handle();
         self.running
@@ -51,7 +50,7 @@ impl Executor {
             .push(handle);
     }
 
-    /// Ends what runs.
+    /// Ends all running tasks.
     pub(super) fn stop(&self) {
         let mut running = self.running.lock().expect("no panic while it is locked");
         running.drain(..).for_each(|handle| handle.abort());

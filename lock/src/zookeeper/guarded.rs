@@ -1,22 +1,21 @@
-//! Servers that others have named: which addresses their names may lead to.
+//! Limits on the addresses of servers that other users have named.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::ZooKeeper;
 use super::address::ServerAddress;
 use crate::ensemble::{EnsembleError, EnsembleResult};
 
-/// Says why a server must not be asked at an address, if so.
+/// Returns why an address of a server must not be used, or `None`.
 type Objection = dyn Fn(&ServerAddress, IpAddr) -> Option<String> + Send + Sync;
 
-/// Looks at the addresses behind a server's name before anything is sent there.
+/// Checks the addresses behind a server's name before anything is sent there.
 #[derive(Clone)]
 pub struct AddressGuard(Arc<Objection>);
 
 impl AddressGuard {
-    /// One that asks `objection`, which reads on behind "leads to ADDRESS, ".
+    /// A guard that calls `objection`. The message puts its text after "leads to ADDRESS, ".
     pub fn new(objection: impl Fn(&ServerAddress, IpAddr) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(objection))
     }
@@ -28,14 +27,11 @@ impl fmt::Debug for AddressGuard {
     }
 }
 
-impl ZooKeeper {
-    /// The server to connect to: its address in place of its name, so that the name cannot lead elsewhere between
-    /// the look and the connection. With TLS the name stays, since the certificate is checked against it; nothing but the
-    /// handshake is sent to a server without such a certificate.
-    pub(super) async fn guarded(&self, server: &ServerAddress) -> EnsembleResult<ServerAddress> {
-        let Some(AddressGuard(objection)) = &self.guard else {
-            return Ok(server.clone());
-        };
+impl AddressGuard {
+    /// The server to connect to: its address in place of its name, so the name cannot lead elsewhere between the check
+    /// and the connection. With TLS the name stays, since the certificate is checked against it: a server without such
+    /// a certificate receives only the handshake.
+    pub(super) async fn resolve(&self, server: &ServerAddress) -> EnsembleResult<ServerAddress> {
         let unreachable = |reason: String| EnsembleError::Unreachable {
             server: server.to_string(),
             reason,
@@ -44,11 +40,11 @@ impl ZooKeeper {
         let found = found.map_err(|error| unreachable(error.to_string()))?;
         let found: Vec<_> = found.map(|address| address.ip()).collect();
         for address in &found {
-            if let Some(why) = objection(server, *address) {
+            if let Some(why) = (self.0)(server, *address) {
                 return Err(unreachable(format!("leads to {address}, {why}")));
             }
         }
-        // Another one the next time, if this one does not answer.
+        // A random one: a retry may find another address that answers.
         let address =
             fastrand::choice(&found).ok_or_else(|| unreachable("leads to no address".to_owned()))?;
         let host = if server.tls {
@@ -66,6 +62,7 @@ impl ZooKeeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zookeeper::ZooKeeper;
     use std::time::Duration;
 
     async fn guarded(connect: &str) -> EnsembleResult<ServerAddress> {

@@ -1,9 +1,9 @@
-//! The names of a node's children, read no further than a bound.
+//! The names of a node's children, up to a limit of bytes.
 //!
-//! A name may have nearly 1 MB (`jute.maxbuffer`), a node as many children as the servers have memory for, and
-//! nobody tells before how long the list is: the stat has the number alone. `zookeeper-client` takes an answer of
-//! any length into memory. So who lists what others make asks over a connection of its own, reads the length of the
-//! answer, which stands before it, and hangs up when it is too long.
+//! A name may have nearly 1 MB (`jute.maxbuffer`), a node may have as many children as the servers have memory for, and
+//! no request returns the length of the list: the stat has only the number of children. `zookeeper-client` reads an
+//! answer of any length into memory. So a list that other clients can make long is read over a connection of its own:
+//! the length comes before the answer, and the connection is closed if it is too long.
 
 use std::io;
 use std::time::Duration;
@@ -12,14 +12,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::address::ServerAddress;
-use super::{Onlooker, ZooKeeper};
+use super::onlooker::Onlooker;
+use super::servers::ZooKeeper;
 use crate::ensemble::{EnsembleError, EnsembleResult};
 
-/// Answers beside the list have some dozen bytes, and the path of a node. In bytes.
+/// Longest answer to other requests, in bytes. They have some dozen bytes, and the path of a node.
 const LONGEST_WORD: usize = 1 << 20;
 
-/// The protocol of ZooKeeper (`ZooDefs.OpCode`, `ClientCnxn`): numbers of requests, and of those for which the client
-/// does not count.
+/// The protocol of ZooKeeper (`ZooDefs.OpCode`, `ClientCnxn`): numbers of request types, and fixed numbers of requests
+/// that the client does not count.
 mod code {
     pub const GET_CHILDREN: i32 = 8;
     pub const SYNC: i32 = 9;
@@ -32,20 +33,20 @@ mod code {
     pub const AUTH_FAILED: i32 = -115;
 }
 
-/// An answer: what the server says of the request, and what it found, unless that is too long.
+/// An answer: its error code, and its body unless that is too long.
 struct Answer {
     code: i32,
     body: Option<Vec<u8>>,
 }
 
 impl Onlooker {
-    /// The names of the children of the node at `path`, asked over another connection to the same server, behind all
-    /// that the ensemble has agreed on so far. `None` when the list is longer than `limit` bytes: a name counts its
-    /// bytes and four.
+    /// The names of the children of the node at `path`, asked over another connection to the same server, after
+    /// everything that the ensemble has committed so far. `None` if the list is longer than `limit` bytes: a name
+    /// counts its bytes and four.
     ///
     /// # Errors
-    /// When the node is missing, or may not be listed; and when the server cannot be reached, or does not answer
-    /// within `patience`.
+    /// When the node is missing, or may not be listed; when the server cannot be reached, or does not answer within
+    /// `patience`.
     pub async fn list_within(
         &self,
         path: &str,
@@ -81,7 +82,7 @@ impl ZooKeeper {
         if let Some(tls) = &self.tls {
             return self.list_over(tls.over(server, stream).await?, path, limit).await;
         }
-        Err(io::Error::other("there is no TLS to speak with it"))
+        Err(io::Error::other("no TLS settings for this server"))
     }
 
     async fn list_over(
@@ -110,7 +111,7 @@ impl ZooKeeper {
                 return Ok(Err(EnsembleError::AuthFailed));
             }
         }
-        // The name may lead to another server, which is behind the one that told of the children.
+        // The name may lead to another server, which may be behind the one that reported the children.
         stream
             .write_all(&request(1, code::SYNC, |body| string(body, path)))
             .await?;
@@ -131,7 +132,7 @@ impl ZooKeeper {
             ))),
         };
         if body.is_some() {
-            // Else the session ends by its timeout.
+            // Otherwise the session ends by its timeout.
             stream.write_all(&request(3, code::CLOSE, |_| ())).await?;
         }
         Ok(match (failed, body) {
@@ -152,7 +153,7 @@ fn connect(timeout: i32) -> Vec<u8> {
     body.extend(0_i64.to_be_bytes());
     body.extend(length(PASSWORD.len()));
     body.extend(PASSWORD);
-    // Not a server that only reads.
+    // Refuse a read-only server.
     body.push(0);
     framed(&body)
 }
@@ -174,7 +175,7 @@ fn string(to: &mut Vec<u8>, text: &str) {
     to.extend(text.as_bytes());
 }
 
-/// What we send has some hundred bytes.
+/// Our requests have some hundred bytes.
 fn length(length: usize) -> [u8; 4] {
     i32::try_from(length).unwrap_or(i32::MAX).to_be_bytes()
 }
@@ -201,7 +202,7 @@ async fn answer(stream: &mut (impl AsyncRead + Unpin), xid: i32, limit: usize) -
     }
 }
 
-/// A frame, unless it is longer than `limit` bytes; then nothing of it is read.
+/// A frame, unless it is longer than `limit` bytes; then only its length is read.
 async fn frame(stream: &mut (impl AsyncRead + Unpin), limit: usize) -> io::Result<Option<Vec<u8>>> {
     let length = usize::try_from(stream.read_i32().await?).map_err(|_| malformed())?;
     if length > limit {
@@ -228,7 +229,7 @@ fn strings(body: &[u8]) -> io::Result<Vec<String>> {
 fn take_length(rest: &mut &[u8]) -> io::Result<usize> {
     let found = number(rest).ok_or_else(malformed)?;
     *rest = &rest[4..];
-    // A list that there is not has -1.
+    // A missing list has length -1.
     Ok(usize::try_from(found).unwrap_or(0))
 }
 
@@ -257,7 +258,7 @@ mod tests {
             (found.body, stream.len())
         };
         assert_eq!(read(5).await, (Some(b"hello".to_vec()), 12));
-        assert_eq!(read(4).await, (None, answer.len() - 4), "but for its length");
+        assert_eq!(read(4).await, (None, answer.len() - 4), "only its length is read");
     }
 
     #[test]

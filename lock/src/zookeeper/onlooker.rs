@@ -1,25 +1,26 @@
-//! A client for those who look after the tree around the locks: they watch it, make nodes and set
-//! their rights. It holds no lock, so its session may go with its connection.
+//! A client that maintains the nodes around the locks: it watches them, creates them and sets their rights. It holds no
+//! lock, so its session may end with its connection.
 
 use std::ops::Deref;
 use std::time::Duration;
 
 use zookeeper_client as zk;
 
+use super::address::{ConnectString, ServerAddress};
 use super::executor::Executor;
-use super::{ConnectString, ServerAddress, ZooKeeper};
+use super::servers::ZooKeeper;
 use crate::ensemble::{Closed, EnsembleError, EnsembleResult};
 
-/// One client on one connection. It is of no use after the first disconnection: the client behind it
-/// would connect again, but not set its persistent watches again (zookeeper-client 0.11,
-/// `resend_watches`), and nobody knows what happened in between. So one connects anew and reads anew.
+/// One client on one connection. It is useless after the first disconnection: the client behind it would connect again,
+/// but not set its persistent watches again (zookeeper-client 0.11, `resend_watches`), and events in between would be
+/// missed. So its user connects anew and reads anew.
 ///
-/// Paths are those of the servers: [`ConnectString::chroot`] is not prefixed.
+/// Paths are absolute paths of the servers: [`ConnectString::chroot`] is not prefixed.
 pub struct Onlooker {
     client: zk::Client,
-    /// As of the moment when the session was confirmed: has changed once anything happened.
+    /// The state from the moment when the session was confirmed; it changes with the first event.
     state: zk::StateWatcher,
-    /// The way here, and which of its servers this is: for questions over another connection.
+    /// The ensemble, and the index of the connected server: for requests over another connection.
     way: (ZooKeeper, usize),
     /// Ends the client's task when it is dropped.
     _executor: Executor,
@@ -31,7 +32,7 @@ impl ZooKeeper {
         &self.connect
     }
 
-    /// Connects to the server with this index for looking and looking after.
+    /// Connects to the server with this index, for watching and maintaining nodes.
     ///
     /// # Errors
     /// When the server cannot be reached within `patience` or does not accept us.
@@ -54,7 +55,7 @@ impl ZooKeeper {
             Ok(Err(error)) => return Err(unreachable(error.to_string())),
             Err(elapsed) => return Err(silent(elapsed)),
         };
-        // Taken before the client's task runs for the first time: no change of state is missed.
+        // Taken before the client's task first runs, so it sees every change of state.
         let state = client.state_watcher();
         executor.start();
         Ok(Onlooker {
@@ -67,23 +68,23 @@ impl ZooKeeper {
 }
 
 impl Onlooker {
-    /// The way to the ensemble.
+    /// How to reach the ensemble.
     pub(super) fn zookeeper(&self) -> &ZooKeeper {
         &self.way.0
     }
 
-    /// The server that is at the other end.
+    /// The connected server.
     pub(super) fn server(&self) -> &ServerAddress {
         &self.way.0.connect.servers()[self.way.1]
     }
 
-    /// Completes when the connection is gone, and says why.
+    /// Waits until the connection is gone, and returns why.
     pub fn closed(&self) -> impl Future<Output = Closed> + Send + 'static {
         let mut state = self.state.clone();
         async move { state.changed().await.into() }
     }
 
-    /// Whether the connection was never lost, so that answers and watches belong together.
+    /// Whether the connection was never interrupted, so that answers and watches belong together.
     pub fn is_intact(&self) -> bool {
         use futures_util::FutureExt;
         self.state.clone().changed().now_or_never().is_none()

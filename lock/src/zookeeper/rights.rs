@@ -1,12 +1,12 @@
-//! Who may do what with the nodes that we make.
+//! ACLs of the nodes that we create.
 
 use std::str::FromStr;
 
 use zookeeper_client::{Acl, Acls, AuthId, Permission};
 
-use super::Credentials;
+use super::credentials::Credentials;
 
-/// Length of an SHA-1 in Base64, which is what ZooKeeper keeps of a digest identity
+/// Length of an SHA-1 in Base64: ZooKeeper stores this hash for a digest identity
 /// (`DigestAuthenticationProvider.generateDigest`).
 const HASH_CHARACTERS: usize = 28;
 
@@ -17,7 +17,7 @@ pub struct Reader {
     id: String,
 }
 
-/// Not an identity. The message does not show it: it may be a password, by mistake.
+/// Not an identity. The message does not show the text, which may be a password by mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "must be digest:USER:HASH, where HASH is the Base64 of the SHA-1 of USER:PASSWORD (28 characters), as \
@@ -25,13 +25,13 @@ pub struct Reader {
 )]
 pub struct InvalidReader;
 
-/// The ACLs of the two kinds of nodes that we make.
+/// The ACLs of the two kinds of nodes that we create.
 pub(super) struct Rights {
     contenders: Vec<Acl>,
     others: Vec<Acl>,
 }
 
-/// Adds what is new.
+/// Adds those of `others` that are missing.
 pub(super) fn join(identities: &mut Vec<String>, others: Vec<String>) {
     for other in others {
         if !identities.contains(&other) {
@@ -66,7 +66,7 @@ impl Rights {
     pub(super) fn new(credentials: &Credentials, readers: &[Reader]) -> Self {
         let everything = match credentials {
             Credentials::Anonymous => AuthId::anyone(),
-            // "auth": whoever made the node, by all its identities. World has no right at all.
+            // "auth": the client that created the node, with all its identities. Other clients have no rights at all.
             Credentials::Digest(_) | Credentials::Digests(_) => AuthId::authed(),
         };
         let others = vec![Acl::new(Permission::ALL, everything)];
@@ -79,17 +79,17 @@ impl Rights {
         }
     }
 
-    /// Of contenders.
+    /// ACL of contenders.
     pub(super) fn of_contenders(&self) -> Acls<'_> {
         Acls::new(&self.contenders)
     }
 
-    /// The same, for a contender that is there.
+    /// The same, for a contender that exists.
     pub(super) fn list_of_contenders(&self) -> &[Acl] {
         &self.contenders
     }
 
-    /// Of lock root and control node.
+    /// ACL of lock root and control node.
     pub(super) fn of_others(&self) -> Acls<'_> {
         Acls::new(&self.others)
     }

@@ -1,37 +1,40 @@
-//! What the ensemble says of its tick, on which the lease arithmetic stands.
+//! The ensemble's tick as its servers report it: the lease arithmetic depends on it.
 
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::ZooKeeper;
-use super::address::ServerAddress;
+use super::ServerAddress;
+use super::servers::ZooKeeper;
 
-/// Within this time after a new connection all servers are asked, at random moments: who comes back to an ensemble has
-/// company. Short beside the three renewals that it takes to prove a lease anew.
+/// Within this time after a new connection all servers are asked, at random moments: after an outage many clients come
+/// back at once. It is short compared with the three renewals that prove a lease anew.
 const SPREAD: Duration = Duration::from_millis(500);
 
 impl ZooKeeper {
-    /// Asks all servers at once for their `tickTime` with the four-letter word `conf`, which is often
-    /// switched off (`4lw.commands.whitelist`). The longest one, since each of them may come to lead;
-    /// `None` when none of them says within `patience`.
+    /// Asks all servers at once for their `tickTime` with the four-letter word `conf`, which is often switched off
+    /// (`4lw.commands.whitelist`). Returns the longest one, since any of them may become the leader; `None` if no
+    /// server answers within `patience`.
     pub async fn tick_time(&self, patience: Duration) -> Option<Duration> {
-        let asked = self.connect.servers().iter().map(|server| async move {
-            let answer = tokio::time::timeout(patience, self.ask(server, b"conf")).await;
-            parse(&answer.ok()??)
-        });
+        let servers = self.connect.servers().iter();
+        let asked = servers.map(|server| self.conf(server, patience));
         let told = futures_util::future::join_all(asked).await;
-        told.into_iter().flatten().max()
+        told.iter().filter_map(|answer| parse(answer)).max()
     }
 
-    /// Asks each server for its `tickTime`: soon after each change of `connected`, which is to say that a lock has a new
-    /// connection to any of them, and after each `pause` until it has answered. Tells the first one that is longer than
-    /// `stated`; without one it does not end. Cancel-safe.
+    /// The answer of a server to `conf`; empty if there is none within `patience`.
+    async fn conf(&self, server: &ServerAddress, patience: Duration) -> Vec<u8> {
+        let answer = tokio::time::timeout(patience, self.ask(server, b"conf")).await;
+        answer.ok().flatten().unwrap_or_default()
+    }
+
+    /// Asks each server for its `tickTime`: soon after each change of `connected` (a lock has a new connection to any
+    /// of them), and after each `pause` until it has answered. Returns the first tick that is longer than `stated`, and
+    /// waits until there is one. Cancel-safe.
     ///
-    /// [`ZooKeeper::tick_time`] misses the servers that are down at that moment, and those that are started again with
-    /// another tick. Such a server makes leases too long when it leads, and whoever comes to lead ends all connections.
+    /// [`ZooKeeper::tick_time`] misses the servers that are down at that moment, and those that are restarted with
+    /// another tick. Such a server makes leases too long when it leads. A new leader ends all connections, so every
+    /// client asks again.
     pub async fn tick_longer_than(
         &self,
         stated: Duration,
@@ -51,8 +54,7 @@ impl ZooKeeper {
                         () = tokio::time::sleep(pause), if !is_told => {}
                         else => std::future::pending().await,
                     }
-                    let answer = tokio::time::timeout(patience, self.ask(server, b"conf")).await;
-                    let answer = answer.ok().flatten().unwrap_or_default();
+                    let answer = self.conf(server, patience).await;
                     match parse(&answer) {
                         Some(tick) if tick > stated => return tick,
                         told => is_told = told.is_some() || is_switched_off(&answer),
@@ -65,17 +67,7 @@ impl ZooKeeper {
     }
 }
 
-/// Sends a four-letter word to a server that does not speak TLS.
-pub(super) async fn ask(server: &ServerAddress, word: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect((server.host.as_str(), server.port)).await?;
-    stream.write_all(word).await?;
-    // The server closes the connection behind its answer, which is some hundred bytes.
-    let mut answer = Vec::new();
-    stream.take(64 * 1024).read_to_end(&mut answer).await?;
-    Ok(answer)
-}
-
-/// Whether the answer to a four-letter word says that this server never answers it (`NopCommand` of the server).
+/// Whether the answer to a four-letter word shows that this server never answers it (`NopCommand` of the server).
 pub fn is_switched_off(answer: &[u8]) -> bool {
     String::from_utf8_lossy(answer).contains("not in the whitelist")
 }
@@ -94,6 +86,7 @@ pub fn parse(answer: &[u8]) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
@@ -169,7 +162,7 @@ mod tests {
 
     const STATED: Duration = Duration::from_secs(2);
     const MOMENT: Duration = Duration::from_millis(20);
-    /// Far beyond what it should take.
+    /// Far longer than any test should take.
     const BOUND: Duration = Duration::from_secs(60);
 
     #[tokio::test]
@@ -181,7 +174,7 @@ mod tests {
         let (_lock, connected) = watch::channel(());
         let told = zookeeper.tick_longer_than(STATED, MOMENT, MOMENT, connected);
         let mut told = std::pin::pin!(told);
-        // It is down, and the other one does not answer: there is nothing to tell.
+        // One server is down, and the other one does not answer: there is no tick to report.
         assert!(tokio::time::timeout(MOMENT * 5, &mut told).await.is_err());
         let late = late.listen(8).unwrap();
         tokio::spawn(async move {
@@ -192,7 +185,7 @@ mod tests {
         assert_eq!(told, Ok(Duration::from_secs(3)));
     }
 
-    /// Whatever it said before.
+    /// Independent of its answer before.
     #[tokio::test]
     async fn the_tick_that_a_server_has_made_longer_is_told_after_the_next_connection_to_any_of_them() {
         for before in [

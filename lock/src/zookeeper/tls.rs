@@ -1,8 +1,7 @@
-//! TLS beside the client: what is wrong with it.
+//! TLS diagnosis beside the client: finds out why TLS fails.
 //!
-//! `zookeeper-client` makes its own TLS connections and keeps to itself why one failed. So the files
-//! are looked at here, before it gets them, and a server is asked here, with the same
-//! configuration, why it cannot be used.
+//! `zookeeper-client` makes its own TLS connections and does not report why one failed. So this module checks the files
+//! before the client gets them. If a server cannot be used, it connects with the same configuration to find out why.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -33,20 +32,20 @@ pub enum InvalidTls {
     #[error("the key of the client's certificate cannot be used: {0}")]
     Key(String),
     /// A server's name, which its certificate is to be checked against.
-    #[error("the certificate of {0} could not be checked: that is neither a DNS name nor an IP address")]
+    #[error("the certificate of {0} could not be checked: its name is neither a DNS name nor an IP address")]
     Server(String),
 }
 
-/// Why a server could not be talked to.
+/// Why no answer came from a server.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// It may be better the next time.
+    /// A retry may succeed.
     Passing(String),
-    /// The server, or our settings, must be changed. Reads on behind the server's name.
+    /// The server, or our settings, must be changed. The message puts it after the server's name.
     Lasting(String),
 }
 
-/// The TLS settings, for the client and for ourselves.
+/// The TLS settings, for the client and for this module's own connections.
 #[derive(Clone, Debug)]
 pub(super) struct Tls {
     options: zk::TlsOptions,
@@ -55,7 +54,7 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    /// All is PEM; `identity` is a certificate chain and its key.
+    /// Everything is PEM; `identity` is a certificate chain and its key.
     pub(super) fn new(ca: &str, identity: Option<(&str, &str)>) -> Result<Self, InvalidTls> {
         let authorities = |error: zk::Error| InvalidTls::Authorities(error.to_string());
         let key = |error: zk::Error| InvalidTls::Key(error.to_string());
@@ -76,7 +75,7 @@ impl Tls {
         self.options.clone()
     }
 
-    /// Speaks TLS over a connection to `server`.
+    /// Opens TLS over a connection to `server`.
     pub(super) async fn over(
         &self,
         server: &ServerAddress,
@@ -87,14 +86,14 @@ impl Tls {
         connector.connect(name, stream).await
     }
 
-    /// Sends a four-letter word over a connection of its own; the answer ends when the server
-    /// closes the connection. An empty one is trouble: a server that does not accept us may say so
-    /// only behind the handshake (TLS 1.3), or not at all.
+    /// Sends a four-letter word over a connection of its own; the answer ends when the server closes the connection. An
+    /// empty answer counts as trouble: a server that does not accept us may report that only after the handshake (TLS
+    /// 1.3), or not at all.
     pub(super) async fn ask(&self, server: &ServerAddress, word: &[u8]) -> Result<Vec<u8>, Trouble> {
         let name = server_name(server).map_err(|error| Trouble::Lasting(error.to_string()))?;
         let mut tls = ClientConnection::new(Arc::clone(&self.config), name)
             .map_err(|error| Trouble::Lasting(error.to_string()))?;
-        // Kept until the handshake is done.
+        // Sent after the handshake.
         tls.writer().write_all(word)?;
         let mut stream = TcpStream::connect((server.host.as_str(), server.port)).await?;
         let mut answer = Vec::new();
@@ -108,7 +107,7 @@ impl Tls {
                 let state = match tls.process_new_packets() {
                     Ok(state) => state,
                     Err(error) => {
-                        // The alert, so that the server's log has the reason too.
+                        // Send the alert, so that the server's log has the reason too.
                         let _ = send(&mut tls, &mut stream).await;
                         return Err(self.trouble(error));
                     }
@@ -140,7 +139,7 @@ impl Tls {
             rustls::Error::AlertReceived(Alert::CertificateRequired | Alert::BadCertificate)
                 if !self.has_identity =>
             {
-                Trouble::Lasting("wants a client's certificate, and was shown none".to_owned())
+                Trouble::Lasting("requires a client's certificate, and got none".to_owned())
             }
             rustls::Error::AlertReceived(
                 alert @ (Alert::BadCertificate
@@ -168,12 +167,12 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// The name that a server's certificate is checked against.
+/// The name to check a server's certificate against.
 pub(super) fn server_name(server: &ServerAddress) -> Result<ServerName<'static>, InvalidTls> {
     ServerName::try_from(server.host.clone()).map_err(|_| InvalidTls::Server(server.to_string()))
 }
 
-/// What the client makes of the same PEM; here each part is looked at by itself.
+/// The configuration that the client builds from the same PEM. Here each part is checked separately.
 fn config(ca: &str, identity: Option<(&str, &str)>) -> Result<ClientConfig, InvalidTls> {
     let authorities = |reason: String| InvalidTls::Authorities(reason);
     let mut roots = RootCertStore::empty();
@@ -224,7 +223,7 @@ fn all<T: PemObject>(pem: &str) -> Result<Vec<T>, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Sends what is to be sent.
+/// Sends all pending TLS records.
 async fn send(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()> {
     let mut records = Vec::new();
     while tls.wants_write() {
@@ -249,7 +248,7 @@ fn in_words(error: &CertificateError) -> String {
     }
 }
 
-/// `zk1` for `DnsName("zk1")`, which is how the names of a certificate are told.
+/// `zk1` for `DnsName("zk1")`, the notation of the names of a certificate.
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').map_or(name, |(_, inner)| inner);
     inner.trim_matches(['"', ')'])

@@ -1,9 +1,9 @@
-//! What must be true of every history, whatever went wrong in it.
+//! What must be true of every history, with all faults.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lockkeeper_lock::fake::{Happened, Record};
+use lockkeeper_fake::{Happened, Record};
 use lockkeeper_lock::{FencingToken, Mode};
 
 /// An application that ran: true times since the world began.
@@ -16,7 +16,7 @@ pub struct Work {
     pub end: Duration,
 }
 
-/// How many may run together with `work`, itself included.
+/// How many may run together with `work`, including itself.
 fn limit(mode: Mode) -> usize {
     match mode {
         Mode::Exclusive | Mode::Write | Mode::Read => 1,
@@ -38,11 +38,11 @@ fn deleted(records: &[Record], path: &str) -> Option<Duration> {
     at.map(|record| record.at)
 }
 
-/// Everything that must hold of the applications; `by_hand` are the contenders that somebody
-/// deleted, and those of sessions that somebody ended: exclusion is not promised for those.
+/// Checks everything that must be true of the applications. `by_hand` are the contenders that were deleted by hand, and
+/// those of sessions that were ended by hand: for those exclusion is not promised.
 pub fn all(mode: Mode, works: &[Work], records: &[Record], by_hand: &BTreeSet<String>) -> Result<(), String> {
     for work in works {
-        let path = path_of(records, work.token).ok_or_else(|| format!("nobody created {work:?}"))?;
+        let path = path_of(records, work.token).ok_or_else(|| format!("no client created {work:?}"))?;
         if by_hand.contains(path) {
             continue;
         }
@@ -59,7 +59,7 @@ pub fn all(mode: Mode, works: &[Work], records: &[Record], by_hand: &BTreeSet<St
         .filter(|work| path_of(records, work.token).is_some_and(|path| !by_hand.contains(path)))
         .collect();
     for work in &rightful {
-        // Whoever ran when this one began.
+        // The applications that ran when this one began.
         let others: Vec<&&Work> = rightful
             .iter()
             .filter(|other| {
@@ -79,7 +79,7 @@ pub fn all(mode: Mode, works: &[Work], records: &[Record], by_hand: &BTreeSet<St
     Ok(())
 }
 
-/// Whether a contender was deleted by a release, which notes that in the same transaction.
+/// Whether a contender was deleted by a release, which the same transaction records.
 fn is_released(records: &[Record], path: &str, control: &str) -> bool {
     records.array_windows().any(|[noted, gone]| {
         let is_it = matches!(&gone.happened, Happened::Deleted { path: deleted } if deleted == path);
@@ -88,16 +88,16 @@ fn is_released(records: &[Record], path: &str, control: &str) -> bool {
     })
 }
 
-/// Where all wait for `delay` after a holder that did not release cleanly: nobody begins before that has passed,
-/// however many have held and left meanwhile.
+/// If all wait for `delay` after a holder that did not release cleanly: checks that none begins before that time has
+/// passed, however many have held and left meanwhile.
 pub fn delays(works: &[Work], records: &[Record], control: &str, delay: Duration) -> Result<usize, String> {
     let mut checked = 0;
     for dead in works {
-        let path = path_of(records, dead.token).ok_or_else(|| format!("nobody created {dead:?}"))?;
+        let path = path_of(records, dead.token).ok_or_else(|| format!("no client created {dead:?}"))?;
         let Some(gone) = deleted(records, path).filter(|_| !is_released(records, path, control)) else {
             continue;
         };
-        // Clocks run at rates that differ by as much.
+        // The rates of clocks differ by this much.
         let until = gone + delay.mul_f64(0.98);
         let later = works
             .iter()
@@ -114,7 +114,7 @@ pub fn delays(works: &[Work], records: &[Record], control: &str, delay: Duration
     Ok(checked)
 }
 
-/// Who begins later has the higher token, unless both only read.
+/// An application that begins later has the higher token, unless both only read.
 fn order(works: &[&Work]) -> Result<(), String> {
     for work in works {
         let earlier = works.iter().find(|other| {

@@ -1,15 +1,14 @@
-//! Faults at random.
+//! Random faults.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lockkeeper_lock::fake::{Happened, Traffic, World};
+use lockkeeper_fake::{EnsembleFaults, Happened, World};
 
-/// One server that is stopped at most: the others are a majority.
 #[derive(Default)]
 pub struct Faults {
-    stopped: Option<usize>,
-    /// Paths of contenders that were taken away by hand, or with their session.
+    pub ensemble: EnsembleFaults,
+    /// Paths of contenders that were deleted by hand, or with their session.
     pub by_hand: BTreeSet<String>,
     pub log: Vec<String>,
 }
@@ -21,12 +20,8 @@ fn contenders(world: &World, root: &str) -> Vec<String> {
     children
 }
 
-fn up_to(rng: &mut fastrand::Rng, longest: Duration) -> Duration {
-    longest.mul_f64(rng.f64())
-}
-
 impl Faults {
-    /// Lets something go wrong. `root` is the lock root, `names` are the clients.
+    /// Causes a fault. `root` is the lock root, `names` are the clients.
     pub fn strike(
         &mut self,
         rng: &mut fastrand::Rng,
@@ -38,40 +33,22 @@ impl Faults {
     ) {
         let client = names[rng.usize(..names.len())].as_str();
         let server = rng.usize(..servers);
-        let mine = world.server_of(client).unwrap_or(server);
-        let length = up_to(rng, t * 2);
+        let length = (t * 2).mul_f64(rng.f64());
         let kind = rng.u8(..16);
         self.log.push(format!(
-            "{:?}: fault {kind}, {client}, server {server} or {mine}, {length:?}",
-            world.now()
+            "{:?}: fault {kind}, {client}, server {server} or {:?}, {length:?}",
+            world.now(),
+            world.server_of(client)
         ));
         match kind {
-            0 => world.isolate(client, length),
-            1 => {
-                let traffic = [Traffic::Requests, Traffic::Answers, Traffic::Both][rng.usize(..3)];
-                world.cut_client(client, mine, traffic, length);
-            }
-            2 | 3 => world.cut_server(mine, length),
-            4 => world.stall(mine, length / 2),
-            5 => world.stall(world.leader(), length / 2),
-            6 => world.elect(server),
-            7 => match self.stopped.take() {
-                Some(stopped) => world.start(stopped),
-                None => {
-                    world.stop(server);
-                    self.stopped = Some(server);
-                }
-            },
-            8 | 9 => world.disconnect(client),
-            10 => world.lose_next_answer(client),
             11 | 12 => world.freeze(client, length),
-            13 => world.set_lag(server, up_to(rng, Duration::from_secs(1))),
             14 => self.by_hand(rng, world, root),
-            _ => Self::foreign(rng, world, root),
+            15 => Self::foreign(rng, world, root),
+            _ => self.ensemble.strike(world, rng, kind, client, server, length),
         }
     }
 
-    /// An operator deletes a contender, or ends a session.
+    /// A user deletes a contender, or ends a session.
     fn by_hand(&mut self, rng: &mut fastrand::Rng, world: &World, root: &str) {
         let children = contenders(world, root);
         let Some(name) = rng.choice(&children) else { return };
@@ -91,7 +68,7 @@ impl Faults {
         world.expire(node.owner);
     }
 
-    /// Somebody else's nodes and data where they do not belong.
+    /// Another client writes nodes and data where they do not belong.
     fn foreign(rng: &mut fastrand::Rng, world: &World, root: &str) {
         let children = contenders(world, root);
         match (rng.bool(), rng.choice(&children)) {
@@ -101,18 +78,6 @@ impl Faults {
                     world.create(&format!("{root}/readme"), b"\xff");
                 }
             }
-        }
-    }
-
-    /// Everything is well again.
-    pub fn end(&mut self, world: &World, servers: usize) {
-        world.heal();
-        if let Some(stopped) = self.stopped.take() {
-            world.start(stopped);
-        }
-        for server in 0..servers {
-            world.stall(server, Duration::ZERO);
-            world.set_lag(server, Duration::from_millis(20));
         }
     }
 }

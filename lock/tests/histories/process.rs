@@ -1,30 +1,30 @@
-//! One process that wants the lock: a keeper, which can be frozen, and a guard beside it, which
-//! cannot, and which stops the application at the deadline that it was told last.
+//! One process that wants the lock. It has a keeper, which can be frozen, and a guard, which cannot. The guard stops
+//! the application at the last deadline that it received.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockkeeper_lock::fake::{Client, Freezable, SkewedClock, World};
-use lockkeeper_lock::{BootInstant, Clock, FencingToken, Lock, LockError, LockOptions, LockState};
+use lockkeeper_fake::{Client, Freezable, SkewedClock, World};
+use lockkeeper_lock::{BootInstant, Clock, FencingToken, Lock, LockError, LockOptions};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::DELAY;
 use super::check::Work;
 
-/// What a keeper tells its guard.
+/// The message of a keeper to its guard.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Grant {
     token: FencingToken,
     deadline: BootInstant,
 }
 
-/// What all applications have done, and what they do.
+/// The runs of all applications, past and present.
 #[derive(Default)]
 pub struct Diary {
     pub done: Vec<Work>,
     pub running: Vec<Work>,
-    /// What cannot go on: the ensemble refused.
+    /// Permanent refusals by the ensemble.
     pub refused: Vec<LockError>,
 }
 
@@ -33,7 +33,7 @@ impl Diary {
         self.running.push(work);
     }
 
-    /// The application of `process` is gone, if it was there.
+    /// Records that the application of `process` has ended, if it ran.
     pub fn end(&mut self, process: usize, now: Duration) {
         while let Some(at) = self.running.iter().position(|work| work.process == process) {
             let mut work = self.running.remove(at);
@@ -52,7 +52,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a keeper and a guard. `clock` is that of the machine.
+    /// Starts a keeper and a guard. `clock` is the clock of the machine.
     pub fn start(
         world: &Arc<World>,
         number: usize,
@@ -96,7 +96,7 @@ impl Process {
         }
     }
 
-    /// The process is gone at once, application and all; its session is not.
+    /// Kills the process at once, with its application; its session stays.
     pub fn kill(self, now: Duration) {
         for task in &self.tasks {
             task.abort();
@@ -109,7 +109,7 @@ fn within(longest: Duration) -> Duration {
     longest.mul_f64(fastrand::f64())
 }
 
-/// Acquires, lets the guard run the application, releases, and again.
+/// Acquires, lets the guard run the application, releases, and repeats.
 async fn keep(
     lock: Lock<SkewedClock>,
     clock: SkewedClock,
@@ -129,7 +129,7 @@ async fn keep(
             Err(error) => return diary.lock().unwrap().refused.push(error),
         }
         grants.send_replace(None);
-        // Released only when the guard has said that nothing runs.
+        // Release only after the guard has reported that nothing runs.
         if is_running.wait_for(|is_running| !is_running).await.is_err() {
             return;
         }
@@ -144,7 +144,7 @@ async fn keep(
     }
 }
 
-/// Waits where somebody before may still be writing, unless somebody else wants the lock meanwhile.
+/// Waits if a former holder may still be writing, unless another client wants the lock meanwhile.
 async fn is_after_the_delay(lock: &Lock<SkewedClock>, clock: &SkewedClock, token: FencingToken) -> bool {
     let mut view = lock.view();
     if !view.status().predecessor_unclean {
@@ -183,10 +183,9 @@ async fn hold(
     tokio::pin!(done);
     loop {
         let status = view.status();
-        let is_held = matches!(status.state, LockState::Held | LockState::Suspended);
         let Some(deadline) = status
             .deadline()
-            .filter(|_| is_held && status.token == Some(token))
+            .filter(|_| status.is_held(clock.now()) && status.token == Some(token))
         else {
             return;
         };
@@ -216,7 +215,7 @@ impl Guard {
             let Some(grant) = *self.granted.borrow_and_update() else {
                 continue;
             };
-            // Stopped once, it does not start again under the same token.
+            // Once stopped, it does not start again under the same token.
             if last == Some(grant.token) || self.clock.now() >= grant.deadline {
                 continue;
             }
@@ -235,7 +234,7 @@ impl Guard {
         }
     }
 
-    /// Returns when the application has to be gone.
+    /// Returns when the application has to have ended.
     async fn watch(&mut self, grant: Grant) {
         let mut deadline = grant.deadline;
         loop {

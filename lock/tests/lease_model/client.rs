@@ -1,31 +1,31 @@
-//! The client: sends renewals by its own clock, and asks every rule how long its lease is.
+//! The client: sends renewals by its own clock, and asks every rule for the end of its lease.
 
 use lockkeeper_lock::{BootInstant, Renewal};
 
 use super::network::{MS, NEVER, Time};
 use super::plan::{RATE_ERROR, between};
-use super::rules::{self, Rule};
+use super::weaker::{self, Rule};
 use super::world::{Event, Message, World};
 
 pub struct Client {
     pub server: usize,
-    /// Number of the connection, so that nothing of an older one is taken for its own.
+    /// Number of the connection, so that messages of an older one are ignored.
     connection: u32,
     connected: bool,
     asked: BootInstant,
     /// The writes of this connection.
     sent: Vec<BootInstant>,
     answered: usize,
-    rules: [Rule; rules::COUNT],
-    /// For each rule, up to when (true time) it has let the client act.
-    pub acts_until: [Option<Time>; rules::COUNT],
-    /// Where in the plan's rhythm it is.
+    rules: [Rule; weaker::COUNT],
+    /// For each rule, until when (true time) it has let the client act.
+    pub acts_until: [Option<Time>; weaker::COUNT],
+    /// Position in the plan's rhythm.
     beat: usize,
 }
 
 impl Client {
     /// With a session that was created at the beginning of the history.
-    pub fn new(mut rules: [Rule; rules::COUNT]) -> Self {
+    pub fn new(mut rules: [Rule; weaker::COUNT]) -> Self {
         for rule in &mut rules {
             rule.create(BootInstant::from_nanos(CLOCK_START));
         }
@@ -37,13 +37,13 @@ impl Client {
             sent: Vec::new(),
             answered: 0,
             rules,
-            acts_until: [None; rules::COUNT],
+            acts_until: [None; weaker::COUNT],
             beat: 0,
         }
     }
 }
 
-/// What a clock that has been running for some time before the history shows at its beginning.
+/// The time on a clock at the beginning of the history: it has been running for some time before.
 const CLOCK_START: u64 = 1_000_000_000_000;
 
 impl World {
@@ -51,8 +51,8 @@ impl World {
         BootInstant::from_nanos(CLOCK_START + (self.now as f64 * self.plan.clock_rate) as u64)
     }
 
-    /// The true time at which the application is gone for a lease that ends at `end`: the part of
-    /// the margin that is there for the clocks is taken off; the rest of it is for the kernel.
+    /// The true time at which the application has ended for a lease that ends at `end`. Of the margin, the part for the
+    /// clocks is taken off; the rest of it is for the kernel.
     fn gone_by(&self, end: BootInstant) -> Time {
         let margin = (self.plan.session_timeout as f64 * RATE_ERROR) as u64;
         let since = (end.as_nanos() - CLOCK_START).saturating_sub(margin);
@@ -73,7 +73,7 @@ impl World {
         self.expect(connection, 0);
     }
 
-    /// Closes the connection; nothing that comes over it counts.
+    /// Closes the connection; messages over it do not count any more.
     pub fn leave(&mut self) {
         self.client.connection += 1;
         self.client.connected = false;
@@ -92,7 +92,7 @@ impl World {
 
     /// The timer of the renewals.
     pub fn renew(&mut self) {
-        // After the last fault it goes on for a while, then it is dead.
+        // After the last fault the client goes on for a while, then it is dead.
         let dead = self
             .last_fault
             .is_some_and(|at| self.now > at + self.plan.session_timeout / 2);
@@ -146,7 +146,7 @@ impl World {
                     rule.attach(self.client.asked);
                 }
                 self.leases();
-                // As the lock does: the write that completes the proof follows at once.
+                // As in the lock, the write that completes the proof follows at once.
                 self.write();
             }
             Message::Answer { connection, write } if connection == self.client.connection => {
@@ -176,9 +176,9 @@ impl World {
         }
     }
 
-    /// Writes down what the rules allow from now on.
+    /// Records how long each rule lets the client act from now on.
     fn leases(&mut self) {
-        for index in 0..rules::COUNT {
+        for index in 0..weaker::COUNT {
             let end = self.client.rules[index].end().map_or(0, |end| self.gone_by(end));
             if end > self.now && end != NEVER {
                 self.client.acts_until[index] = Some(end);

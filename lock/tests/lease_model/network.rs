@@ -1,18 +1,16 @@
-//! Links and threads: everything in this model that may be late, and what it keeps in order.
+//! Links and threads: everything in this model that may be late, and the order that it keeps.
 
 use std::collections::VecDeque;
 
 /// True time, in nanoseconds. The leader's clock runs with it.
 pub type Time = u64;
 
-/// One millisecond.
 pub const MS: Time = 1_000_000;
 
-/// For ever.
 pub const NEVER: Time = Time::MAX;
 
-/// One direction of a TCP connection: what is sent arrives in order, late, or not at all. A cut
-/// that heals delays (TCP sends again), one that does not loses what is on its way.
+/// One direction of a TCP connection: messages arrive in order, late, or not at all. A cut that heals delays them (TCP
+/// sends again); a cut that does not heal loses those on their way.
 pub struct Link<M> {
     queue: VecDeque<(Time, M)>,
     last_arrival: Time,
@@ -30,14 +28,14 @@ impl<M> Default for Link<M> {
 }
 
 impl<M> Link<M> {
-    /// Puts `message` on its way and returns when to look for it.
+    /// Sends `message` and returns when to look for it.
     pub fn send(&mut self, now: Time, delay: Time, message: M) -> Time {
         self.last_arrival = self.last_arrival.max(now + delay);
         self.queue.push_back((self.last_arrival, message));
         self.last_arrival
     }
 
-    /// Nothing arrives before `until`.
+    /// Delays all arrivals until `until`.
     pub fn cut(&mut self, until: Time) {
         self.cut_until = self.cut_until.max(until);
     }
@@ -80,12 +78,12 @@ impl<W> Thread<W> {
         (now < self.paused_until).then_some(self.paused_until)
     }
 
-    /// Gives the thread something to do.
+    /// Queues work for the thread.
     pub fn push(&mut self, work: W) {
         self.queue.push_back(work);
     }
 
-    /// Gives the thread something to do before all else.
+    /// Queues work for the thread before all other work.
     pub fn push_first(&mut self, work: W) {
         self.queue.push_front(work);
     }

@@ -1,23 +1,23 @@
-//! What happens in one history, drawn from its seed.
+//! The events of one history, drawn from its seed.
 
 use super::network::{MS, Time};
 
-/// What a history is mostly about.
+/// The main subject of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// Healthy, until something is cut off at a random moment.
+    /// Healthy, until a link is cut at a random moment.
     Cut,
     /// A server, or one of its threads, is paused and is cut off about when it wakes.
     PauseThenCut,
-    /// A late ping loop, writes as early as a rule without slack takes them for a proof, and a cut
-    /// right after an answer.
+    /// A late ping loop, writes so early that a rule without slack takes them for a proof, and a cut right after an
+    /// answer.
     EarlyWitness,
-    /// The same with answers that are late.
+    /// The same with late answers.
     LateAnswer,
-    /// A new leader, while an old one goes on for a while without its quorum.
+    /// A new leader, while an old one continues for a while without its quorum.
     NewLeader,
-    /// The client was away for about as long as its session lasts, comes back while the leader ends
-    /// sessions, and is cut off for good soon after.
+    /// The client was away for about as long as its session lasts, comes back while the leader ends sessions, and is
+    /// cut off for good soon after.
     Lapsed,
     /// Everything at random.
     Storm,
@@ -38,24 +38,23 @@ impl Profile {
 /// The threads that a pause stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paused {
-    /// All of them, as a garbage collection or SIGSTOP does.
+    /// All threads, as a garbage collection or SIGSTOP does.
     Process,
-    /// Thread A of a follower: what comes from the leader.
+    /// Thread A of a follower: takes messages from the leader.
     FromLeader,
-    /// Thread B of a follower: what goes to the leader.
+    /// Thread B of a follower: sends messages to the leader.
     Forward,
 }
 
-/// Which server.
+/// Selects a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The one that the client is connected to.
+    /// The server that the client is connected to.
     Mine,
     Leader,
     Any,
 }
 
-/// What may go wrong.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     Pause {
@@ -71,8 +70,8 @@ pub enum Fault {
     Move,
     /// The client closes its connection, and takes its session to a server again after `length`.
     Away { length: Time },
-    /// The others elect a new leader. The old one, and with `mine` the client's server, do not
-    /// notice for `unnoticed`.
+    /// The others elect a new leader. The old one, and with `mine` the client's server, do not notice it for
+    /// `unnoticed`.
     NewLeader {
         election: Time,
         unnoticed: Time,
@@ -80,11 +79,11 @@ pub enum Fault {
     },
 }
 
-/// When the last fault, from which the client does not recover, begins.
+/// When the last fault begins. The client does not recover from it.
 #[derive(Clone, Copy, Debug)]
 pub enum Trigger {
     At,
-    /// When the client's server next answers a write, and a little later.
+    /// When the client's server next answers a write, plus this time.
     AfterAnswer(Time),
 }
 
@@ -93,13 +92,13 @@ pub struct Plan {
     pub servers: usize,
     pub tick: Time,
     pub session_timeout: Time,
-    /// Moment zero on the leader's clock, which decides where a tick begins.
+    /// Moment zero on the leader's clock: it decides where a tick begins.
     pub phase: Time,
     pub renew_interval: Time,
     /// Whether the client sends the next renewal before the last one is answered.
     pub pipelined: bool,
-    /// Times between an answer and the next write, in turn; a client that writes for other reasons
-    /// than to renew. Instead of `renew_interval` unless empty.
+    /// Times between an answer and the next write, in turn, for a client that also writes for other reasons than to
+    /// renew. Replaces `renew_interval` unless empty.
     pub rhythm: Vec<Time>,
     /// Share of answers after which the client writes again at once.
     pub burst: f64,
@@ -115,14 +114,14 @@ pub struct Plan {
     pub ping_lag: Time,
     /// How long the expirer takes at most to mark a session whose bucket it has taken.
     pub mark_delay: Time,
-    /// Share of touches during which a follower's thread stands still between getting its table and
-    /// writing to it, and for how long at most.
+    /// Share of touches during which a follower's thread stops between reading its table and writing to it, and for how
+    /// long at most.
     pub torn_touches: (f64, Time),
     /// Share of messages that are late, and by how much at most.
     pub spikes: (f64, Time),
     /// The same for messages between client and server.
     pub client_spikes: (f64, Time),
-    /// Whether the client looks for another server when nothing is answered.
+    /// Whether the client tries another server if it gets no answers.
     pub recovers: bool,
     pub faults: Vec<(Time, Fault)>,
     pub last: (Time, Trigger, Fault),
@@ -156,7 +155,7 @@ impl Plan {
             pipelined: rng.bool(),
             rhythm: Vec::new(),
             burst: if bursts { 0.7 * rng.f64() } else { 0.0 },
-            // The ends of what is promised are the interesting ones.
+            // The ends of the promised range are the most interesting.
             clock_rate: 1.0
                 + RATE_ERROR
                     * match rng.u8(..4) {
@@ -210,8 +209,8 @@ impl Plan {
         plan
     }
 
-    /// A pause, a write, another one after `soonest` and up to a quarter of `slack`, a last one at
-    /// once; and a cut about when one of them is answered.
+    /// A pause, a write, another one after `soonest` and up to a quarter of `slack`, a last one at once; and a cut
+    /// about when one of them is answered.
     fn write_in_a_rhythm(&mut self, rng: &mut fastrand::Rng, soonest: Time, slack: Time) {
         self.on_leader = false;
         self.pipelined = false;
@@ -227,8 +226,8 @@ impl Plan {
         self.last.2 = cut_server(rng);
     }
 
-    /// Away until a moment about which the leader ends the session; then a write over the new
-    /// connection, and another one some time later.
+    /// The client is away until about the moment at which the leader ends the session; then it writes over the new
+    /// connection, and again some time later.
     fn come_back(&mut self, rng: &mut fastrand::Rng, leaves: Time, slack: Time) {
         self.pipelined = false;
         self.recovers = false;
@@ -257,7 +256,7 @@ impl Plan {
             },
         ));
         if rng.bool() {
-            // A second one close to it: the two threads do not wake together.
+            // A second pause close to it: the two threads do not wake together.
             let start = between(rng, wakes - length, wakes);
             let other = self::paused(rng);
             let length = wakes - start + between(rng, 0, 20 * MS);

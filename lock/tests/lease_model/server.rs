@@ -1,4 +1,4 @@
-//! The servers, with as much of ZooKeeper as decides when a session ends.
+//! The servers: the parts of ZooKeeper that decide when a session ends.
 
 use std::collections::VecDeque;
 
@@ -12,9 +12,9 @@ pub mod thread {
     pub const RECEIVE: usize = 0;
     /// Thread B: forwards requests to the leader.
     pub const FORWARD: usize = 1;
-    /// Thread A: what comes from the leader, in order.
+    /// Thread A: handles messages from the leader, in order.
     pub const FROM_LEADER: usize = 2;
-    /// Tells the leader what is on disk.
+    /// Reports to the leader what is on disk.
     pub const LOG: usize = 3;
     /// Leader: turns requests into proposals.
     pub const PREPARE: usize = 4;
@@ -22,7 +22,7 @@ pub mod thread {
     pub const PING: usize = 5;
     /// Leader: expires sessions.
     pub const EXPIRY: usize = 6;
-    /// Leader: reads what `follower` sends, in order.
+    /// Leader: reads the messages of `follower`, in order.
     pub const fn reader(follower: usize) -> usize {
         7 + follower
     }
@@ -32,9 +32,9 @@ pub struct Server {
     pub threads: Vec<Thread<Message>>,
     pub epoch: u32,
     pub down: bool,
-    /// The client's connection, while it is served here.
+    /// The client's connection, while this server serves it.
     pub connection: Option<u32>,
-    /// The table that goes with the next reply to a ping: its number, and whether our session is in it.
+    /// The table for the next reply to a ping: its number, and whether our session is in it.
     pub table: u64,
     pub touched: bool,
     pub leads: Option<Leader>,
@@ -43,9 +43,9 @@ pub struct Server {
 pub struct Leader {
     /// The client's session: the bucket in which it expires, until it is marked as closing.
     bucket: Option<Time>,
-    /// The expirer has taken the session's bucket, and will mark it, whatever touches it meanwhile.
+    /// The expirer has taken the session's bucket, and will mark the session, even if it is touched meanwhile.
     taken: bool,
-    /// The server that the session was last confirmed to.
+    /// The server that last confirmed the session.
     owner: Option<usize>,
     proposals: VecDeque<Proposal>,
     next_zxid: u64,
@@ -72,7 +72,7 @@ impl Server {
 }
 
 impl World {
-    /// A thread of a server gets to a message.
+    /// A thread of a server handles a message.
     pub fn work(&mut self, server: usize, thread: usize, message: Message) {
         if self.servers[server].down {
             return;
@@ -81,7 +81,7 @@ impl World {
         let leader = self.leaders[current as usize];
         match message {
             Message::Connect { connection } => {
-                // While there is no leader there is no service, and no answer.
+                // Without a leader there is no service, and no answer.
                 if self.servers[leader].leads.is_none() {
                     return;
                 }
@@ -114,7 +114,7 @@ impl World {
                 }
             }
             Message::Touch { table, origin } => {
-                // Known here only, until a ping's reply carries it.
+                // Only this server knows of it, until a ping's reply carries it.
                 let follower = &mut self.servers[server];
                 follower.touched |= follower.table == table;
                 let epoch = current;
@@ -153,13 +153,13 @@ impl World {
             {
                 self.send_to_client(server, Message::Connected { connection });
             }
-            // A reply without touches; or from a connection of the past.
+            // A reply without touches, or a message of a former connection.
             _ => {}
         }
     }
 
-    /// `LearnerSessionTracker.touchSession`: gets the table, and puts the session into it. Between the
-    /// two the table may have gone with the reply to a ping (`snapshot`).
+    /// `LearnerSessionTracker.touchSession`: gets the table, and puts the session into it. Between the two steps the
+    /// reply to a ping may have taken the table (`snapshot`).
     fn get_table(&mut self, server: usize, origin: Origin) {
         let table = self.servers[server].table;
         let touch = Message::Touch { table, origin };
@@ -197,8 +197,7 @@ impl World {
         followers.into_iter()
     }
 
-    /// A server leaves its leader for another: its clients are disconnected, what is on its way is
-    /// lost.
+    /// A server leaves its leader for another: its clients are disconnected, and messages on their way are lost.
     pub fn join(&mut self, server: usize, epoch: u32) {
         self.servers[server].epoch = epoch;
         self.servers[server].touched = false;
@@ -206,7 +205,7 @@ impl World {
         self.disconnect(server);
     }
 
-    /// A server that was left behind notices, and stops.
+    /// A server that was left behind notices it, and stops.
     pub fn step_down(&mut self, server: usize) {
         self.disconnect(server);
         self.servers[server].down = true;
@@ -220,11 +219,11 @@ impl World {
 
     // The leader.
 
-    /// Begins to lead: the clock of every session starts anew.
+    /// Begins to lead: restarts the timeout of every session.
     pub fn lead(&mut self, server: usize) {
         let epoch = self.servers[server].epoch;
         if self.leaders[epoch as usize] != server {
-            return; // overtaken by yet another one
+            return; // there is a newer leader already
         }
         self.servers[server].leads = Some(Leader {
             bucket: self.expired.is_none().then_some(0),
@@ -244,8 +243,8 @@ impl World {
             .expect("only a leader does this")
     }
 
-    /// `SessionTrackerImpl.touchSession` and `ExpiryQueue.update`: whole milliseconds, then the
-    /// next tick after now + T. Whether the session is alive.
+    /// `SessionTrackerImpl.touchSession` and `ExpiryQueue.update`: whole milliseconds, then the next tick after now +
+    /// T. Returns whether the session is alive.
     fn touch(&mut self, server: usize) -> bool {
         let epoch = self.servers[server].epoch;
         let (phase, tick) = (self.plan.phase, self.plan.tick);
@@ -290,8 +289,8 @@ impl World {
         self.at(next, Event::PingLoop { server, epoch });
     }
 
-    /// `SessionTrackerImpl.run` takes a whole bucket, and then marks the sessions in it one by one. Until
-    /// its turn comes, a session can be touched and can write, and is ended all the same.
+    /// `SessionTrackerImpl.run` takes a whole bucket, and then marks the sessions in it one by one. Until then a
+    /// session can be touched and can write, but it is ended all the same.
     pub fn expiry_loop(&mut self, server: usize, epoch: u32) {
         if self.servers[server].down || self.servers[server].epoch != epoch {
             return;
@@ -308,8 +307,8 @@ impl World {
         }
     }
 
-    /// `setSessionClosing`. Only the leader with the quorum can end a session, and the moment at which
-    /// it marks it is earlier than any at which another client can see its end.
+    /// `setSessionClosing`. Only the leader with the quorum can end a session. It marks the session before any other
+    /// client can see its end.
     pub fn mark(&mut self, server: usize, epoch: u32) {
         if self.servers[server].down || self.servers[server].epoch != epoch {
             return;
@@ -325,7 +324,7 @@ impl World {
 
     fn propose(&mut self, server: usize, origin: Origin) {
         let leader = self.leader(server);
-        // Session expired or moved: an error, which renews nothing.
+        // The session has expired or moved: an error, which renews nothing.
         if leader.bucket.is_none() || leader.owner != Some(origin.server) {
             return;
         }

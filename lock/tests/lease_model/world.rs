@@ -8,7 +8,7 @@ use super::network::{Link, MS, NEVER, Time};
 use super::plan::{Fault, Paused, Plan, Trigger, Which, between};
 use super::server::{Server, thread};
 
-/// What is sent. `epoch` is that of the leader, for messages between servers.
+/// A message. `epoch` is that of the leader, for messages between servers.
 #[derive(Clone, Copy, Debug)]
 pub enum Message {
     // From the client, and back.
@@ -19,7 +19,7 @@ pub enum Message {
         connection: u32,
         write: usize,
     },
-    /// The second half of the touch that a request is: into the table that was there at the first.
+    /// The second half of the touch by a request: into the table that existed at the first half.
     Touch {
         table: u64,
         origin: Origin,
@@ -69,7 +69,7 @@ pub enum Message {
     },
 }
 
-/// Where a write came from.
+/// The source of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
     pub server: usize,
@@ -79,13 +79,13 @@ pub struct Origin {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
-    /// Look at a link.
+    /// Check a link.
     Link(usize),
     /// Let a thread work.
     Thread { server: usize, thread: usize },
-    /// Something was written to a server's disk.
+    /// A server has written something to its disk.
     Logged { server: usize, epoch: u32, zxid: u64 },
-    /// A leader's ping loop comes round.
+    /// The next round of a leader's ping loop.
     PingLoop { server: usize, epoch: u32 },
     /// A leader looks for expired sessions.
     ExpiryLoop { server: usize, epoch: u32 },
@@ -93,7 +93,7 @@ pub enum Event {
     Mark { server: usize, epoch: u32 },
     /// A new leader begins.
     Lead { server: usize },
-    /// An old leader, or its follower, notices.
+    /// An old leader, or its follower, notices the new one.
     StepDown { server: usize },
     /// The client's timer.
     Renew,
@@ -101,7 +101,7 @@ pub enum Event {
     Return,
     /// The client has waited long enough for something.
     Patience { connection: u32, write: usize },
-    /// Number in the plan.
+    /// Fault with this number in the plan.
     Fault(usize),
     /// The last fault may begin.
     Arm,
@@ -118,7 +118,7 @@ pub struct World {
     pub client: Client,
     /// The epoch whose leader has a quorum.
     pub epoch: u32,
-    /// Who leads in each epoch.
+    /// The leader of each epoch.
     pub leaders: Vec<usize>,
     /// When the ensemble ended the session.
     pub expired: Option<Time>,
@@ -126,7 +126,7 @@ pub struct World {
     sequence: u64,
     links: Vec<Link<Message>>,
     armed: Option<Time>,
-    /// From the last fault on, the client does not recover.
+    /// When the last fault began: from then on the client does not recover.
     pub last_fault: Option<Time>,
 }
 
@@ -161,7 +161,7 @@ impl World {
         world
     }
 
-    /// Lets everything happen, until nothing can be learned any more.
+    /// Runs all events, until further ones show nothing new.
     pub fn run(&mut self) {
         let limit = self.plan.last.0 + 6 * self.plan.session_timeout;
         while let Some(Reverse((time, _, event))) = self.events.pop() {
@@ -217,7 +217,7 @@ impl World {
                 Trigger::At => self.at(self.now, Event::Last),
                 Trigger::AfterAnswer(delay) => {
                     self.armed = Some(delay);
-                    // There may be no answer any more.
+                    // There may be no further answer.
                     self.at(self.now + self.plan.session_timeout, Event::Last);
                 }
             },
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// Gives a thread of a server something to do, now if it can.
+    /// Gives a thread of a server some work, which it begins now if it can.
     pub fn give(&mut self, server: usize, thread: usize, message: Message) {
         self.servers[server].threads[thread].push(message);
         self.handle(Event::Thread { server, thread });
@@ -301,7 +301,7 @@ impl World {
                 let server = self.client.server;
                 let leader = self.leaders[self.servers[server].epoch as usize];
                 if server == leader {
-                    // What can be cut off of a leader is its quorum.
+                    // A leader can only be cut off from its quorum.
                     return self.elect(0, self.plan.tick, true);
                 }
                 let n = self.plan.servers;
@@ -344,7 +344,7 @@ impl World {
             Paused::Forward => self.servers[server].threads[thread::FORWARD].pause(until),
             Paused::Process => {
                 for thread in 0..self.servers[server].threads.len() {
-                    // They do not all run again at the same moment.
+                    // They do not all wake at the same moment.
                     let late = match thread {
                         thread::PING => self.plan.ping_lag,
                         _ => between(&mut self.rng, 1, 2 * MS),
@@ -355,8 +355,8 @@ impl World {
         }
     }
 
-    /// All servers that notice form a new quorum; the old leader, and the client's server if
-    /// `mine`, follow for `unnoticed`.
+    /// All servers that notice it form a new quorum; the old leader, and the client's server if `mine`, follow for
+    /// `unnoticed`.
     fn elect(&mut self, election: Time, unnoticed: Time, mine: bool) {
         let old = self.leaders[self.epoch as usize];
         let fits = self.client.server == old || self.plan.servers == 5;

@@ -10,7 +10,7 @@ use super::{ROOT, T, contender, lock, queued_at, state, status_where, world};
 async fn try_acquire_takes_a_free_lock() {
     let world = world();
     let lock = lock(&world, "a");
-    let token = lock.try_acquire().await.unwrap().expect("nobody has it");
+    let token = lock.try_acquire().await.unwrap().expect("it is free");
     assert!(lock.view().is_held());
     assert_eq!(world.node(&contender(&lock)).unwrap().czxid, token);
 }

@@ -1,10 +1,10 @@
-//! All contenders of a lock agree on its kind and on how many hold it, or stay out of the queue.
+//! All contenders of a lock agree on its kind and on its number of holders, or stay out of the queue.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_lock::fake::{Happened, World};
+use lockkeeper_fake::{Happened, World};
 use lockkeeper_lock::{Agreement, LockError, LockOptions, LockState, Mode, Objection, SLACK};
 
 use super::{
@@ -70,7 +70,7 @@ async fn the_setting_can_change_once_no_contender_is_in_the_queue() {
     new.acquire().await.unwrap_err();
     old.release().await.unwrap();
     new.acquire().await.unwrap();
-    // It queues again as it was told: what it knew of the lock root is not believed.
+    // It queues again with its own setting, and does not rely on what it knew of the lock root.
     let refused = old.acquire().await;
     assert_eq!(refused, Err(differs(semaphore(2), Mode::Exclusive)));
 }
@@ -98,7 +98,7 @@ async fn contenders_that_come_at_once_agree_on_one_setting_whoever_is_first() {
             .map(|n| lock_in(&world, &n.to_string(), modes[n % 3]))
             .collect();
         let answers = futures_util::future::join_all(locks.iter().map(|lock| lock.contend())).await;
-        // Those that were let in, and whoever waits behind them.
+        // Those that were admitted, and those that wait behind them.
         tokio::time::sleep(Duration::from_secs(5)).await;
         let agreed = Agreement::parse(&world.node(ROOT).unwrap().data)
             .unwrap()
@@ -183,8 +183,8 @@ async fn with_provided_nodes_the_agreement_is_waited_for_and_never_written() {
             world.set_data(ROOT, &Agreement::of(asked).to_data());
             let before = world.now();
             state(&lock, LockState::Held).await;
-            // A watch, and no look now and then. The session is an old one by now, whose lease is proven by a
-            // second write after the slack.
+            // A watch reports it, with no need to check from time to time. The session is old by now: its lease is
+            // proven by a second write after the slack.
             assert!(world.now() - before < Duration::from_millis(200) + SLACK);
         });
         held.unwrap();

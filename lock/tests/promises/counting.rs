@@ -1,29 +1,29 @@
-//! From which moment on the task counts: always from before it asked. And what it does not count.
+//! The moment from which the task counts is always before its request. And events that it does not count.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_fake::{Client, Freezable, SkewedClock, World};
 use lockkeeper_lock::ensemble::Closed;
-use lockkeeper_lock::fake::{Client, Freezable, SkewedClock, World};
 use lockkeeper_lock::{BootInstant, Clock, Lock, LockState};
 
 use super::{FakeLock, T, clock, lock, options, state, status_where, world, world_of};
 
-/// Long beside everything else that takes time in this world, and shorter than what a server is waited for.
+/// Long compared with everything else that takes time in this world, and shorter than the wait for a server.
 const SLOW: Duration = Duration::from_millis(300);
 
-/// So brief that a renewal which waits for it is still one that a later one can prove: an interval less half a tick and
-/// the slack.
+/// So short that a later renewal can still prove a renewal that waits for it: an interval less half a tick and the
+/// slack.
 const BRIEF: Duration = Duration::from_millis(40);
 
-/// A lock, and the clock that it counts by.
+/// A lock, and its clock.
 fn lock_with_clock(world: &Arc<World>) -> (FakeLock, SkewedClock) {
     let clock = clock();
     let lock = Lock::new::<Client>(world.client("a"), clock.clone(), options());
     (lock, clock)
 }
 
-/// Nothing is answered for some time.
+/// Stops all answers for some time.
 fn stall(world: &Arc<World>, length: Duration) {
     for server in 0..3 {
         world.stall(server, length);
@@ -62,7 +62,7 @@ async fn a_renewal_is_counted_from_the_moment_at_which_it_was_sent() {
     let (lock, clock) = lock_with_clock(&world);
     lock.acquire().await.unwrap();
     tokio::time::sleep(T).await;
-    // Half of the time nothing is answered: what is sent then is answered afterwards.
+    // Half of the time there are no answers: they come later.
     let mut windows = Vec::new();
     let mut ends = Vec::new();
     for _ in 0..400 {
@@ -82,7 +82,7 @@ async fn a_renewal_is_counted_from_the_moment_at_which_it_was_sent() {
     assert!(ends.iter().filter(is_unanswered).count() > 3, "{ends:?}");
 }
 
-/// Whether the lease is longer when the process goes on whose connection was gone after a renewal was answered.
+/// Whether a process that wakes has a longer lease, if the connection was lost after a renewal was answered.
 async fn counts_what_a_lost_connection_has_answered(seed: u64) -> bool {
     let world = world_of(seed);
     let client = world.client("a");
@@ -115,7 +115,7 @@ async fn an_answer_over_a_connection_that_was_gone_meanwhile_extends_no_lease() 
     }
 }
 
-/// As by a server that is reached again when it is too late.
+/// As when a server is reached again too late.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_lost_stays_lost_when_the_servers_are_back() {
     let world = world();
@@ -126,7 +126,7 @@ async fn a_lock_that_is_lost_stays_lost_when_the_servers_are_back() {
     state(&lock, LockState::Lost).await;
     world.heal();
     tokio::time::sleep(T).await;
-    // Nobody has taken its place, so that nothing but itself keeps it from going on.
+    // No other contender has taken its place, so only its own loss keeps it from going on.
     let status = lock.status();
     assert_eq!(status.state, LockState::Lost, "{status:?} {token:?}");
 }

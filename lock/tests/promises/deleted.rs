@@ -1,4 +1,4 @@
-//! Contenders that wait and that somebody deletes by hand.
+//! Waiting contenders that a user deletes by hand.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +28,7 @@ async fn an_heir_whose_contender_was_deleted_by_hand_does_not_hold() {
         holder.acquire().await.unwrap();
         let place = queued_at(&heir, 1).await;
         queued_at(&next, 2).await;
-        // It renews, so it knows that it is the heir.
+        // It renews, so it has learned that it is the heir.
         let lease = heir.status().lease_end;
         eventually("a renewal of the heir", || heir.status().lease_end > lease).await;
         let held = holds(&heir);
@@ -38,7 +38,7 @@ async fn an_heir_whose_contender_was_deleted_by_hand_does_not_hold() {
             status_where(&next, |status| status.position == Some(1)).await;
             holder.release().await.unwrap();
         } else {
-            // All at one moment, and its watch is used up by a change before.
+            // All at one moment, after another change has used up its watch.
             let holders = contender(&holder);
             world.set_data(&own, b"10.0.0.7");
             world.delete(&own);

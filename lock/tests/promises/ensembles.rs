@@ -1,10 +1,10 @@
-//! Who is told which ensemble a lock is in queues in no other.
+//! A lock with the ID of its ensemble queues in no other.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_fake::World;
 use lockkeeper_lock::ensemble::EnsembleError;
-use lockkeeper_lock::fake::World;
 use lockkeeper_lock::{EnsembleId, LockError, LockOptions, LockState};
 use uuid::Uuid;
 
@@ -27,7 +27,7 @@ fn bound(world: &Arc<World>) -> FakeLock {
     lock_with(world, "a", options)
 }
 
-/// Waits until the lock says that it waits for this, and looks that it creates nothing meanwhile.
+/// Waits until the lock reports that it waits for this, and checks that it creates nothing meanwhile.
 async fn stays_out(world: &World, lock: &FakeLock, expected: LockError) {
     let status = status_where(lock, |status| status.refusal.as_ref() == Some(&expected)).await;
     assert_eq!(status.state, LockState::Connecting);
@@ -55,12 +55,9 @@ async fn a_lock_does_not_queue_in_another_ensemble_and_says_which_one_it_is() {
             sentence.contains(&OTHER.to_string()) && sentence.contains(&OURS.to_string()),
             "{sentence}"
         );
-        world.set_data(
-            NODE,
-            b"not an ID, and longer than anybody would like to read in a log",
-        );
+        world.set_data(NODE, b"not an ID, and too long for a log");
         stays_out(&world, &lock, found(None)).await;
-        // The names of the servers lead back to it.
+        // The names of the servers lead back to the right ensemble.
         world.set_data(NODE, format!("{OURS}\n").as_bytes());
         state(&lock, LockState::Held).await;
     });
@@ -95,7 +92,7 @@ async fn what_is_found_out_later_about_the_ensemble_does_not_touch_the_holder() 
     lock.acquire().await.unwrap();
     world.delete(NODE);
     assert!(is_still(&lock, |status| status.state == LockState::Held).await);
-    // Whoever has to queue again looks again.
+    // A contender that queues again checks again.
     let before = world.now();
     let (again, ()) = tokio::join!(lock.step_down(), async {
         let missing = LockError::NotProvided {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockkeeper_lock::fake::{Client, World};
+use lockkeeper_fake::{Client, World};
 use lockkeeper_lock::{Lock, LockError, LockState, LossReason};
 use tokio::sync::Notify;
 
 use super::{BOUND, FakeLock, ROOT, T, clock, contender, eventually, lock, options, queued_at, state, world};
 
-/// Work that says whether it still exists.
+/// Work that shows whether it still exists.
 #[derive(Clone, Default)]
 struct Running(Arc<AtomicBool>);
 
@@ -80,7 +80,11 @@ async fn work_is_dropped_by_the_deadline_when_no_server_can_be_reached() {
     queued_at(&waiter, 1).await;
     isolate(&world, "holder");
     eventually("the work is dropped", || !running.is_running()).await;
-    assert_ne!(waiter.status().state, LockState::Held, "nobody else holds before");
+    assert_ne!(
+        waiter.status().state,
+        LockState::Held,
+        "no other contender holds before"
+    );
     state(&waiter, LockState::Held).await;
     world.heal();
     let outcome = tokio::time::timeout(BOUND, guarded)
@@ -115,7 +119,7 @@ async fn work_is_dropped_when_the_contender_is_deleted_by_hand_and_the_error_say
         guarded.await.unwrap(),
         Err(LockError::Lost(LossReason::ContenderDeleted))
     );
-    // It was released: nothing runs under it.
+    // It was released: nothing runs under the lock.
     lock.acquire().await.unwrap();
 }
 
@@ -186,7 +190,7 @@ async fn work_is_not_polled_after_the_deadline_by_whatever_wakes_it_when_a_suspe
     eventually("the work begins", || polls.load(Ordering::SeqCst) == 1).await;
     wake.notify_one();
     eventually("the work goes on", || polls.load(Ordering::SeqCst) == 2).await;
-    // No timer has noticed anything yet, and what the work waits for is there.
+    // No timer has noticed it yet, and the work is ready to go on.
     clock.suspend(T);
     wake.notify_one();
     let outcome: Result<(), _> = guarded.await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper_lock::fake::{Client, Freezable};
+use lockkeeper_fake::{Client, Freezable};
 use lockkeeper_lock::{Clock, Lock, LockError, LockState, LockStatus, LossReason};
 
 use super::{BOUND, T, clock, eventually, lock, options, status_where, world};
@@ -17,7 +17,7 @@ async fn nothing_is_held_once_the_task_of_the_lock_is_gone() {
     assert!(view.is_held());
     task.abort();
     assert!(task.await.unwrap_err().is_cancelled());
-    assert!(!view.is_held(), "nobody would say so if it were lost");
+    assert!(!view.is_held(), "no task would report a loss");
     let ended = async {
         loop {
             if let Err(error) = view.changed().await {
@@ -34,7 +34,7 @@ async fn nothing_is_held_once_the_task_of_the_lock_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_held_after_the_end_of_the_lease_although_the_task_stands_still() {
+async fn nothing_is_held_from_the_deadline_on_although_the_task_stands_still() {
     let world = world();
     let client = world.client("a");
     let clock = clock();
@@ -46,27 +46,60 @@ async fn nothing_is_held_after_the_end_of_the_lease_although_the_task_stands_sti
     let (deadline, end) = (frozen.deadline().unwrap(), frozen.lease_end.unwrap());
     assert!(deadline < end);
     let view = lock.view();
-    eventually("the lease ends", || {
-        assert_eq!(view.is_held(), clock.now() < end);
+    eventually("the deadline comes", || {
+        assert_eq!(view.is_held(), clock.now() < deadline);
+        assert_eq!(frozen.is_held(clock.now()), view.is_held());
         !view.is_held()
     })
     .await;
-    assert_eq!(lock.status().state, LockState::Held, "what it said last");
+    assert!(clock.now() < end, "the lease itself is not over");
+    assert_eq!(lock.status().state, LockState::Held, "its last report");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_in_doubt_is_suspended_until_its_lease_ends_and_then_lost() {
+async fn a_lock_in_doubt_is_suspended_until_its_deadline_and_then_lost() {
     let world = world();
-    let lock = lock(&world, "a");
+    let clock = clock();
+    let lock = Lock::new::<Client>(world.client("a"), clock.clone(), options());
     lock.acquire().await.unwrap();
     world.isolate("a", T * 4);
     let suspended = status_where(&lock, |status| status.state == LockState::Suspended).await;
     assert!(lock.view().is_held());
-    assert!(suspended.lease_end.is_some());
-    // Without anybody's word: no server can be reached to say that the session is over.
+    let (deadline, end) = (suspended.deadline().unwrap(), suspended.lease_end.unwrap());
+    // On its own: no server can be reached to report that the session is over.
     let lost = status_where(&lock, |status| status.state == LockState::Lost).await;
+    let now = clock.now();
+    assert!(deadline <= now && now < end, "{now:?}: {deadline:?} to {end:?}");
     assert_eq!(lost.loss, Some(LossReason::DeadlineReached));
     assert!(!lock.view().is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_not_acquired_by_what_its_task_said_before_the_machine_was_suspended_past_the_deadline() {
+    for tries in [false, true] {
+        let world = world();
+        let clock = clock();
+        let (lock, task) = Lock::with_task::<Client>(world.client("a"), clock.clone(), options());
+        let acquiring = async {
+            match tries {
+                true => lock.try_acquire().await,
+                false => lock.acquire().await.map(Some),
+            }
+        };
+        let (mut acquired, mut task) = (Box::pin(acquiring), Box::pin(task));
+        let view = lock.view();
+        while !view.is_held() {
+            assert!(futures_util::poll!(&mut acquired).is_pending());
+            let _ = tokio::time::timeout(Duration::from_millis(1), &mut task).await;
+        }
+        clock.suspend(view.status().deadline().unwrap() - clock.now());
+        assert!(futures_util::poll!(&mut acquired).is_pending());
+        let outcome = tokio::select! {
+            outcome = acquired => outcome,
+            () = task => panic!("the lock is not closed"),
+        };
+        assert_eq!(outcome, Err(LockError::Lost(LossReason::DeadlineReached)));
+    }
 }
 
 #[tokio::test(start_paused = true)]

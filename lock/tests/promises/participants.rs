@@ -40,7 +40,7 @@ async fn an_onlooker_sees_everybody_in_order_with_token_and_data_and_stays_out_o
     let waiting = queued_at(&waiter, 1).await;
     let list = loop {
         let list = onlooker.participants().await.unwrap();
-        // It follows, and the mark comes a moment after the lock.
+        // It is connected to a follower, and the mark comes a moment after the lock.
         if list.len() == 2 && list[0].data.is_held() {
             break list;
         }
@@ -65,7 +65,7 @@ async fn contenders_of_curator_are_seen_and_waited_for_and_other_children_are_no
     let lock = lock(&world, "a");
     lock.acquire().await.unwrap();
     lock.release().await.unwrap();
-    // Curator writes its IP address. The one without a sequence number is nobody's contender.
+    // Curator writes its IP address. The one without a sequence number is not a contender.
     let curator = "_c_b3c1e3a0-6b3f-4a55-8d7c-9a1d9e3f0001-lock-0000000001";
     world.create(&format!("{ROOT}/{curator}"), b"10.0.0.7");
     world.create(&format!("{ROOT}/notes"), b"{\"state\":\"held\"}");
@@ -130,7 +130,7 @@ async fn an_onlooker_without_the_right_to_look_is_told_so_and_can_ask_again() {
     world.forbid(ROOT);
     let onlooker = lock(&world, "onlooker");
     let refused = loop {
-        // A server that has not heard of the root yet knows of no contenders.
+        // A server that has not received the root yet has no contenders.
         match onlooker.participants().await {
             Ok(list) => assert!(list.is_empty()),
             Err(refused) => break refused,

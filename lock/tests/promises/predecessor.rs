@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use lockkeeper_lock::fake::World;
+use lockkeeper_fake::World;
 use lockkeeper_lock::{Control, FencingToken, LockOptions, LockState, Mode};
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ fn asking(world: &Arc<World>, name: &str, mode: Mode) -> FakeLock {
     lock_with(world, name, options)
 }
 
-/// The last one waits while all before it hold. The first one ends, cleanly or not.
+/// The last contender waits while all before it hold. The first one ends, cleanly or not.
 async fn is_unclean(seed: u64, mode: Mode, holders: usize, is_crash: bool) -> bool {
     let world = world_of(seed);
     let mut held = Vec::new();
     for number in 0..holders {
         let lock = asking(&world, &number.to_string(), mode);
         lock.acquire().await.unwrap();
-        assert!(!lock.status().predecessor_unclean, "nobody was before it");
+        assert!(!lock.status().predecessor_unclean, "no contender was before it");
         held.push(lock);
     }
     let heir = asking(&world, "heir", mode);
@@ -72,8 +72,8 @@ async fn a_holder_of_a_semaphore_that_crashed_is_not_clean() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_crash_is_the_business_of_the_next_one_and_not_of_the_one_after_it() {
+/// The holder has crashed, and two waiters are left.
+async fn two_behind_a_crash() -> (Arc<World>, FakeLock, FakeLock) {
     let world = world_of(0);
     let [first, second, third] =
         ["first", "second", "third"].map(|name| asking(&world, name, Mode::Exclusive));
@@ -81,6 +81,12 @@ async fn a_crash_is_the_business_of_the_next_one_and_not_of_the_one_after_it() {
     queued_at(&second, 1).await;
     queued_at(&third, 2).await;
     world.expire(first.status().session.unwrap());
+    (world, second, third)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_is_the_business_of_the_next_one_and_not_of_the_one_after_it() {
+    let (_world, second, third) = two_behind_a_crash().await;
     let held = state(&second, LockState::Held).await;
     assert!(held.predecessor_unclean);
     second.settle(held.token.unwrap());
@@ -91,13 +97,7 @@ async fn a_crash_is_the_business_of_the_next_one_and_not_of_the_one_after_it() {
 
 #[tokio::test(start_paused = true)]
 async fn who_has_not_waited_after_a_crash_leaves_the_wait_to_the_next_one() {
-    let world = world_of(0);
-    let [first, second, third] =
-        ["first", "second", "third"].map(|name| asking(&world, name, Mode::Exclusive));
-    first.acquire().await.unwrap();
-    queued_at(&second, 1).await;
-    queued_at(&third, 2).await;
-    world.expire(first.status().session.unwrap());
+    let (_world, second, third) = two_behind_a_crash().await;
     assert!(state(&second, LockState::Held).await.predecessor_unclean);
     second.release().await.unwrap();
     assert!(state(&third, LockState::Held).await.predecessor_unclean);
@@ -125,7 +125,7 @@ async fn a_crash_that_nobody_in_the_queue_has_seen_is_not_clean() {
     }
 }
 
-/// Another client's contender of this number, below a lock root that has just been made.
+/// Another client's contender with this number, below a lock root that was just created.
 fn curator(world: &World, number: u32) -> String {
     let path = format!("{ROOT}/_c_5f0c3f1e-0000-4000-8000-000000000000-lock-{number:010}");
     world.create_owned(&path, b"10.0.0.7", 77);
@@ -150,7 +150,7 @@ async fn clean_releases_below_an_older_lock_root_settle_nothing_below_the_new_on
     assert!(state(&heir, LockState::Held).await.predecessor_unclean);
 }
 
-/// Those whom the control node names as holders.
+/// The holders in the control node.
 fn holders(world: &World) -> Vec<FencingToken> {
     let control = world.node(CONTROL).map(|node| Control::parse(&node.data));
     let holders = control.and_then(|control| control.holders).unwrap_or_default();
@@ -164,7 +164,7 @@ async fn a_holder_that_asks_is_written_down_before_it_holds() {
         for (name, mode) in [("first", Mode::Exclusive), ("second", Mode::Exclusive)] {
             let lock = asking(&world, name, mode);
             if seed.is_multiple_of(2) {
-                // What was written, though nobody said so.
+                // It was written, but the answer was lost.
                 lock.contend().await.unwrap();
                 world.lose_next_answer(name);
             }
@@ -181,7 +181,7 @@ async fn a_holder_that_does_not_ask_is_written_down_all_the_same_where_it_holds_
     let world = world_of(0);
     let first = lock(&world, "first");
     let token = first.acquire().await.unwrap();
-    eventually("it is written down", || holders(&world) == [token]).await;
+    eventually("it is recorded", || holders(&world) == [token]).await;
     world.expire(first.status().session.unwrap());
     drop(first);
     let next = asking(&world, "next", Mode::Exclusive);
@@ -199,7 +199,7 @@ async fn a_holder_that_does_not_ask_waits_for_nobody_and_settles_nothing() {
     let hasty = lock(&world, "hasty");
     let token = hasty.acquire().await.unwrap();
     hasty.settle(token);
-    eventually("it is written down", || holders(&world).contains(&token)).await;
+    eventually("it is recorded", || holders(&world).contains(&token)).await;
     hasty.release().await.unwrap();
     let next = asking(&world, "next", Mode::Exclusive);
     next.acquire().await.unwrap();

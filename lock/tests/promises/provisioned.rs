@@ -1,10 +1,10 @@
-//! Nodes that are somebody else's to make are waited for, and never made.
+//! The lock waits for nodes that another client has to create, and never creates them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_fake::World;
 use lockkeeper_lock::ensemble::EnsembleError;
-use lockkeeper_lock::fake::World;
 use lockkeeper_lock::{Agreement, LockError, LockOptions, LockState, LossReason, Mode, SLACK};
 
 use super::{CONTROL, FakeLock, ROOT, contender, eventually, is_still, lock_with, options, state, world};
@@ -17,7 +17,7 @@ fn provisioned(world: &Arc<World>, name: &str) -> FakeLock {
     lock_with(world, name, options)
 }
 
-/// Waits until the lock says that it waits for this.
+/// Waits until the lock reports that it waits for this.
 async fn awaits(lock: &FakeLock, path: &str, error: EnsembleError) {
     let expected = Some(LockError::NotProvided {
         path: path.to_owned(),
@@ -48,8 +48,8 @@ async fn a_lock_goes_on_as_soon_as_its_nodes_are_made_and_makes_none_itself() {
         provide(&world, CONTROL);
         let before = world.now();
         state(&lock, LockState::Held).await;
-        // A watch, and no look now and then: messages take 3 ms here, and 20 ms between servers. The
-        // session is an old one by now, whose lease is proven by a second write after the slack.
+        // A watch reports it, with no need to check from time to time: messages take 3 ms here, and 20 ms between
+        // servers. The session is old by now: its lease is proven by a second write after the slack.
         let took = world.now() - before;
         assert!(took < Duration::from_millis(200) + SLACK, "{took:?}");
     });
@@ -170,7 +170,7 @@ async fn while_the_control_node_is_missing_the_holder_before_counts_as_one_that_
     first.release().await.unwrap();
     let held = state(&second, LockState::Held).await;
     assert!(held.predecessor_unclean);
-    // And somebody has to wait for it, though the node comes back.
+    // The next holder has to wait for it too, although the node comes back.
     world.create(CONTROL, b"");
     second.release().await.unwrap();
     let held = state(&third, LockState::Held).await;

@@ -1,11 +1,11 @@
-//! What other people do to the nodes, and what the lock makes of it.
+//! Changes to the nodes by other clients, and the reactions of the lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockkeeper_fake::{Client, Freezable, Options, Traffic, World};
 use lockkeeper_lock::ensemble::Closed;
-use lockkeeper_lock::fake::{Client, Freezable, Options, Traffic, World};
 use lockkeeper_lock::{Lock, LockOptions, LockState, LossReason, Observer};
 
 use super::{
@@ -117,7 +117,7 @@ async fn children_that_are_no_contenders_and_foreign_data_change_nothing() {
     }
     holder.acquire().await.unwrap();
     assert_eq!(queued_at(&waiter, 1).await.state, LockState::Waiting);
-    eventually("the holder says that it holds", || {
+    eventually("the holder reports that it holds", || {
         world
             .node(&contender(&holder))
             .is_some_and(|node| node.version > 0)
@@ -145,7 +145,7 @@ async fn a_holder_whose_session_is_over_has_lost_the_lock_and_a_waiter_queues_ag
     });
     assert!(after.await.token > before.token);
     world.expire(holder.status().session.unwrap());
-    // Its watch and the end of its session come one after the other.
+    // The event of its watch and the end of its session come one after the other.
     let lost = state(&holder, LockState::Lost).await.loss;
     assert!(matches!(
         lost,
@@ -154,8 +154,8 @@ async fn a_holder_whose_session_is_over_has_lost_the_lock_and_a_waiter_queues_ag
     state(&waiter, LockState::Held).await;
 }
 
-/// The process of `waiter` stands still until the leader has begun to end its session, and the holder
-/// releases meanwhile. Returns every state that the waiter was in after that, with its session.
+/// The process of `waiter` is frozen until the leader has begun to end its session, and the holder releases meanwhile.
+/// Returns every state that the waiter had after that, with its session.
 async fn wakes_while_its_session_is_being_ended(seed: u64) -> Vec<(Option<i64>, LockState)> {
     let world = world_of(seed);
     let holder = lock(&world, "holder");
@@ -169,7 +169,7 @@ async fn wakes_while_its_session_is_being_ended(seed: u64) -> Vec<(Option<i64>, 
     loop {
         let (counted, ends) = world.counted(session).unwrap();
         let left = ends.saturating_sub(world.now());
-        // Nothing of the waiter is under way any more, so that this moment stands.
+        // No request of the waiter is under way any more, so this moment stays as it is.
         if world.now() > counted + T / 2 {
             world.freeze("waiter", left + Duration::from_millis(10));
             holder.release().await.unwrap();
@@ -211,7 +211,7 @@ async fn when_all_connections_break_the_holder_and_the_next_one_come_back_at_onc
         queued_at(lock, place).await;
     }
     let tokens: Vec<_> = locks.iter().map(|lock| lock.status().token).collect();
-    // Long enough for the holder to be seen to hold.
+    // Long enough for the others to see that the holder holds.
     tokio::time::sleep(T).await;
     let cut = world.now();
     names.iter().for_each(|name| world.disconnect(name));
@@ -228,10 +228,10 @@ async fn when_all_connections_break_the_holder_and_the_next_one_come_back_at_onc
     assert!(waiters.iter().any(|took| *took < T / 4), "{back:?}");
     assert!(waiters.iter().all(|took| *took < T / 2), "{back:?}");
     let now: Vec<_> = locks.iter().map(|lock| lock.status().token).collect();
-    assert_eq!(now, tokens, "nobody has lost its place");
+    assert_eq!(now, tokens, "no contender has lost its place");
 }
 
-/// What is logged on this thread.
+/// The log of this thread.
 #[derive(Clone, Default)]
 struct Logged(Arc<Mutex<String>>);
 

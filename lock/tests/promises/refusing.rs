@@ -1,11 +1,11 @@
-//! What cannot be had is refused, in words.
+//! A lock that cannot be had is refused, with the reason.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_fake::{Options, World};
 use lockkeeper_lock::ensemble::{Closed, EnsembleError};
-use lockkeeper_lock::fake::{Options, World};
 use lockkeeper_lock::{LockError, LockOptions, LockState, Timing};
 use tokio::time::timeout;
 
@@ -51,7 +51,7 @@ async fn whoever_waits_for_the_lock_hears_why_it_is_refused_after_all() {
     holder.acquire().await.unwrap();
     super::queued_at(&waiter, 1).await;
     let refused = async {
-        // The waiter lists the children again when the one before it goes.
+        // The waiter lists the children again when the one before it leaves.
         world.forbid(ROOT);
         world.delete(&super::contender(&holder));
     };
@@ -70,10 +70,10 @@ async fn credentials_that_are_refused_over_a_connection_in_use_are_not_tried_for
     let world = world();
     let (holder, waiter) = (lock(&world, "a"), lock(&world, "b"));
     holder.acquire().await.unwrap();
-    // It waits: a call that comes after the refusal would be a new try, with a session of its own.
+    // It waits: a call after the refusal would be a new attempt, with a session of its own.
     let mut acquiring = pin!(waiter.acquire());
     timeout(T, &mut acquiring).await.unwrap_err();
-    // Its watches hear of it too, as of any connection that is gone.
+    // Its watches report it too, as for any lost connection.
     world.hang_up("b", Closed::AuthFailed);
     assert!(matches!(
         timeout(BOUND, acquiring).await.unwrap().unwrap_err(),
@@ -117,7 +117,7 @@ async fn a_session_timeout_that_the_servers_shorten_is_the_one_that_counts() {
         status.deadline(),
         Some(end.saturating_sub(Duration::from_millis(400)))
     );
-    // Renewals come often enough for it.
+    // Renewals come often enough for this session timeout.
     tokio::time::sleep(granted * 5).await;
     assert!(lock.view().is_held());
 }
@@ -139,7 +139,7 @@ async fn a_session_timeout_that_the_servers_shorten_too_much_is_refused_with_the
 #[tokio::test(start_paused = true)]
 async fn an_overloaded_server_costs_nobody_the_lock_and_refuses_nobody() {
     let world = world();
-    // More, and the holder's lease ends first.
+    // With more, the holder's lease ends first.
     for requests in 1..8 {
         let (first, second) = (lock(&world, "a"), lock(&world, "b"));
         world.throttle("a", requests);
@@ -166,7 +166,7 @@ async fn a_lock_root_whose_sequence_numbers_are_used_up_is_refused_with_what_wou
     for number in ["2147483647", "-2147483648", "-000000001"] {
         let world = world();
         let lock = lock(&world, "a");
-        // As after 2^31 contenders; one that stays behind ours or before it, as the case may be.
+        // As after 2^31 contenders; depending on the number, this one stays behind ours or before it.
         let other = format!("_c_00000000-0000-0000-0000-000000000000-lock-{number}");
         world.create("/locks", b"");
         world.create(ROOT, b"");

@@ -1,4 +1,4 @@
-//! `release`, `step_down`, `abandon`, `close`, and what happens without them.
+//! `release`, `step_down`, `abandon`, `close`, and an end without them.
 
 use lockkeeper_lock::{CleanRelease, Clock, Control, Lock, LockState};
 
@@ -70,7 +70,7 @@ async fn a_release_leaves_what_others_wrote_into_the_control_node() {
     let lock = lock(&world, "a");
     lock.acquire().await.unwrap();
     eventually("the control node is there", || world.node(CONTROL).is_some()).await;
-    // The holder may or may not have heard of it when it releases.
+    // The holder may or may not have received it when it releases.
     world.set_data(
         CONTROL,
         br#"{"v":1,"yield":{"id":"7","contenders":["x"]},"note":"mine"}"#,
@@ -110,7 +110,7 @@ async fn dropping_a_lock_releases_nothing_before_its_session_expires() {
     let left = lease_end - clock.now();
     let dropped = world.now();
     drop(holder);
-    eventually("nobody renews any more", || !view.is_held()).await;
+    eventually("renewals have stopped", || !view.is_held()).await;
     assert!(world.node(&node).is_some());
     waiter.acquire().await.unwrap();
     assert!(!world.is_alive(session), "only the end of the session gave it up");
@@ -130,7 +130,7 @@ async fn a_panic_of_its_owner_releases_nothing_before_the_session_expires() {
         panic!("a bug of the owner, on purpose");
     });
     assert!(owner.await.unwrap_err().is_panic());
-    eventually("nobody renews any more", || !view.is_held()).await;
+    eventually("renewals have stopped", || !view.is_held()).await;
     assert!(world.node(&node).is_some());
     waiter.acquire().await.unwrap();
     assert!(!world.is_alive(session));
@@ -161,6 +161,6 @@ async fn closing_releases_and_ends_the_session() {
         world
             .records()
             .iter()
-            .any(|record| { record.happened == lockkeeper_lock::fake::Happened::Closed { session } })
+            .any(|record| { record.happened == lockkeeper_fake::Happened::Closed { session } })
     );
 }

@@ -1,4 +1,4 @@
-//! A contender that is kept through a loss, for work that has outlived it.
+//! A contender that is kept through a loss, for work that still runs.
 
 use lockkeeper_lock::LossReason;
 
@@ -16,12 +16,12 @@ async fn a_retained_contender_keeps_the_lock_from_others_though_it_is_lost() {
     world.isolate("a", T * 3 / 4);
     let lost = status_where(&first, |status| status.state == LockState::Lost).await;
     assert_eq!(lost.loss, Some(LossReason::DeadlineReached));
-    // The servers can be reached again before they end the session, and it goes on for as long as need be.
+    // The servers can be reached again before they end the session, and it lives as long as necessary.
     world.heal();
     tokio::time::sleep(T * 10).await;
     let status = first.status();
     assert_eq!((status.state, status.token), (LockState::Lost, Some(token)));
-    assert!(!first.view().is_held(), "it is held for nobody");
+    assert!(!first.view().is_held(), "no contender holds it");
     assert_eq!(second.status().state, LockState::Waiting);
 
     first.release().await.unwrap();

@@ -61,7 +61,7 @@ async fn a_reader_that_comes_after_a_waiting_writer_waits_for_it() {
     for late in [&late, &later] {
         tokio::time::timeout(Duration::from_secs(1), late.acquire())
             .await
-            .expect("nobody is before it")
+            .expect("no contender is before it")
             .unwrap();
     }
     assert!(late.view().is_held());

@@ -1,4 +1,4 @@
-//! Other clients in the queue: waited for where their names tell when they came, and never ignored.
+//! Other clients in the queue: the lock waits for them if their names show when they came, and never ignores them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use lockkeeper_lock::{LockError, LockState};
 
 use super::{ROOT, T, is_still, lock, queued_at, state, status_where, world};
 
-/// A session of somebody else.
+/// A session of another client.
 const THEIRS: i64 = 0x77;
 
 fn stranger(name: &str) -> LockError {
@@ -42,7 +42,7 @@ async fn contenders_of_kazoo_and_of_zookeepers_recipe_are_waited_for_in_the_orde
 
 #[tokio::test(start_paused = true)]
 async fn the_lock_is_not_held_beside_a_client_of_an_unknown_kind_and_the_status_names_it() {
-    // Leader election, and a lease of kazoo's Semaphore: whatever ends with a session.
+    // Leader election, and a lease of kazoo's Semaphore: every node that ends with a session.
     for name in [
         "n_0000000000",
         "0f3c1f4f8c1b4a3f9d5f0d6ad7a5c111",
@@ -78,11 +78,11 @@ async fn the_heir_of_a_holder_does_not_take_over_beside_a_client_of_an_unknown_k
     holder.acquire().await.unwrap();
     world.create_owned(&format!("{ROOT}/n_0000000001"), b"", THEIRS);
     queued_at(&heir, 1).await;
-    // Until it is marked as held, which proves to the heir that nobody is before it.
+    // Until it is marked as held, which proves to the heir that no contender is before it.
     tokio::time::sleep(Duration::from_secs(1)).await;
     holder.release().await.unwrap();
     assert!(is_still(&heir, |status| status.state == LockState::Waiting).await);
-    // Another one comes when the first one goes.
+    // Another one comes when the first one leaves.
     world.create_owned(&format!("{ROOT}/n_0000000007"), b"", THEIRS);
     world.delete(&format!("{ROOT}/n_0000000001"));
     let waiting = status_where(&heir, |status| status.refusal == Some(stranger("n_0000000007"))).await;
@@ -98,12 +98,12 @@ async fn children_that_belong_to_no_session_are_nobodys_place_in_the_queue() {
     world.create(ROOT, b"");
     world.create(&format!("{ROOT}/readme"), b"hands off");
     world.create(&format!("{ROOT}/entry-0000000000"), b"");
-    // A container: marked, and nobody's.
+    // A container: its owner is marked, and no session owns it.
     world.create_owned(&format!("{ROOT}/leases"), b"", i64::MIN);
     let lock = lock(&world, "a");
     tokio::time::timeout(T, lock.acquire())
         .await
-        .expect("nobody is before it")
+        .expect("no contender is before it")
         .unwrap();
     assert_eq!(lock.status().refusal, None);
 }

@@ -1,6 +1,6 @@
 //! A pod that comes by once more, also after other injectors, gets no more than it has.
 
-use lockkeeper_sidecar::probes::AppToken;
+use lockkeeper_daemon::token::AppToken;
 use serde_json::{Value, json};
 
 use crate::world::{NEW, TOKEN, World, env, golden, pod_of, question_of, sidecar, simple};

@@ -1,6 +1,6 @@
 //! Where the command of a wrapped container comes from.
 
-use lockkeeper_operator::inject::ImageQuestion;
+use lockkeeper_operator::admission::inject::ImageQuestion;
 use serde_json::{Value, json};
 
 use crate::world::{OLD, World, question_of, simple};

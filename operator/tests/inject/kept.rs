@@ -1,6 +1,6 @@
 //! What a pod had stays as it was.
 
-use lockkeeper_operator::inject::Mode;
+use lockkeeper_operator::admission::inject::Mode;
 use serde_json::{Value, json};
 
 use crate::world::{NEW, OLD, World, golden, pod_of, sidecar, simple};

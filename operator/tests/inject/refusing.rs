@@ -157,7 +157,7 @@ fn the_application_behind_a_proxy_that_another_injector_put_first_is_not_left_wi
             refusal.contains(&format!("`{proxy}` is the proxy")) && refusal.contains("write one of app into"),
             "{refusal}"
         );
-        // Whoever says which one it is gets that one.
+        // The annotation chooses the container.
         for key in [
             "lockkeeper.io/container",
             "kubectl.kubernetes.io/default-container",
@@ -193,7 +193,7 @@ fn a_sidecar_that_may_wait_for_a_proxy_that_waits_for_it_is_warned_of() {
             .injected(pod)
             .warnings
             .join("\n")
-            .contains("`linkerd-proxy` is started when")
+            .contains("`linkerd-proxy` starts only after")
     };
     assert!(!warned(&pod));
     let proxy = json!({ "name": "linkerd-proxy", "image": "p" });

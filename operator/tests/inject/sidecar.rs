@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper_operator::inject::Replicas;
+use lockkeeper_operator::admission::inject::Replicas;
 use serde_json::{Value, json};
 
 use crate::world::{NEW, TOKEN, World, env, sidecar, simple};
@@ -75,7 +75,7 @@ fn the_sidecar_gets_the_settings_of_the_lock() {
     assert_eq!(
         *reader,
         Value::Null,
-        "the operator is nobody in an ensemble that is not its own"
+        "the operator has no identity in an ensemble that is not its own"
     );
 }
 

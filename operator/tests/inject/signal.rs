@@ -1,6 +1,6 @@
 //! Guarding by signals.
 
-use lockkeeper_operator::inject::{ClusterFacts, ImageUnknown, Mode};
+use lockkeeper_operator::admission::inject::{ClusterFacts, ImageUnknown, Mode};
 use serde_json::{Value, json};
 
 use crate::world::{NEW, OLD, World, pod_of, sidecar, simple};
@@ -118,7 +118,7 @@ fn no_pod_is_guarded_by_signals_where_a_kubelet_would_start_it_without_its_gate(
 
 #[test]
 fn a_pod_whose_sidecar_ends_without_saying_that_nothing_is_left_is_gated_anew() {
-    use lockkeeper_sidecar::exit::Exit;
+    use lockkeeper_daemon::exit::Exit;
     let injected = World::new(NEW)
         .image(&["/legacy"], &[], "daemon")
         .injected(&pod_of("signal"))

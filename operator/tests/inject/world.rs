@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lockkeeper_crds::DistributedLockSpec;
-use lockkeeper_operator::inject::{
+use lockkeeper_daemon::log::LogFormat;
+use lockkeeper_daemon::token::AppToken;
+use lockkeeper_operator::admission::inject::{
     ClusterFacts, Context, ImageConfig, ImageQuestion, ImageUnknown, Injection, Refusal, Replicas,
     SidecarConfig, Subject, image_question, inject,
 };
-use lockkeeper_sidecar::log::LogFormat;
-use lockkeeper_sidecar::probes::AppToken;
 use serde_json::{Value, json};
 
 pub const OLD: ClusterFacts = ClusterFacts {

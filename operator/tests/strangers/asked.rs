@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use lockkeeper_operator::webhook::callers::Callers;
+use lockkeeper_operator::admission::callers::Callers;
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Http, answer};
@@ -17,7 +17,7 @@ fn with(status: u16, body: &Value) -> Answer {
 async fn review(status: u16, found: Value) -> Value {
     let api = Http::start(move |request| match request.uri().path() {
         "/apis/lockkeeper.io/v1alpha1/namespaces/shop/distributedlocks/late" => with(status, &found),
-        other => panic!("nobody asks for {other}"),
+        other => panic!("no client asks for {other}"),
     })
     .await;
     let issued = issued(NAME, None);
@@ -78,7 +78,7 @@ async fn the_pods_of_a_statefulset_that_goes_in_order_are_ready_while_they_wait_
         });
         let api = Http::start(move |request| match request.uri().path() {
             "/apis/apps/v1/namespaces/shop/statefulsets/app" => with(200, &set),
-            other => panic!("nobody asks for {other}"),
+            other => panic!("no client asks for {other}"),
         })
         .await;
         let issued = issued(NAME, None);
@@ -111,7 +111,7 @@ async fn with_set_of(version: &str, kind: &str) -> Http {
     });
     Http::start(move |request| match request.uri().path() {
         "/apis/apps/v1/namespaces/shop/replicasets/app" => with(200, &set),
-        other => panic!("nobody asks for {other}"),
+        other => panic!("no client asks for {other}"),
     })
     .await
 }

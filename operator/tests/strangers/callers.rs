@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use lockkeeper_operator::webhook::callers::Callers;
+use lockkeeper_operator::admission::callers::Callers;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::authority::Authority;
 use crate::tls::issued;
-use crate::webhook::{NAME, Server};
+use crate::webhook::{NAME, Server, review};
 
 /// A client with this certificate, which trusts the webhooks.
 fn client(authorities: &str, own: Option<&(String, String)>) -> TlsConnector {
@@ -44,11 +44,8 @@ async fn ask(server: &Server, connector: &TlsConnector) -> std::io::Result<Strin
     let mut stream = connector
         .connect(ServerName::try_from(NAME).unwrap(), stream)
         .await?;
-    let review = json!({ "apiVersion": "admission.k8s.io/v1", "request": {
-        "uid": "u-1", "kind": { "kind": "Pod" }, "namespace": "shop", "operation": "CREATE",
-        "object": { "metadata": { "name": "app" }, "spec": { "containers": [{ "name": "app" }] } },
-    } })
-    .to_string();
+    let pod = json!({ "metadata": { "name": "app" }, "spec": { "containers": [{ "name": "app" }] } });
+    let review = review("shop", "Pod", &pod);
     let head = format!(
         "POST /pods HTTP/1.1\r\nhost: {NAME}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
         review.len()

@@ -1,113 +1,21 @@
-//! A tenant that makes and deletes nodes below a lock root of its own, as fast as the servers go, and leaves none behind.
+//! A server that tells of nodes that come and go faster than the operator reads them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockkeeper_lock::zookeeper::{Credentials, Onlooker, ZooKeeper};
+use lockkeeper_lock::zookeeper::ZooKeeper;
 use lockkeeper_operator::identity::Identity;
-use lockkeeper_operator::layout::{Layout, LockKey};
-use lockkeeper_operator::mirror::Mirror;
-use lockkeeper_operator::picture::Excess;
-use lockkeeper_operator::tree::Tree;
-use serde_json::Value;
-use tokio::time::{Instant, timeout};
-use zookeeper_client::{Acls, CreateMode};
+use lockkeeper_operator::lock_key::LockKey;
+use lockkeeper_operator::zookeeper::nodes::Tree;
+use lockkeeper_operator::zookeeper::paths::Layout;
+use lockkeeper_operator::zookeeper::queues::Mirror;
+use lockkeeper_operator::zookeeper::queues::picture::Excess;
+use tokio::time::timeout;
 
 use crate::hostile::{CHURNED, HONEST, Hostile, Kind, PAIRS_TOLD};
-use crate::world::{BOUND, World};
 
-/// Nodes that are made and deleted in one transaction: the server of a test keeps 500 of these in little memory.
-const PAIRS: u64 = 25;
-
-/// Transactions under way.
-const AT_ONCE: u64 = 16;
-
-/// Events after which memory is looked at. With what was kept of each they would take some 35 MiB.
-const EVENTS: u64 = 100_000;
-
-/// Length of the names, in bytes.
-const NAME: usize = 200;
-
-/// What the operator may need more than before, in KiB.
-const MORE: u64 = 16 << 10;
-
-/// Much longer than a second, which a status may take, and much shorter than it takes to read that many nodes.
-const IN_TIME: Duration = Duration::from_secs(20);
-
-async fn connect(zookeeper: &ZooKeeper) -> Onlooker {
-    zookeeper.onlooker(0, BOUND).await.unwrap()
-}
-
-/// Goes on until it is told to stop, and counts the events.
-async fn churn(zookeeper: &ZooKeeper, root: &str, events: &AtomicU64, stop: &AtomicBool) {
-    let mut connection = connect(zookeeper).await;
-    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-    while !stop.load(Ordering::Relaxed) {
-        let transactions = (0..AT_ONCE).map(|at| {
-            let mut writer = connection.new_multi_writer();
-            for pair in 0..PAIRS {
-                // A name of its own, each time.
-                let name = format!("{:x}-{at}-{pair}", events.load(Ordering::Relaxed));
-                let path = format!("{root}/{name:x>NAME$}");
-                writer.add_create(&path, b"", &options).unwrap();
-                writer.add_delete(&path, None).unwrap();
-            }
-            async move { writer.commit().await }
-        });
-        match futures_util::future::try_join_all(transactions).await {
-            Ok(_) => drop(events.fetch_add(AT_ONCE * 2 * PAIRS, Ordering::Relaxed)),
-            // A server that has too much to do.
-            Err(error) => {
-                println!("Connecting again: {error}");
-                connection = connect(zookeeper).await;
-            }
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_come_and_go_as_fast_as_the_servers_can_cost_no_memory_and_delay_nobody_elses_status() {
-    let mut world = World::start(&[]).await;
-    for name in ["shop/churned", "bank/honest"] {
-        world.lock(name, None);
-        world.wait_until_ready(name).await;
-    }
-    let credentials = Credentials::Digest("operator:password".to_owned());
-    let connect_string = world.ensemble.connect_string().parse().unwrap();
-    let zookeeper = ZooKeeper::new(connect_string, Duration::from_secs(20)).with_credentials(credentials);
-    let (events, stop) = (AtomicU64::default(), AtomicBool::default());
-    let before = world.peaks[0].load(Ordering::Relaxed);
-    let started = Instant::now();
-    let test = async {
-        while events.load(Ordering::Relaxed) < EVENTS {
-            let ended = world.operator.try_wait().unwrap();
-            assert_eq!(ended, None, "after {events:?} events");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        println!("{EVENTS} events took {:?}", started.elapsed());
-        let path = "/lockkeeper/locks/bank/honest/_c_6f1dcafe-0000-4000-8000-000000000001-lock-";
-        let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
-        // Now, so that no session of its own is kept up meanwhile.
-        let honest = connect(&zookeeper).await;
-        let asked = Instant::now();
-        honest.create(path, b"", &options).await.unwrap();
-        let has_holder = |lock: &Value| lock["status"]["holders"][0]["contender"].is_string();
-        let seen = world.wait_for("bank/honest", "has a holder", has_holder);
-        timeout(IN_TIME, seen).await.expect("its status in time");
-        println!(
-            "the other namespace's status followed after {:?}",
-            asked.elapsed()
-        );
-        stop.store(true, Ordering::Relaxed);
-    };
-    let root = "/lockkeeper/locks/shop/churned";
-    tokio::join!(churn(&zookeeper, root, &events, &stop), test);
-    let after = world.peaks[0].load(Ordering::Relaxed);
-    println!("most memory: {before} KiB before, {after} KiB after {events:?} events");
-    assert!(after < before + MORE, "{after} KiB");
-    assert_eq!(world.operator.try_wait().unwrap(), None, "the same process");
-}
+/// Generous: the machine may have other work to do.
+const BOUND: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_came_and_went_is_not_read_and_its_lock_is_not_followed_while_another_namespace_is_at_once() {

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use crate::api::{Http, answer};
 use crate::tls::issued;
-use crate::webhook::{NAME, Server};
-use lockkeeper_operator::webhook::callers::Callers;
+use crate::webhook::{NAME, Server, review};
+use lockkeeper_operator::admission::callers::Callers;
 
-/// Nobody listens there: what counts is with which Secrets it would have been asked.
+/// No server listens there: what counts is with which Secrets it would have been asked.
 const IMAGE: &str = "127.0.0.1:1/team/private:1";
 
-/// A pod that does not say what it starts, as a ReplicaSet's or of nobody.
+/// A pod that does not say what it starts, of a ReplicaSet or without an owner.
 fn pod(owner: Option<&str>, image: &str, secret: &str) -> Value {
     let owners = owner.map(|uid| {
         json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "app", "uid": uid, "controller": true }])
@@ -58,7 +58,7 @@ async fn reads_a_secret(callers: &Callers, pod: &Value) -> (bool, String) {
 #[tokio::test]
 async fn a_forged_review_makes_the_operator_read_no_secret() {
     for (forged, what) in [
-        (pod(None, IMAGE, "pull"), "a pod of nobody"),
+        (pod(None, IMAGE, "pull"), "a pod without an owner"),
         (
             pod(Some("guessed"), IMAGE, "pull"),
             "a workload whose uid is guessed",
@@ -88,14 +88,11 @@ async fn a_pod_as_its_workload_describes_it_is_looked_up_with_its_pull_secret() 
 }
 
 /// A review of a pod that names the lock `app` in `namespace`, with what else is in its metadata and its `spec`.
-fn review(namespace: &str, metadata: &Value, spec: &Value) -> Vec<u8> {
+fn review_of_a_pod(namespace: &str, metadata: &Value, spec: &Value) -> Vec<u8> {
     let mut pod = pod(None, IMAGE, "pull");
     json_patch::merge(&mut pod["metadata"], metadata);
     json_patch::merge(&mut pod["spec"], spec);
-    let request = json!({ "uid": "u", "kind": { "kind": "Pod" }, "namespace": namespace, "operation": "CREATE", "object": pod });
-    json!({ "apiVersion": "admission.k8s.io/v1", "request": request })
-        .to_string()
-        .into_bytes()
+    review(namespace, "Pod", &pod).into_bytes()
 }
 
 #[tokio::test]
@@ -108,11 +105,11 @@ async fn what_a_review_says_is_a_name_leads_no_request_elsewhere() {
     let server = Server::start_with(&issued, &format!("http://{}", api.name), &Callers::Anybody).await;
     for name in ["?", "app?limit=1", "../../secrets", "a/b", "%2e%2e", "App"] {
         for kind in ["ReplicaSet", "StatefulSet", "DaemonSet", "Job"] {
-            let body = review("shop", &owner(kind, name), &json!({}));
+            let body = review_of_a_pod("shop", &owner(kind, name), &json!({}));
             server.send(&issued, "POST", "/pods", body).await;
         }
         let account = json!({ "serviceAccountName": name, "imagePullSecrets": [{ "name": name }] });
-        let body = review("shop", &owner("ReplicaSet", "app"), &account);
+        let body = review_of_a_pod("shop", &owner("ReplicaSet", "app"), &account);
         server.send(&issued, "POST", "/pods", body).await;
     }
     let seen = api.seen();
@@ -139,14 +136,14 @@ async fn a_review_that_names_another_namespace_than_its_object_is_refused_with_a
         ("shop/pods?", json!({}), "no name of a namespace"),
         ("..", json!({ "namespace": ".." }), "no name of a namespace"),
     ] {
-        let body = review(namespace, &metadata, &json!({}));
+        let body = review_of_a_pod(namespace, &metadata, &json!({}));
         let (status, answer) = server.send(&issued, "POST", "/pods", body).await;
         let answer = String::from_utf8(answer).unwrap();
         assert_eq!(status, 400, "{answer}");
         assert!(answer.contains(sentence), "{answer}");
     }
     assert!(api.seen().is_empty(), "{:?}", api.seen());
-    let body = review("shop", &json!({ "namespace": "shop" }), &json!({}));
+    let body = review_of_a_pod("shop", &json!({ "namespace": "shop" }), &json!({}));
     let (status, _) = server.send(&issued, "POST", "/pods", body).await;
     assert_eq!(status, 200);
 }

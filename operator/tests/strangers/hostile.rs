@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockkeeper_operator::picture::CHANGES_OF_NAMESPACE;
+use lockkeeper_operator::zookeeper::children::CHANGES_OF_NAMESPACE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What a server does to whoever connects.
+/// What a server does to its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Announces a frame of 2 GiB behind the handshake, and sends it.
@@ -77,7 +77,7 @@ impl Hostile {
                     let (stream, _) = listener.accept().await.unwrap();
                     connections.fetch_add(1, Ordering::Relaxed);
                     let (sent, asked) = (Arc::clone(&sent), Arc::clone(&asked));
-                    // An error is the end of whoever had connected.
+                    // An error is the end of the client.
                     tokio::spawn(async move { serve(stream, kind, &sent, &asked).await.ok() });
                 }
             }
@@ -90,12 +90,12 @@ impl Hostile {
         }
     }
 
-    /// How often somebody asked for one of the nodes that [`Kind::Churns`] tells of.
+    /// How often a client asked for one of the nodes that [`Kind::Churns`] tells of.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// How often somebody came.
+    /// How often a client came.
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
     }
@@ -111,7 +111,7 @@ async fn serve(mut stream: TcpStream, kind: Kind, sent: &AtomicU64, asked: &Atom
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
         return Ok(());
     }
-    // Also the end of those who ask with a four-letter word.
+    // Also the end of clients that send a four-letter word.
     if read_frame(&mut stream).await?.len() < 28 {
         return Ok(());
     }
@@ -199,7 +199,7 @@ fn answer(kind: Kind, xid: i32, operation: i32, path: &str) -> Answer {
         GET_ACL if kind == Kind::Counts => Answer::Body(i32::MAX.to_be_bytes().to_vec()),
         GET_ACL if kind == Kind::Churns => Answer::Error(NO_NODE),
         GET_ACL if kind == Kind::Stalls && path.contains("/shop/") => Answer::Never,
-        // It is somebody else's, who has made it for all.
+        // It belongs to another client, which has made it for all.
         GET_ACL => Answer::Error(NO_AUTH),
         GET_DATA => {
             let id = format!("00000000-0000-0000-0000-{:012x}", kind as u8 + 1);

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use crate::api::{Answer, Http, answer};
 use crate::floods::{LIMIT, Operator};
+use crate::webhook::review;
 
 /// Objects of each kind.
 const COUNT: usize = 100;
@@ -145,12 +146,6 @@ async fn api() -> Http {
     .await
 }
 
-/// A review of an object that names a lock.
-fn review(kind: &str, object: &Value) -> String {
-    let request = json!({ "uid": "u", "kind": { "kind": kind }, "namespace": "evil", "operation": "CREATE", "object": object });
-    json!({ "apiVersion": "admission.k8s.io/v1", "request": request }).to_string()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_as_large_as_there_may_be_do_not_cost_more_memory_than_the_operator_has() {
     let api = api().await;
@@ -185,8 +180,8 @@ async fn objects_as_large_as_there_may_be_do_not_cost_more_memory_than_the_opera
     for _ in 0..3 {
         let asked = (0..16).map(|at| {
             let (path, body) = match at % 2 {
-                0 => ("/workloads", review("Deployment", &workload)),
-                _ => ("/pods", review("Pod", &pod(at))),
+                0 => ("/workloads", review("evil", "Deployment", &workload)),
+                _ => ("/pods", review("evil", "Pod", &pod(at))),
             };
             let operator = &operator;
             async move { operator.ask_at(path, &body).await }

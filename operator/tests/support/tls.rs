@@ -1,9 +1,9 @@
-//! The other side of the webhook's TLS: what it shows, and who trusts that.
+//! The client side of the webhook's TLS: its certificate, and the authorities that it trusts.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lockkeeper_operator::certificates::authority::{Issued, issue};
+use lockkeeper_operator::admission::certificates::authority::{Issued, issue};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};

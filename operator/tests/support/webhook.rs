@@ -12,16 +12,16 @@ use hyper_util::rt::TokioIo;
 use kube::Client;
 use kube::runtime::{reflector, watcher};
 use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
-use lockkeeper_operator::certificates::Served;
-use lockkeeper_operator::certificates::authority::Issued;
-use lockkeeper_operator::error::Problem;
-use lockkeeper_operator::image::{Images, RegistryOptions};
-use lockkeeper_operator::inject::{ClusterFacts, SidecarConfig};
-use lockkeeper_operator::webhook::callers::Callers;
-use lockkeeper_operator::webhook::ensembles::Reached;
-use lockkeeper_operator::webhook::lookups::Lookups;
-use lockkeeper_operator::webhook::metrics::WebhookMetrics;
-use lockkeeper_operator::webhook::{Admission, server};
+use lockkeeper_operator::admission::callers::Callers;
+use lockkeeper_operator::admission::certificates::Served;
+use lockkeeper_operator::admission::certificates::authority::Issued;
+use lockkeeper_operator::admission::image::{Images, RegistryOptions};
+use lockkeeper_operator::admission::inject::{ClusterFacts, SidecarConfig};
+use lockkeeper_operator::admission::webhook::ensembles::Reached;
+use lockkeeper_operator::admission::webhook::lookups::Lookups;
+use lockkeeper_operator::admission::webhook::metrics::WebhookMetrics;
+use lockkeeper_operator::admission::webhook::{Admission, server};
+use lockkeeper_operator::problem::Problem;
 use prometheus_client::registry::Registry;
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
@@ -45,6 +45,13 @@ impl Reached for Anywhere {
     fn id(&self, _: Option<&DistributedLock>) -> Option<Uuid> {
         Some(Uuid::from_u128(1))
     }
+}
+
+/// A review of an object that is to be created in a namespace.
+pub fn review(namespace: &str, kind: &str, object: &Value) -> String {
+    let request = json!({ "uid": "u-1", "kind": { "group": "", "version": "v1", "kind": kind },
+        "namespace": namespace, "operation": "CREATE", "object": object });
+    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request }).to_string()
 }
 
 /// The webhooks on a port of loopback.
@@ -85,7 +92,7 @@ impl Server {
             has_certificate: false,
             tick_time: Duration::from_secs(2),
             root: "/lockkeeper".to_owned(),
-            log_format: lockkeeper_sidecar::log::LogFormat::Json,
+            log_format: lockkeeper_daemon::log::LogFormat::Json,
             readers: Vec::new(),
         };
         let images = Images::new(RegistryOptions {
@@ -158,13 +165,8 @@ impl Server {
     }
 
     pub async fn review(&self, issued: &Issued, path: &str, kind: &str, object: &Value) -> Value {
-        let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
-            "uid": "u-1", "kind": { "group": "", "version": "v1", "kind": kind }, "namespace": "shop",
-            "operation": "CREATE", "object": object,
-        } });
-        let (status, body) = self
-            .send(issued, "POST", path, review.to_string().into_bytes())
-            .await;
+        let review = review("shop", kind, object).into_bytes();
+        let (status, body) = self.send(issued, "POST", path, review).await;
         assert_eq!(status, StatusCode::OK);
         let answer: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(answer["response"]["uid"], "u-1");

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use lockkeeper_daemon::duration;
+#[cfg(feature = "tls")]
+use lockkeeper_daemon::tls::TlsArgs;
 use lockkeeper_lock::LockPath;
 use lockkeeper_lock::zookeeper::ConnectString;
 use uuid::Uuid;
-
-use crate::duration;
 
 /// The lock, and what happens to the application with it: shared by `run` and `sidecar`.
 #[derive(Debug, Args)]
@@ -25,7 +26,8 @@ pub struct LockArgs {
     #[arg(long, env = "LOCKKEEPER_CONTROL", value_name = "PATH")]
     pub control: Option<LockPath>,
 
-    /// Make neither of the two nodes: wait until somebody else has made them and given us the right to them
+    /// Do not create the two nodes: wait until another client, such as the operator, has created them with rights for
+    /// us
     #[arg(long, env = "LOCKKEEPER_PROVISIONED", value_parser = clap::builder::BoolishValueParser::new())]
     pub provisioned: bool,
 
@@ -47,7 +49,7 @@ pub struct LockArgs {
     )]
     pub ensemble_id_node: Option<LockPath>,
 
-    /// Who else may read our place in the queue: digest:USER:HASH as in an ACL, separated by commas
+    /// Other identities that may read our place in the queue: digest:USER:HASH as in an ACL, separated by commas
     // Checked later: clap would show a wrong one, which may be a password.
     #[arg(
         long = "reader",
@@ -57,7 +59,7 @@ pub struct LockArgs {
     )]
     pub readers: Vec<String>,
 
-    /// How long the ensemble keeps the lock of a holder that is silent
+    /// How long the ensemble keeps the lock after it last heard from the holder
     #[arg(long, env = "LOCKKEEPER_SESSION_TIMEOUT", value_name = "DURATION", default_value = "15s", value_parser = session_timeout)]
     pub session_timeout: Duration,
 
@@ -119,20 +121,10 @@ pub struct LockArgs {
     #[arg(long, env = "LOCKKEEPER_AUTH_FILE", value_name = "FILE")]
     pub auth_file: Option<PathBuf>,
 
-    /// Certificates (PEM) of the authorities that the ensemble's certificates must come from
+    /// How to speak TLS with the servers that want it.
     #[cfg(feature = "tls")]
-    #[arg(long, env = "LOCKKEEPER_TLS_CA", value_name = "FILE")]
-    pub tls_ca: Option<PathBuf>,
-
-    /// Own certificate (PEM) to show to the ensemble
-    #[cfg(feature = "tls")]
-    #[arg(long, env = "LOCKKEEPER_TLS_CERT", value_name = "FILE")]
-    pub tls_cert: Option<PathBuf>,
-
-    /// Key (PEM) of the own certificate
-    #[cfg(feature = "tls")]
-    #[arg(long, env = "LOCKKEEPER_TLS_KEY", value_name = "FILE")]
-    pub tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub tls: TlsArgs,
 }
 
 /// Side of a read/write lock.
@@ -167,7 +159,7 @@ pub enum OnSuspect {
 /// What happens to the lock when the application exits by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OnExit {
-    /// The next one gets it at once.
+    /// The next contender gets it at once.
     #[default]
     Release,
     /// It is held while the application is started again.

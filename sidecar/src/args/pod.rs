@@ -1,19 +1,20 @@
-//! What a keeper in a pod is told of that pod: arguments of `sidecar`.
+//! What a keeper needs to know about its pod: arguments of `sidecar`.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::Args;
+use lockkeeper_daemon::duration;
+use lockkeeper_daemon::exit::Failure;
+use lockkeeper_daemon::token::AppToken;
 use lockkeeper_lock::{Identity, Pod};
 
-use crate::duration;
-use crate::exit::Failure;
-use crate::probes::{AppProbes, AppToken};
+use crate::probes::AppProbes;
 
-/// The pod of a keeper. The identity comes whole or not at all.
+/// The pod of a keeper. Its identity is given as a whole or not at all.
 #[derive(Debug, Args)]
 pub struct PodArgs {
-    /// Namespace of this pod, for whoever looks at the queue
+    /// Namespace of this pod, shown in the queue
     #[arg(long, env = "LOCKKEEPER_POD_NAMESPACE", value_name = "NAME")]
     pub pod_namespace: Option<String>,
 
@@ -41,8 +42,8 @@ pub struct PodArgs {
     #[arg(long, env = "LOCKKEEPER_APP_PROBES", value_name = "JSON")]
     pub app_probes: Option<String>,
 
-    /// What the path of these has to hold, /app/TOKEN/KIND, so that nobody but the kubelet asks: 22 to 128 random characters
-    /// of A-Z, a-z, 0-9, - and _. Without it no hook is sent before the end
+    /// Token in the path of these, /app/TOKEN/KIND, so that only the kubelet can ask: 22 to 128 random characters of
+    /// A-Z, a-z, 0-9, - and _. Without it the preStop hook is not sent
     // Checked later: clap would show a wrong one.
     #[arg(
         long,
@@ -60,9 +61,9 @@ pub struct PodArgs {
 /// A [`PodArgs`] that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodSettings {
-    /// What to answer in the application's place; nothing where it is not wrapped.
+    /// The probes to answer in the application's place; empty if it is not wrapped.
     pub app_probes: AppProbes,
-    /// What has to be in the path for that.
+    /// The token that the path of these has to hold.
     pub app_token: Option<AppToken>,
     /// How long the pod may take to end, from the first sign of it.
     pub termination_grace: Duration,
@@ -71,7 +72,7 @@ pub struct PodSettings {
 // === impl PodArgs ===
 
 impl PodArgs {
-    /// Who we are, and the rest. See [`LockArgs::check`](super::LockArgs::check).
+    /// Our identity in the queue, and the settings. See [`LockArgs::check`](super::LockArgs::check).
     ///
     /// # Errors
     /// The first thing that is wrong.

@@ -5,16 +5,21 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lockkeeper_daemon::credentials::Credentials;
+use lockkeeper_daemon::exit::Failure;
+#[cfg(feature = "tls")]
+use lockkeeper_daemon::tls::Tls;
 use lockkeeper_lock::zookeeper::{ConnectString, InvalidReader, Reader};
-use lockkeeper_lock::{EnsembleId, Identity, Mode, Timing, path};
+use lockkeeper_lock::{EnsembleId, Identity, Timing, path};
 
-use super::{
-    Credentials, LockArgs, OnExit, OnLoss, OnSuspect, PodSettings, ReadWrite, Restart, RunArgs, SidecarArgs,
-};
-use crate::exit::Failure;
+use super::command::{RunArgs, SidecarArgs};
+use super::lock::{LockArgs, OnExit, OnLoss, OnSuspect, ReadWrite, Restart};
+use super::pod::PodSettings;
+use crate::access::Access;
 use crate::guard::{ContainerTarget, ContainmentChoice};
 use crate::peer::Users;
 use crate::probes::AppProbes;
+use crate::view::About;
 
 /// A lock and what happens to the application with it: everything fits together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,15 +30,15 @@ pub struct Settings {
     pub lock: String,
     /// Path of its control node, below the chroot.
     pub control: String,
-    /// Both nodes are somebody else's to make.
+    /// Another client creates both nodes.
     pub provisioned: bool,
     /// The only ensemble to queue in.
     pub ensemble: Option<EnsembleId>,
-    /// Who may read our contenders beside us.
+    /// Other identities that may read our contenders.
     pub readers: Vec<Reader>,
-    /// Who we are in the queue.
+    /// Our identity in the queue.
     pub identity: Identity,
-    /// Who may hold beside us.
+    /// The access mode.
     pub access: Access,
     /// All times of the lease; they passed [`Timing::check`].
     pub timing: Timing,
@@ -49,20 +54,7 @@ pub struct Settings {
     pub credentials: Option<Credentials>,
     /// How to speak TLS with the servers that want it.
     #[cfg(feature = "tls")]
-    pub tls: super::Tls,
-}
-
-/// Who may hold the lock at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// One.
-    Exclusive,
-    /// This many; more than one.
-    Semaphore(u32),
-    /// One writer.
-    Write,
-    /// All readers before the next writer.
-    Read,
+    pub tls: Tls,
 }
 
 /// What `lockkeeper run` is to do.
@@ -93,7 +85,7 @@ pub struct SidecarSettings {
     pub socket: PathBuf,
     /// Where guards connect.
     pub guard_socket: PathBuf,
-    /// Who may guard, and ask for a release.
+    /// The users that may guard, and ask for a release.
     pub users: Users,
     /// The container to guard by signals.
     pub container: Option<ContainerTarget>,
@@ -107,13 +99,25 @@ pub struct SidecarSettings {
 
 // === impl Settings ===
 
+impl Settings {
+    /// What sockets, probes and metrics show of the lock whatever its state is.
+    pub fn about(&self) -> About {
+        About {
+            lock: self.lock.clone(),
+            access: self.access,
+            timing: self.timing,
+            pauses: self.on_loss == OnLoss::Pause || self.on_suspect == OnSuspect::Pause,
+        }
+    }
+}
+
 impl LockArgs {
     /// Reads the files and checks what clap cannot: what does not fit together.
     ///
     /// # Errors
     /// The first thing that is wrong.
     pub fn check(self) -> Result<Settings, Failure> {
-        // All fields by name: one that nobody uses does not compile.
+        // All fields by name: an unused one does not compile.
         let Self {
             connect,
             lock,
@@ -134,11 +138,7 @@ impl LockArgs {
             lock_delay,
             auth_file,
             #[cfg(feature = "tls")]
-            tls_ca,
-            #[cfg(feature = "tls")]
-            tls_cert,
-            #[cfg(feature = "tls")]
-            tls_key,
+            tls,
         } = self;
         let access = match (access, max_holders) {
             (None, 1) => Access::Exclusive,
@@ -185,7 +185,7 @@ impl LockArgs {
         };
         timing.check().map_err(Failure::usage)?;
         #[cfg(feature = "tls")]
-        let tls = super::Tls::read(tls_ca.as_deref(), tls_cert.as_deref(), tls_key.as_deref())?;
+        let tls = tls.read()?;
         #[cfg(feature = "tls")]
         if !tls.is_default() && !connect.servers().iter().any(|server| server.tls) {
             return Err(Failure::usage(
@@ -195,8 +195,8 @@ impl LockArgs {
         #[cfg(feature = "tls")]
         if let (Some(server), None) = (connect.servers().iter().find(|server| server.tls), &tls.ca) {
             return Err(Failure::usage(format!(
-                "--connect {server} wants TLS and nobody is trusted: add --tls-ca with the authorities that sign \
-                 the ensemble's certificates"
+                "--connect {server} wants TLS and no authority is trusted: add --tls-ca with the authorities that \
+                 sign the ensemble's certificates"
             )));
         }
         #[cfg(not(feature = "tls"))]
@@ -229,30 +229,6 @@ impl LockArgs {
     }
 }
 
-// === impl Access ===
-
-impl Access {
-    /// Its name, as on the socket.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Exclusive => "exclusive",
-            Self::Semaphore(_) => "semaphore",
-            Self::Write => "write",
-            Self::Read => "read",
-        }
-    }
-
-    /// The same in the words of the lock.
-    pub fn mode(self) -> Mode {
-        match self {
-            Self::Exclusive => Mode::Exclusive,
-            Self::Semaphore(holders) => holders.try_into().map_or(Mode::Exclusive, Mode::Semaphore),
-            Self::Write => Mode::Write,
-            Self::Read => Mode::Read,
-        }
-    }
-}
-
 // === impl RunSettings ===
 
 impl RunArgs {
@@ -273,8 +249,8 @@ impl RunArgs {
         } = self;
         if lock.on_exit == OnExit::Hold && restart == Restart::Never {
             return Err(Failure::usage(
-                "--on-exit hold keeps the lock until the command is started again, which --restart never rules out: \
-                 add --restart always or leave --on-exit out",
+                "--on-exit hold keeps the lock until the command is started again, and --restart never rules that \
+                 out: add --restart always or leave --on-exit out",
             ));
         }
         if command.first().is_none_or(|program| program.is_empty()) {

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
+use lockkeeper_daemon::exit::Failure;
 
-use super::{Cli, Command};
-use crate::exit::Failure;
+use super::command::{Cli, Command};
 
 /// What the command line asks for.
 #[derive(Debug)]

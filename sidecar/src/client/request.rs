@@ -8,8 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::exit::{Exit, Failure};
-use crate::http::Sentence;
+use lockkeeper_daemon::exit::{Exit, Failure};
+use lockkeeper_daemon::http::Sentence;
+
 use crate::peer::Users;
 use crate::probes::Kind;
 
@@ -38,7 +39,7 @@ pub(crate) struct Reply<S> {
     pub(crate) stream: BufReader<S>,
 }
 
-/// Connects to whoever serves the socket.
+/// Connects to the process that serves the socket.
 ///
 /// # Errors
 /// One sentence with the path of the socket.
@@ -46,19 +47,19 @@ pub(super) fn connect(socket: &Path) -> Result<UnixStream, String> {
     UnixStream::connect(socket).map_err(|error| format!("no keeper answers on {}: {error}", socket.display()))
 }
 
-/// Connects to a keeper of this user or of root. A path below `/tmp` is free for everybody once its keeper has ended.
+/// Connects to a keeper of this user or of root. Every user can take a path below `/tmp` once its keeper has ended.
 ///
 /// # Errors
-/// As [`connect`], and when somebody else serves it.
+/// As [`connect`], and when a process of another user serves it.
 pub(super) fn connect_to_own(socket: &Path) -> Result<UnixStream, String> {
     let stream = connect(socket)?;
     let shown = socket.display();
     let server = rustix::net::sockopt::socket_peercred(&stream)
-        .map_err(|error| format!("nobody can tell who serves {shown}: {error}"))?;
+        .map_err(|error| format!("cannot find out which user serves {shown}: {error}"))?;
     let server = server.uid.as_raw();
     if !Users::own().allow(server) {
         return Err(format!(
-            "user {server} serves {shown}, and only a keeper of this user or of root is believed"
+            "user {server} serves {shown}, and only a keeper of this user or of root is trusted"
         ));
     }
     Ok(stream)

@@ -1,8 +1,8 @@
 //! Whether a guard is the first process of its container.
 //!
-//! One that is not would stop some of the processes there and not know of the others. In a pod that shares its
-//! process namespace no container's first process has the number 1, so the control group says it: a container has one
-//! of its own, and what is executed in it later (`kubectl exec`) comes into the same.
+//! A guard that is not would stop only some of the processes there. In a pod that shares its process namespace no
+//! container's first process has the number 1, so the control group decides: each container has its own, and
+//! processes that are executed in it later (`kubectl exec`) join the same one.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use rustix::process::{Pid, getpid};
 /// Checks that no process was in this container before this one.
 ///
 /// # Errors
-/// One sentence about what was, or why that cannot be seen.
+/// One sentence about the other process, or about why that cannot be seen.
 pub(crate) fn check() -> Result<(), String> {
     if getpid() == Pid::INIT {
         return Ok(());
@@ -32,7 +32,7 @@ pub(crate) fn check() -> Result<(), String> {
 
 /// A process of the same control group that is not this one.
 fn neighbour() -> io::Result<Option<Pid>> {
-    // proc(5): readable for everybody, unless `hidepid` hides other users' processes.
+    // proc(5): readable for all users, unless `hidepid` hides other users' processes.
     let own = fs::read("/proc/self/cgroup")?;
     let mut sees_first = false;
     for entry in fs::read_dir("/proc")? {

@@ -1,10 +1,9 @@
 //! The anchor: the process between a guard that is not PID 1 and the application.
 //!
 //! A guard that is PID 1 needs no help: when it dies the kernel kills its whole PID namespace.
-//! Anywhere else a guard that gets SIGKILL (by the OOM killer, say) would leave the application
-//! running without anybody to stop it. `PR_SET_PDEATHSIG` alone covers the application's main
-//! process and none of its children. So the guard forks a process whose only task is to outlive it
-//! for a moment:
+//! Anywhere else a guard that gets SIGKILL (by the OOM killer, say) would leave the application running, and no
+//! process would stop it. `PR_SET_PDEATHSIG` alone covers the application's main process and none of its children. So
+//! the guard forks a process whose only task is to outlive it for a moment:
 //!
 //! * it is a subreaper, so whatever the application leaves behind becomes its child;
 //! * it reaps, and reports how the main process ended;
@@ -12,19 +11,18 @@
 //!   of the tree is left;
 //! * when the guard is gone it kills all its descendants, again and again until there are none.
 //!
-//! It learns of the guard's end from a pipe whose writing end only the guard holds. SIGCONT as
-//! its own death signal wakes it should somebody have stopped it. When the anchor itself is killed,
-//! its children become those of the guard, which is a subreaper too, and kills them.
+//! It learns of the guard's end from a pipe whose writing end only the guard holds. Its own death signal is SIGCONT,
+//! which wakes it if it was stopped. When the anchor itself is killed, its children become those of the guard, which
+//! is a subreaper too, and kills them.
 //!
-//! It has a session of its own, so that nobody kills guard and anchor at one blow who kills the guard's
-//! process group or session. The application stays in those: it may belong to a terminal. It is executed
-//! when the anchor has left. Who kills both by their numbers leaves something behind, though not the main
-//! process, which has SIGKILL as its death signal. That is left to the keeper, which a [word] of the last
-//! anchor has told, or not, that nothing was left.
+//! It has a session of its own, so that a kill of the guard's process group or session does not reach it. The
+//! application stays in those, since it may belong to a terminal; it is executed after the anchor has left them. If
+//! both are killed by their numbers, processes of the application may survive, except for the main process, whose
+//! death signal is SIGKILL. The keeper handles these: a [word] of the last anchor tells it whether anything was left.
 //!
 //! With a [control group](super::cgroup) the anchor stays outside of it, and kills it as a whole. Of a
-//! [PID namespace](super::namespace) it is the first process: its own end is that of all others, so
-//! that its death signal is SIGKILL, and it stops the others when the guard writes so into that pipe.
+//! [PID namespace](super::namespace) it is the first process: its end ends all others, so its death signal is
+//! SIGKILL, and it stops the others when the guard writes that into the pipe.
 //!
 //! It is a fork without exec, so it shares its memory with the guard.
 
@@ -47,12 +45,12 @@ use crate::sys::{self, CommandLine, Program, SignalSet};
 pub(super) mod report;
 pub(super) mod word;
 
-/// What an anchor is called in a list of processes.
+/// The name of an anchor in a list of processes.
 const TITLE: &str = "guard-anchor";
 
 /// The anchor's ends of the pipes to the guard.
 pub(super) struct Pipes<'a> {
-    /// Closed when the guard is gone. To the first process of a namespace it writes its orders.
+    /// Closed when the guard is gone. The guard writes its orders to the first process of a namespace into it.
     pub lifeline: OwnedFd,
     /// For [`Report`]s.
     pub reports: OwnedFd,
@@ -62,7 +60,7 @@ pub(super) struct Pipes<'a> {
     pub words: Option<&'a OwnedFd>,
 }
 
-/// While it kills, it says what is left every so many rounds.
+/// While it kills, it reports what is left after every this many rounds.
 const ROUNDS_PER_WORD: u32 = 50;
 
 /// The life of the anchor, from the fork on.
@@ -100,7 +98,7 @@ pub(super) fn run(
             if let Some(Err(error)) = group.map(Group::enter) {
                 give_up(&pipes.exec, error);
             }
-            // Its own word for it, with which the kernel tells the guard its number.
+            // With this report the kernel tells the guard the anchor's process id.
             let _ = report::send(&pipes.reports, Report::Forked);
             wait_at(&gate);
             become_application(anchor, program, &pipes.exec)
@@ -144,7 +142,7 @@ pub(super) fn run(
     let mut rounds = 0;
     loop {
         if !reap(application, &pipes.reports) {
-            // A guard that lives may start another application, of which this word would say nothing.
+            // A guard that lives may start another application, which this word does not cover.
             if guard_is_gone || is_orphan() {
                 if let Some(group) = group {
                     group.remove();
@@ -177,8 +175,8 @@ pub(super) fn run(
     }
 }
 
-/// A pipe at which the application waits until the anchor has left its process group and session: what it starts
-/// before that could be the only thing to outlive a kill of these.
+/// A pipe at which the application waits until the anchor has left its process group and session: a kill of these
+/// before that would hit the anchor, too, and could miss what the application has started.
 fn gate() -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
 }
@@ -198,7 +196,7 @@ fn wait_at(gate: &OwnedFd) {
 pub(super) fn become_application(parent: Pid, program: &Program, exec: &OwnedFd) -> ! {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     if getppid() != Some(parent) {
-        // The parent died before the line above: nobody would ever stop the application.
+        // The parent died before the line above: then nothing would ever stop the application.
         sys::exit_now(EXIT_SOFTWARE);
     }
     sys::release_signals();
@@ -217,7 +215,7 @@ fn reap(application: Pid, reports: &OwnedFd) -> bool {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) if pid == application => {
-                // Without a guard there is nobody to tell, and nothing to do about it.
+                // This fails only without a guard, and then no report is needed.
                 let _ = report::send(reports, Report::Exited(exit_code(status)));
             }
             Ok(Some(_)) => {}
@@ -229,7 +227,7 @@ fn reap(application: Pid, reports: &OwnedFd) -> bool {
 
 /// Waits for a child's end or the guard's, or not for long while it `kills`. True when the guard is gone.
 fn wait(signals: Option<&OwnedFd>, lifeline: &OwnedFd, kills: bool) -> bool {
-    // Whatever forks while it is killed is looked for again soon.
+    // Processes may fork while they are killed, so the next look follows soon.
     let again = Timespec {
         tv_sec: 0,
         tv_nsec: 2_000_000,

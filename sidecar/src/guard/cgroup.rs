@@ -5,8 +5,8 @@
 //! No controller is needed, so the group has none: limits stay those of the groups above. All of its
 //! files are opened beforehand; on the way to a kill nothing is opened and no memory asked for.
 //!
-//! Who may write to the groups above (root, the user to whom a subtree was delegated) can leave: the
-//! guard looks for descendants outside of the group as well.
+//! A process that may write to the groups above (root, the user to whom a subtree was delegated) can leave the group,
+//! so the guard also looks for descendants outside of it.
 
 pub(super) mod place;
 
@@ -32,7 +32,7 @@ pub(super) struct Group {
     /// Of the guard itself.
     parent: OwnedFd,
     name: CString,
-    /// As it is called in `/proc/PID/cgroup`.
+    /// Its path in `/proc/PID/cgroup`.
     path: Vec<u8>,
     procs: OwnedFd,
     freeze: OwnedFd,
@@ -119,7 +119,7 @@ impl Group {
         ])
     }
 
-    /// Sends a process in, as the application will go.
+    /// Puts a process into the group, in the same way as the application later.
     fn try_out(&self) -> Result<(), String> {
         let cannot =
             |error: &dyn std::fmt::Display| format!("no process can be put into a new group: {error}");
@@ -161,7 +161,7 @@ impl Group {
         })
     }
 
-    /// Lets nothing in it run, or all again. [`Group::state`] says when that is so.
+    /// Freezes or thaws all processes in it. [`Group::state`] shows when that has taken effect.
     pub fn freeze(&self, frozen: bool) -> Result<(), Errno> {
         let word = if frozen { b"1" } else { b"0" };
         rustix::io::write(&self.freeze, word).map(drop)

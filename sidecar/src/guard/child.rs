@@ -2,15 +2,8 @@
 
 mod application;
 mod pid1;
+mod pipe;
 mod subreaper;
-
-use std::io;
-use std::os::fd::OwnedFd;
 
 pub(super) use self::pid1::Pid1;
 pub(super) use self::subreaper::Subreaper;
-
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    use rustix::pipe::{PipeFlags, pipe_with};
-    Ok(pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?)
-}

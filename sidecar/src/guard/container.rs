@@ -12,17 +12,27 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use lockkeeper_lock::FencingToken;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{PidfdFlags, WaitOptions};
 
 use self::membership::Membership;
-use super::containment::Containment;
-use super::options::ContainerTarget;
 use super::processes::{Process, Processes};
 use super::schedule::{Event, Mode, Sight, Sweep};
 use super::target::{Target, found_marked, sweep_twice};
+use crate::link::protocol::Containment;
+
+/// A container that is guarded from beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerTarget {
+    /// Name of the container in the pod.
+    pub name: String,
+    /// The file without which the kubelet does not start it. The guard removes it before it stops anything, since the
+    /// keeper may not be there to do so.
+    pub lease_file: PathBuf,
+}
 
 /// One container, by its name.
 #[derive(Debug)]
@@ -32,7 +42,7 @@ pub struct Container {
     lease_file: CString,
     /// `Started` is still to be told.
     started: bool,
-    /// One of its processes, whose end is a moment to look whether any is left.
+    /// One of its processes: when that ends, the guard checks whether any is left.
     witness: Option<OwnedFd>,
 }
 
@@ -148,6 +158,18 @@ impl Target for Container {
             processes.note_stopped();
         }
         sight
+    }
+
+    /// Spares doubtful processes: nothing of the container's former run is left, so they belong to another container.
+    fn clear(&mut self) -> Sight {
+        let Self {
+            processes,
+            membership,
+            ..
+        } = self;
+        sweep_twice(processes, Sweep::Kill, |processes| {
+            membership.mark_known(processes)
+        })
     }
 
     fn rehearse(&mut self) {

@@ -1,12 +1,13 @@
 //! What holds the application together, so that stopping it misses no process of it.
 //!
-//! | | all at once, also against `fork` | who can leave |
+//! | | all at once, also against `fork` | what can escape |
 //! |---|---|---|
-//! | a control group of its own | `cgroup.kill`, `cgroup.freeze` | who may write to the control groups above |
-//! | a PID namespace of its own | the end of its first process; SIGSTOP from there | nobody |
-//! | a sweep over `/proc` | no | who forks faster than the table is read |
+//! | a control group of its own | `cgroup.kill`, `cgroup.freeze` | a process that may write to the control groups
+//! above |
+//! | a PID namespace of its own | the end of its first process; SIGSTOP from there | nothing |
+//! | a sweep over `/proc` | no | a process that forks faster than the table is read |
 //!
-//! Beside each of them the guard still looks for descendants: who has left is found by descent.
+//! With each of them the guard also looks for descendants: a process that has escaped is found by its descent.
 
 use std::io;
 
@@ -14,6 +15,7 @@ use clap::ValueEnum;
 
 use super::cgroup::{Group, GroupKiller};
 use super::namespace;
+use crate::link::protocol::Containment;
 
 /// What a user wants the application to be held together by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -27,19 +29,6 @@ pub enum ContainmentChoice {
     Pidns,
     /// Nothing: what descends from the application is looked for in `/proc`.
     Sweep,
-}
-
-/// What the application is held together by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Containment {
-    /// A control group of its own, below that of the guard.
-    Cgroup,
-    /// A PID namespace of its own: of its container, or one that the guard made.
-    Pidns,
-    /// Nothing: what descends from the application is looked for in `/proc`.
-    Sweep,
-    /// Another container of the pod, whose processes are looked for in `/proc`.
-    Container,
 }
 
 /// What an application will be held together by: made and tried before anything is started.
@@ -59,31 +48,6 @@ pub(super) enum Kind {
 pub struct ContainmentError {
     wanted: &'static str,
     why: String,
-}
-
-impl Containment {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Cgroup, Self::Pidns, Self::Sweep, Self::Container];
-
-    /// Its name, as on the socket and in the metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cgroup => "cgroup",
-            Self::Pidns => "pidns",
-            Self::Sweep => "sweep",
-            Self::Container => "container",
-        }
-    }
-
-    /// Its number in [`Hello`](super::protocol::FromGuard::Hello), where 0 is none of them.
-    pub(super) fn number(self) -> u8 {
-        match self {
-            Self::Cgroup => 1,
-            Self::Pidns => 2,
-            Self::Sweep => 3,
-            Self::Container => 4,
-        }
-    }
 }
 
 impl Hold {
@@ -124,7 +88,7 @@ impl Hold {
         }
     }
 
-    /// For a keeper whose guard was killed: what it takes to kill all that is held together, where that can be done from
+    /// For a keeper whose guard was killed: the means to kill the whole application, if that is possible from
     /// outside.
     pub(super) fn killer(&self) -> io::Result<Option<GroupKiller>> {
         match &self.0 {

@@ -49,7 +49,7 @@ pub fn place(mountinfo: &str, cgroup: &str) -> Result<(PathBuf, String), String>
     cgroup::place::place(mountinfo, cgroup).map(|place| (place.directory, place.path))
 }
 
-/// Whether `other` counts as of the container of `member` for who is in `own`; each is a file `cgroup`.
+/// Whether `other` counts as in the container of `member` for a guard in `own`; each is a file `cgroup`.
 pub fn is_beside(own: &OwnedFd, member: &OwnedFd, other: &OwnedFd) -> Option<bool> {
     let mut lines = Lines::new();
     let mut groups = container::Groups::beside(own, member, &mut lines)?;

@@ -52,8 +52,8 @@ pub(super) fn try_out() -> Result<(), String> {
     }
 }
 
-/// What the first process does that the guard asks for. Everybody else gets the signal; it is not
-/// sent to the first process itself (`kill(2)`).
+/// What the first process does that the guard asks for. All other processes get the signal, but not the first process
+/// itself (`kill(2)`).
 pub(super) fn obey(order: u8) {
     let signal = match order {
         STOP => Signal::STOP,

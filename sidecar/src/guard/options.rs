@@ -26,7 +26,7 @@ pub struct GuardOptions {
     pub environment: Vec<(OsString, OsString)>,
     /// The keeper, where it is a child of the guard: it is not part of what is stopped.
     pub keeper_pid: Option<Pid>,
-    /// Where anchors say what is left once the guard is gone, for such a keeper.
+    /// The pipe for the anchors' words to such a keeper after the end of the guard.
     pub words: Option<OwnedFd>,
 }
 
@@ -39,16 +39,6 @@ pub enum TargetKind {
     Subreaper(Hold),
     /// Another container of its pod (`signal`).
     Container(Box<Container>),
-}
-
-/// A container that is guarded from beside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerTarget {
-    /// Name of the container in the pod.
-    pub name: String,
-    /// What the kubelet starts it by: removed before the guard stops anything, since the keeper
-    /// may not be there to do it.
-    pub lease_file: PathBuf,
 }
 
 /// How a guard talks to its keeper.
@@ -70,8 +60,8 @@ impl GuardOptions {
         let Some(name) = self.command.first() else {
             return Ok(None);
         };
-        // Whoever wants to refuse such a command has done so before. Here it may be late: it may
-        // have gone since, and may be back at the next start. `exec` will say.
+        // The caller has checked the command before. The file may have been deleted since, and may be back at the
+        // next start, so `exec` reports the error.
         let path = resolve_command(name).map_or_else(|_| name.clone(), PathBuf::into_os_string);
         Program::new(path, self.command.clone(), self.whole_environment()).map(Some)
     }

@@ -1,21 +1,21 @@
 //! The hook after each start of the application, where that is a command (`lifecycle.postStart.exec`).
 //!
 //! A kubelet executes it once, when the container starts, and waits for it before it does anything else
-//! for the pod; but the container waits for the lock then. So the kubelet's command only leaves the hook
-//! in a file, and the guard executes it after each start of the application, as a part of that: under
-//! the lock, and ended with it. The file is beside the guard's socket, in a directory that only the
-//! keeper and the guarded container see; and both commands run as the container's user anyway.
+//! for the pod; but the container waits for the lock then. So the kubelet's command only stores the hook in a file,
+//! and the guard executes it after each start of the application, as a part of that: under the lock, and ended with
+//! it. The file is beside the guard's socket, in a directory that only the keeper and the guarded container see; and
+//! both commands run as the container's user anyway.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use lockkeeper_daemon::exit::{Exit, Failure};
 use rustix::process::Pid;
 
 use super::command::resolve_command;
 use super::processes::Processes;
-use crate::exit::{Exit, Failure};
 use crate::sys::Program;
 
 /// Where the hook for the guard at a socket is.
@@ -32,7 +32,7 @@ fn container() -> io::Result<String> {
     }
 }
 
-/// Leaves the hook for the guard of this container.
+/// Stores the hook for the guard of this container.
 ///
 /// # Errors
 /// When the first process of the container is no guard, and when the file cannot be written.
@@ -40,8 +40,8 @@ pub fn keep(guard_socket: &Path, command: &[OsString]) -> Result<(), Failure> {
     let name = |of: &str| std::fs::read(format!("/proc/{of}/comm")).ok();
     if name("1") != name("self") {
         return Err(Failure::usage(
-            "the first process of this container is no `lockkeeper guard`, so that nobody would execute the hook \
-             after a start of the application",
+            "the first process of this container is not `lockkeeper guard`, so nothing would execute the hook after \
+             a start of the application",
         ));
     }
     let path = file(guard_socket);

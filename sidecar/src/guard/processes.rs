@@ -1,15 +1,22 @@
 //! All processes of the machine (or of the PID namespace), read from `/proc` into memory that was
 //! set aside before.
 
-use std::ffi::CStr;
+mod files;
+mod process;
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
+use rustix::fs::{Mode, RawDir, SeekFrom};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 
+use self::files::{all_threads_are_stopped, directory_flags, pid_of, stat};
+pub(super) use self::files::{any_thread, is_gone, open_in};
+pub(super) use self::process::Process;
 use crate::sys;
 
 /// Room for this many processes: 2 MiB of address space, resident only as far as it is used. A
@@ -18,25 +25,6 @@ const MOST_PROCESSES: usize = 65_536;
 
 /// Bytes of directory entries read at once.
 const DIRECTORY_BUFFER: usize = 4096;
-
-/// `/proc/PID/stat` is shorter than this up to the last field that is read, the 22nd: a name of up
-/// to 64 bytes and 20 numbers of up to 20 digits.
-const STAT_BUFFER: usize = 512;
-
-/// One process as `/proc/PID/stat` shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Process {
-    pub pid: Pid,
-    pub parent: i32,
-    state: u8,
-    threads: u32,
-    /// Ticks since boot. With the process id it names one process for ever.
-    pub started: u64,
-    /// Belongs to what is guarded.
-    pub guarded: bool,
-    /// Nobody can tell whether it does.
-    doubtful: bool,
-}
 
 /// The table of all processes.
 #[derive(Debug)]
@@ -49,55 +37,6 @@ pub(super) struct Processes {
     complete: bool,
     /// When the newest was started of what was stopped last, in ticks since boot.
     newest_stopped: u64,
-}
-
-impl Process {
-    /// Its process id, as it is told.
-    pub fn number(&self) -> u32 {
-        self.pid.as_raw_nonzero().get().unsigned_abs()
-    }
-
-    /// Whether its main thread cannot run until the process gets SIGCONT, or has ended. Doubt counts as
-    /// no: who is traced runs when its tracer says so. [`Processes::is_stopped`] asks the others.
-    fn main_thread_is_stopped(&self) -> bool {
-        matches!(self.state, b'T' | b'Z' | b'X')
-    }
-
-    /// Whether it has ended and only waits to be reaped.
-    pub fn is_zombie(&self) -> bool {
-        matches!(self.state, b'Z' | b'X') && self.threads <= 1
-    }
-
-    /// The fields of `stat`, for the process `pid`. The name may contain blanks and brackets, so
-    /// everything is counted from the last bracket.
-    pub fn parse(pid: Pid, stat: &[u8]) -> Option<Self> {
-        let (_, after_name) = stat.split_at(stat.iter().rposition(|byte| *byte == b')')?);
-        let mut fields = after_name.strip_prefix(b") ")?.split(|byte| *byte == b' ');
-        let number = |field: Option<&[u8]>| std::str::from_utf8(field?).ok()?.parse::<u64>().ok();
-        // Field numbers of proc_pid_stat(5): 3 is the state, 4 the parent, 20 the number of
-        // threads, 22 the start time.
-        let state = *fields.next()?.first()?;
-        let parent = number(fields.next())?.try_into().ok()?;
-        let threads = number(fields.nth(15))?.try_into().ok()?;
-        let started = number(fields.nth(1))?;
-        Some(Self {
-            pid,
-            parent,
-            state,
-            threads,
-            started,
-            guarded: false,
-            doubtful: false,
-        })
-    }
-}
-
-#[cfg(feature = "fuzzing")]
-impl Process {
-    /// Parent, threads and start.
-    pub fn fields(&self) -> (i32, u32, u64) {
-        (self.parent, self.threads, self.started)
-    }
 }
 
 impl AsRawFd for Processes {
@@ -232,8 +171,8 @@ impl Processes {
         }
     }
 
-    /// Marks as guarded what `belongs` says; it gets `/proc` and the process with its mark so far. A
-    /// process of which that cannot be said leaves the look incomplete.
+    /// Marks the processes that `belongs` selects as guarded; it gets `/proc` and the process with its mark so far. A
+    /// process for which it fails leaves the look incomplete.
     pub fn mark(&mut self, mut belongs: impl FnMut(&OwnedFd, &Process) -> Result<bool, Errno>) {
         for process in &mut self.table {
             match belongs(&self.proc, process) {
@@ -244,8 +183,8 @@ impl Processes {
         }
     }
 
-    /// Marks what is not guarded and of which `is_doubtful` says that nobody can tell whether it should be. A process
-    /// of which not even that can be said leaves the look incomplete.
+    /// Marks unguarded processes as doubtful if `is_doubtful` says so. A process for which it fails leaves the look
+    /// incomplete.
     pub fn doubt(&mut self, mut is_doubtful: impl FnMut(&OwnedFd, &Process) -> Result<bool, Errno>) {
         for process in &mut self.table {
             if process.guarded || process.is_zombie() {
@@ -259,14 +198,16 @@ impl Processes {
         }
     }
 
-    /// What is neither guarded nor known not to be.
+    /// The doubtful processes.
     pub fn doubtful(&self) -> impl Iterator<Item = &Process> {
         self.table.iter().filter(|process| process.doubtful)
     }
 
-    /// What is marked now has got SIGSTOP; what is started later has not. One of the same tick (10 ms) counts as earlier.
+    /// Notes that the marked processes have got SIGSTOP; processes that start later have not. A start in the same
+    /// tick (10 ms) counts as earlier.
     pub fn note_stopped(&mut self) {
-        let newest = self.guarded().map(|process| process.started).max();
+        let marked = self.guarded().chain(self.doubtful());
+        let newest = marked.map(|process| process.started).max();
         self.newest_stopped = newest.unwrap_or(self.newest_stopped);
     }
 
@@ -280,9 +221,10 @@ impl Processes {
         self.table.iter().filter(|process| process.guarded)
     }
 
-    /// What is marked as guarded at this place of the table.
-    pub fn guarded_at(&self, at: usize) -> Option<Process> {
-        self.table.get(at).copied().filter(|process| process.guarded)
+    /// What is guarded or in doubt at this place of the table.
+    pub fn marked_at(&self, at: usize) -> Option<Process> {
+        let is_marked = |process: &Process| process.guarded || process.doubtful;
+        self.table.get(at).copied().filter(is_marked)
     }
 
     /// How many places the table has.
@@ -305,7 +247,7 @@ impl Processes {
         process.threads <= 1 || all_threads_are_stopped(&self.proc, process.pid, &mut self.threads)
     }
 
-    /// Does once what a sweep does, to this process alone and with a signal that is none.
+    /// Does once what a sweep does, but for this process alone and with signal 0.
     pub fn rehearse(&mut self) {
         let own = rustix::process::getpid();
         self.scan();
@@ -313,7 +255,7 @@ impl Processes {
         if let Some(started) = self.started(own) {
             let _ = self.signal(own, started, 0);
         }
-        // What was marked is not what is to be stopped.
+        // The marks of the rehearsal must not be used for a real sweep.
         self.table.clear();
     }
 
@@ -328,7 +270,7 @@ impl Processes {
             (Err(Errno::SRCH), _) => return Err(Errno::SRCH),
             (_, Ok(now)) if now.started != started => return Err(Errno::SRCH),
             (_, Err(error)) if is_gone(error) => return Err(Errno::SRCH),
-            // It cannot be read just now. It was seen a moment ago, and not to kill would be worse.
+            // It cannot be read now. It was seen a moment ago, and sparing it would be worse.
             _ => {}
         }
         match pidfd.and_then(|pidfd| sys::signal_through(&pidfd, signo)) {
@@ -336,171 +278,5 @@ impl Processes {
             Err(error) if error != Errno::SRCH => sys::signal_process(pid, signo),
             sent => sent,
         }
-    }
-}
-
-fn directory_flags() -> OFlags {
-    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC
-}
-
-fn pid_of(name: &CStr) -> Option<Pid> {
-    let name = name.to_str().ok()?;
-    Pid::from_raw(name.parse().ok().filter(|pid| *pid > 0)?)
-}
-
-fn stat(proc: &OwnedFd, pid: Pid) -> Result<Process, Errno> {
-    read_stat(proc, pid, format_args!("{pid}/stat"))
-}
-
-fn read_stat(proc: &OwnedFd, pid: Pid, file: std::fmt::Arguments<'_>) -> Result<Process, Errno> {
-    let file = open_in(proc, file)?;
-    let mut buffer = [0; STAT_BUFFER];
-    let len = rustix::io::read(&file, &mut buffer)?;
-    Process::parse(pid, &buffer[..len]).ok_or(Errno::INVAL)
-}
-
-/// Whether a process of which this was answered has ended. Everything else (no descriptor, no memory,
-/// no right) says nothing about the process.
-pub(super) fn is_gone(error: Errno) -> bool {
-    matches!(error, Errno::NOENT | Errno::SRCH)
-}
-
-/// Room for the longest path that is opened in `/proc`: two numbers of seven digits, `task`, a name.
-const PATH_BUFFER: usize = 64;
-
-/// Opens a file of a process in `/proc`, by its path from there.
-///
-/// # Errors
-/// What `open(2)` says; see [`is_gone`].
-pub(super) fn open_in(proc: &OwnedFd, file: std::fmt::Arguments<'_>) -> Result<OwnedFd, Errno> {
-    open_as(proc, file, OFlags::RDONLY | OFlags::CLOEXEC)
-}
-
-fn open_as(proc: &OwnedFd, file: std::fmt::Arguments<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
-    use std::io::Write;
-    let mut path = [0; PATH_BUFFER];
-    let mut rest = &mut path[..];
-    write!(rest, "{file}\0").map_err(|_| Errno::NAMETOOLONG)?;
-    let path = CStr::from_bytes_until_nul(&path).map_err(|_| Errno::NAMETOOLONG)?;
-    rustix::fs::openat(proc, path, flags, Mode::empty())
-}
-
-/// Calls `visit` with each thread of a process until it says true, and says whether it did.
-///
-/// # Errors
-/// When not all threads could be listed.
-pub(super) fn any_thread(
-    proc: &OwnedFd,
-    pid: Pid,
-    buffer: &mut [MaybeUninit<u8>],
-    mut visit: impl FnMut(Pid) -> Result<bool, Errno>,
-) -> Result<bool, Errno> {
-    let tasks = open_as(proc, format_args!("{pid}/task"), directory_flags())?;
-    let mut directory = RawDir::new(tasks.as_fd(), buffer);
-    while let Some(entry) = directory.next() {
-        if let Some(thread) = pid_of(entry?.file_name())
-            && visit(thread)?
-        {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-fn all_threads_are_stopped(proc: &OwnedFd, pid: Pid, buffer: &mut [MaybeUninit<u8>]) -> bool {
-    let runs = any_thread(proc, pid, buffer, |thread| {
-        match read_stat(proc, thread, format_args!("{pid}/task/{thread}/stat")) {
-            Ok(thread) => Ok(!thread.main_thread_is_stopped()),
-            Err(error) if is_gone(error) => Ok(false),
-            Err(error) => Err(error),
-        }
-    });
-    runs == Ok(false)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(stat: &str) -> Option<Process> {
-        Process::parse(rustix::process::getpid(), stat.as_bytes())
-    }
-
-    #[test]
-    fn a_name_with_blanks_and_brackets_does_not_hide_a_process() {
-        let stat = "7 (a) R 1 (b) T 42 7 7 0 -1 64 0 0 0 0 0 0 0 0 20 0 3 0 9999 0 0";
-        let process = parse(stat).expect("readable");
-        assert_eq!((process.parent, process.threads, process.started), (42, 3, 9999));
-        assert!(process.main_thread_is_stopped());
-    }
-
-    #[test]
-    fn a_number_that_no_kernel_writes_is_not_taken_for_another_one() {
-        let with = |parent: u64, threads: u64| {
-            parse(&format!(
-                "7 (x) S {parent} 7 7 0 -1 64 0 0 0 0 0 0 0 0 20 0 {threads} 0 5 0"
-            ))
-        };
-        assert!(with(42, 1).is_some());
-        // Cut to 32 bits this would be process 42, and that no thread.
-        assert_eq!(with((1 << 32) + 42, 1), None);
-        assert_eq!(with(42, 1 << 32), None);
-    }
-
-    #[test]
-    fn a_main_thread_counts_as_stopped_only_when_it_cannot_run() {
-        let in_state = |state, threads| {
-            parse(&format!(
-                "7 (x) {state} 1 7 7 0 -1 64 0 0 0 0 0 0 0 0 20 0 {threads} 0 5 0"
-            ))
-            .expect("readable")
-        };
-        assert!(in_state('T', 9).main_thread_is_stopped());
-        assert!(in_state('Z', 1).is_zombie() && !in_state('Z', 2).is_zombie());
-        for state in ['R', 'S', 'D', 't'] {
-            assert!(!in_state(state, 1).main_thread_is_stopped(), "{state}");
-        }
-    }
-
-    #[test]
-    fn a_process_is_stopped_when_all_of_its_threads_are() {
-        let mut processes = Processes::open().expect("/proc is mounted");
-        let own = rustix::process::getpid();
-        let mut process = stat(&processes.proc, own).expect("readable");
-        // As it is seen while SIGSTOP has reached the main thread alone: this thread runs.
-        process.state = b'T';
-        process.threads = process.threads.max(2);
-        assert!(!processes.is_stopped(&process));
-    }
-
-    #[test]
-    fn the_table_shows_this_process_under_its_parent() {
-        let mut processes = Processes::open().expect("/proc is mounted");
-        processes.scan();
-        assert!(processes.is_complete());
-        let parent = rustix::process::getppid().expect("a parent");
-        processes.mark_descendants(parent, None, None, 0);
-        assert!(
-            processes
-                .guarded()
-                .any(|process| process.pid == rustix::process::getpid())
-        );
-        processes.scan();
-        processes.mark_descendants(parent, None, Some(rustix::process::getpid()), 0);
-        assert!(
-            !processes
-                .guarded()
-                .any(|process| process.pid == rustix::process::getpid())
-        );
-    }
-
-    #[test]
-    fn a_signal_is_for_the_process_that_was_seen_and_for_no_later_one_of_its_number() {
-        let processes = Processes::open().expect("/proc is mounted");
-        let own = rustix::process::getpid();
-        let started = processes.started(own).expect("readable");
-        // 0 is no signal: it asks whether one would arrive.
-        assert_eq!(processes.signal(own, started, 0), Ok(()));
-        assert_eq!(processes.signal(own, started - 1, 0), Err(Errno::SRCH));
     }
 }

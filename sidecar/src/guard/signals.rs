@@ -34,14 +34,14 @@ pub(super) fn taken() -> SignalSet {
     set
 }
 
-/// The keeper is told of these: somebody wants the guard to end.
-pub(super) fn is_for_the_keeper(signo: u8) -> bool {
-    asks_to_end(signo) || i32::from(signo) == libc::SIGHUP
-}
-
-/// An application that ends after one of these was asked to; SIGHUP may be a wish for new settings.
+/// An application that ends after one of these was asked to.
 pub(super) fn asks_to_end(signo: u8) -> bool {
     [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT].contains(&i32::from(signo))
+}
+
+/// SIGHUP: the terminal is gone; or a wish for new settings, for an application that takes it so.
+pub(super) fn hangs_up(signo: u8) -> bool {
+    i32::from(signo) == libc::SIGHUP
 }
 
 /// SIGTERM.
@@ -54,8 +54,8 @@ pub(super) fn resumes(signo: u8) -> bool {
     i32::from(signo) == libc::SIGCONT
 }
 
-/// Not passed on: a terminal means them for whoever reads or writes it in the background, and the
-/// guard does neither. It must not stop itself either, for it has deadlines to keep.
+/// Not passed on: a terminal sends them to processes that read or write it in the background, and the guard does
+/// neither. Nor may they stop the guard, which has deadlines to keep.
 pub(super) fn is_for_nobody(signo: u8) -> bool {
     [libc::SIGTTIN, libc::SIGTTOU].contains(&i32::from(signo))
 }

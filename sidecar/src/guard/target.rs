@@ -5,9 +5,9 @@ use std::os::fd::BorrowedFd;
 
 use lockkeeper_lock::FencingToken;
 
-use super::containment::Containment;
 use super::processes::{Process, Processes};
 use super::schedule::{Event, Mode, Sight, Sweep};
+use crate::link::protocol::Containment;
 
 /// Something that can be started, stopped, and seen to be gone.
 ///
@@ -22,7 +22,7 @@ pub(super) trait Target {
     /// Starts the application. Its success or failure comes as an event.
     fn start(&mut self, token: FencingToken) -> io::Result<()>;
 
-    /// Sees to it that nobody else starts the application.
+    /// Prevents any other start of the application.
     fn remove_lease(&mut self) {}
 
     /// Sends a signal to the main process, if there is one.
@@ -31,15 +31,20 @@ pub(super) trait Target {
     /// Does something to all processes, and says what it saw.
     fn sweep(&mut self, sweep: Sweep) -> Sight;
 
+    /// Kills what has no right to run, and nothing else. It is asked for while the application may not run anyway.
+    fn clear(&mut self) -> Sight {
+        self.sweep(Sweep::Kill)
+    }
+
     /// How many processes the last sweep has found, and the process id of one; zeros for what is not known.
     fn found(&self) -> (u32, u32);
 
-    /// A process that the last sweep has neither taken for one of the application nor for another's.
+    /// A process that was doubtful in the last sweep.
     fn in_doubt(&self) -> Option<u32> {
         None
     }
 
-    /// Looks at what [`Target::sweep`] would look at, and sends signals that are none.
+    /// Does what [`Target::sweep`] does, with signal 0.
     fn rehearse(&mut self);
 
     /// Reaps children that have ended. Called whenever some may have.
@@ -60,16 +65,16 @@ pub(super) fn found_marked(processes: &Processes) -> (u32, u32) {
     first.map_or((0, 0), |first| (others + 1, first))
 }
 
-/// Marks, and signals what is marked, and says what was there before the signal had any effect. What
-/// one look did not see counts only when a second one, at once, does not see it either: a fork may hide
-/// behind the place that the first had reached in the table, and who was seen stopped may have been
-/// resumed by another who was seen stopped later.
+/// Marks processes, signals them, and returns what was there before the signal took effect. The absence of a process
+/// counts only if a second look, at once, does not see it either: a fork may take a place in the table that the first
+/// look has passed already, and a process that was seen stopped may have been resumed by one that was seen stopped
+/// later.
 pub(super) fn sweep_twice(
     processes: &mut Processes,
     sweep: Sweep,
     mut mark: impl FnMut(&mut Processes),
 ) -> Sight {
-    // To read all processes of a machine takes a while; those of the last look are known already.
+    // Reading all processes of a machine takes a while; those of the last look are known already.
     let at_once = match sweep {
         Sweep::Kill => Some(libc::SIGKILL),
         Sweep::Stop => Some(libc::SIGSTOP),
@@ -89,24 +94,25 @@ pub(super) fn sweep_twice(
     first.and(sweep_marked(processes, sweep))
 }
 
-/// Signals all processes that are marked as guarded, and says what was there before. A look that could
-/// not see everything has not seen that nothing is left.
+/// Signals all processes that are marked as guarded, and returns what was there before. An incomplete look never
+/// proves that nothing is left.
+///
+/// Doubtful processes are treated as the application, to which they may belong; if only such are left, the sight is
+/// `unsure`.
 pub(super) fn sweep_marked(processes: &mut Processes, sweep: Sweep) -> Sight {
     let incomplete = !processes.is_complete();
-    let is_in_doubt = processes.doubtful().next().is_some();
     let mut sight = Sight {
-        alive: incomplete || is_in_doubt,
-        unstopped: incomplete || is_in_doubt,
-        unsure: is_in_doubt && !incomplete,
-        fresh: is_in_doubt && !incomplete,
+        alive: incomplete,
+        unstopped: incomplete,
+        ..Sight::default()
     };
-    let mut has_woken = false;
+    let (mut is_sure, mut has_woken) = (incomplete, false);
     for at in 0..processes.len() {
-        let Some(process) = processes.guarded_at(at) else {
+        let Some(process) = processes.marked_at(at) else {
             continue;
         };
         sight.alive = true;
-        sight.unsure = false;
+        is_sure |= process.guarded;
         let is_stopped = sweep != Sweep::Kill && processes.is_stopped(&process);
         sight.unstopped |= !is_stopped;
         let is_fresh = processes.is_fresh(&process);
@@ -119,11 +125,12 @@ pub(super) fn sweep_marked(processes: &mut Processes, sweep: Sweep) -> Sight {
             Sweep::Stop | Sweep::Look => continue,
         };
         if !process.is_zombie() {
-            // Who could not be signalled is seen again by the next sweep, or is gone.
+            // A process that could not be signalled is gone, or the next sweep sees it again.
             let _ = processes.signal(process.pid, process.started, signo);
         }
     }
     sight.fresh &= !has_woken && !incomplete;
+    sight.unsure = sight.alive && !is_sure;
     sight
 }
 
@@ -150,18 +157,24 @@ mod tests {
     }
 
     #[test]
-    fn a_process_in_doubt_counts_as_left_and_is_told_and_not_killed() {
+    fn a_process_in_doubt_counts_as_left_and_is_told_and_killed_with_the_rest() {
+        use std::os::unix::process::ExitStatusExt;
         let mut processes = processes();
-        let own = getpid();
-        let sight = sweep_twice(&mut processes, Sweep::Kill, |processes| {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .expect("started");
+        let number = child.id();
+        let mark = |processes: &mut Processes| {
             processes.scan();
-            processes.doubt(|_, process| Ok(process.pid == own));
-        });
+            processes.doubt(|_, process| Ok(process.number() == number));
+        };
+        let sight = sweep_twice(&mut processes, Sweep::Look, mark);
         assert!(sight.alive && sight.unstopped && sight.unsure, "{sight:?}");
-        assert_eq!(
-            found_marked(&processes),
-            (1, own.as_raw_nonzero().get().unsigned_abs())
-        );
+        assert_eq!(found_marked(&processes), (1, number));
+        sweep_twice(&mut processes, Sweep::Kill, mark);
+        let ended = child.wait().expect("waited for");
+        assert_eq!(ended.signal(), Some(libc::SIGKILL));
     }
 
     #[test]

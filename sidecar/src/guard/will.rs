@@ -1,5 +1,5 @@
-//! What the guard of `run` leaves to its keeper for the case that it is killed: by what the application is known, a look at
-//! the anchor, and the application's control group.
+//! What the guard of `run` passes to its keeper for the case that it is killed: the mark of the application's
+//! processes, the pipe from the anchors, and the application's control group.
 //!
 //! It is in the keeper's socket, with its descriptors, before the keeper is started.
 
@@ -21,12 +21,12 @@ use super::containment::Hold;
 /// The runs of which a process is a part, from the outermost to the innermost.
 pub const RUNS: &str = "LOCKKEEPER_RUNS";
 
-/// By what the application of a run is known, also through runs inside of it: in the environment of all that its guard
-/// starts, and of nobody else.
+/// The mark of a run's application, also for runs inside of it: it is in the environment of all processes that its
+/// guard starts, and of no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunId(pub(crate) u64);
 
-/// What a guard leaves to its keeper.
+/// What a guard passes to its keeper.
 #[derive(Debug)]
 pub struct Will {
     run: RunId,
@@ -56,7 +56,7 @@ pub enum Below {
 const MOST_DESCRIPTORS: usize = 3;
 
 impl RunId {
-    /// One that nobody else has.
+    /// A unique one.
     pub fn draw() -> Self {
         Self(fastrand::u64(..))
     }
@@ -150,7 +150,7 @@ impl Will {
                     .map(|(kill, events)| GroupKiller { kill, events }),
             }),
             _ => Err(io::Error::other(
-                "what the guard has sent is not what it leaves to a keeper",
+                "the guard has sent something else than its descriptors for the keeper",
             )),
         }
     }
@@ -162,7 +162,7 @@ impl Will {
         self
     }
 
-    /// By what the application is known.
+    /// The mark of the application.
     pub fn run(&self) -> RunId {
         self.run
     }
@@ -170,7 +170,7 @@ impl Will {
     /// Kills all of the application's control group, if it has one.
     pub fn kill_group(&self) {
         if let Some(group) = &self.group {
-            // What does not work shows in the state of the group.
+            // A failure shows in the state of the group.
             let _ = group.kill();
         }
     }

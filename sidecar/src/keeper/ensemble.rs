@@ -1,32 +1,34 @@
-//! From settings to the ensemble: what can be found out before anything is started.
+//! Checks of the ensemble before anything is started, and its credentials.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_daemon::credentials::Credentials;
+use lockkeeper_daemon::exit::Failure;
 use lockkeeper_lock::LockOptions;
-#[cfg(feature = "tls")]
-use lockkeeper_lock::zookeeper::InvalidTls;
 use lockkeeper_lock::zookeeper::{self, ZooKeeper};
 use tokio::sync::watch;
 
-use super::PATIENCE_FOR_TICK;
 use super::observer::Observer;
 use super::policy::Kind;
-use crate::args::{Credentials, Settings};
-use crate::exit::Failure;
+use crate::args::Settings;
+
+/// How long a server may take to report its tick.
+const PATIENCE_FOR_TICK: Duration = Duration::from_millis(500);
 
 /// Time between two looks at the credentials file: short beside what a kubelet needs to write it.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// How long the resolver may take before a sidecar goes on without it: a kubelet's probes wait.
+/// How long the resolver may take before a sidecar goes on without it: the kubelet's probes are waiting.
 const PATIENCE_FOR_ADDRESSES: Duration = Duration::from_secs(2);
 
 /// Time between two questions for the tick of a server that has not told it yet.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Refuses an ensemble whose tick is longer than stated, since the lease arithmetic stands on it; and in `run` one of
-/// which no server has an address. A pod may be there before the names are: it waits for them as for servers.
+/// Refuses an ensemble whose tick is longer than stated, because the length of leases depends on it; and in `run` an
+/// ensemble of which no server has an address. A pod may start before the names exist, so it waits for them as for
+/// servers.
 pub(super) async fn check(settings: &Settings, zookeeper: &ZooKeeper, kind: Kind) -> Result<(), Failure> {
     let looked_up = settings.connect.servers().iter().map(async |server| {
         let looked_up = tokio::net::lookup_host((server.host.as_str(), server.port));
@@ -56,14 +58,14 @@ pub(super) async fn check(settings: &Settings, zookeeper: &ZooKeeper, kind: Kind
         None => {
             tracing::info!(
                 tick_time = ?stated,
-                "The ensemble does not tell its tickTime (four-letter word conf); going by --tick-time"
+                "The ensemble does not tell its tickTime (four-letter word conf); using --tick-time"
             );
             Ok(())
         }
     }
 }
 
-/// Asks the servers that were not there for [`check`], and all of them again after each new connection. Ends when one of
+/// Asks the servers that did not answer [`check`], and all servers again after each new connection. Ends when one of
 /// them has a longer tick than stated.
 pub(super) async fn longer_tick_later(
     zookeeper: ZooKeeper,
@@ -89,7 +91,7 @@ fn longer_tick(stated: Duration, tick: Duration) -> Failure {
 pub(super) struct Identities(watch::Receiver<Vec<String>>);
 
 impl Identities {
-    /// As they were read at the start, and what follows the file until `stop`: a kubelet writes a changed
+    /// The identities as read at the start, and a task that follows the file until `stop`: a kubelet writes a changed
     /// Secret into the volumes of pods that run, within about a minute.
     pub(super) fn follow(
         credentials: Option<Credentials>,
@@ -141,27 +143,8 @@ pub(super) fn zookeeper(settings: &Settings, identities: Option<&Identities>) ->
         }
     };
     #[cfg(feature = "tls")]
-    let zookeeper = match &settings.tls.ca {
-        None => zookeeper,
-        Some(ca) => {
-            let identity = settings.tls.identity.as_ref();
-            let identity = identity.map(|own| (own.certificate.as_str(), own.key.as_str()));
-            zookeeper.with_tls(ca, identity).map_err(invalid_tls)?
-        }
-    };
+    let zookeeper = settings.tls.apply(zookeeper)?;
     Ok(zookeeper)
-}
-
-/// Names the option that the file came from.
-#[cfg(feature = "tls")]
-fn invalid_tls(error: InvalidTls) -> Failure {
-    let option = match error {
-        InvalidTls::Authorities(_) => "--tls-ca",
-        InvalidTls::Certificate(_) => "--tls-cert",
-        InvalidTls::Key(_) => "--tls-key",
-        InvalidTls::Server(_) => "--connect",
-    };
-    Failure::usage(format!("{option}: {error}"))
 }
 
 pub(super) fn lock_options(

@@ -1,32 +1,43 @@
 //! What a killed guard may have left behind, and the end of a keeper without it.
 //!
-//! The anchor, if it was not killed as well, ends all that descends from it, and says so. The keeper waits for that. It
-//! also kills the application's control group, where there is one, until nothing is in it; and what has the run's name in
-//! its environment, until nothing is found: that is all there is where the anchor was killed too and nothing else holds
-//! the application together. A process may have cleared its environment, so finding none proves nothing. Only the
-//! anchor's word is a proof; without it the lock is abandoned. While something is known to be left the lock is kept.
+//! The anchor, if it was not killed as well, ends all its descendants and reports that. The keeper waits for this
+//! report. It also kills the application's control group, if there is one, until the group is empty; and processes
+//! with the run's mark in their environment, until none is found. If the anchor was killed too and there is no
+//! control group, this mark is all that is left to find processes. A process may have cleared its environment, so
+//! finding none proves nothing. Only the anchor's report is a proof; without it the lock is abandoned. While
+//! something is known to be left, the lock is kept.
 
 use std::io;
 use std::time::Duration;
 
-use lockkeeper_lock::{BootClock, Clock, Lock, LockStatus, LockView};
+use lockkeeper_lock::{BootClock, BootInstant, Clock, LockStatus};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
-use super::Keeper;
+use super::application::Shown;
+use super::contender::Contender;
 use super::decider::patience_for_release;
-use super::policy::Kind;
-use crate::exit::{Exit, Failure};
+use super::observer::Observer;
+use super::policy::Policy;
 use crate::guard::ContainerKiller;
 use crate::guard::will::{Below, RunId, Will};
-use crate::lease_env::LeaseEnv;
 use crate::socket::Command;
 use crate::sys;
 use crate::view::Survivors;
 
-/// A tree that forks while it is killed takes some rounds. What is found after so many outlives SIGKILL.
+/// How long the container beside us may take to end before its guard is killed, and we with it: half of what is left then
+/// of the fixed part of the margin.
+const PATIENCE_FOR_KILL: Duration = Duration::from_millis(50);
+
+/// Pause between two rounds of that.
+const PAUSE_BETWEEN_KILLS: Duration = Duration::from_millis(1);
+
+/// A tree that forks while it is killed takes some rounds. Processes that are found after this many outlive SIGKILL.
 const ROUNDS: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(5);
+/// How many looks in a row have to find nothing if there is no proof: a process has no environment for a moment while
+/// it executes another program (`execve(2)`), and a look in that moment misses it.
+const QUIET_ROUNDS: u32 = 20;
 /// Between two looks at what outlives SIGKILL.
 const LONG_PAUSE: Duration = Duration::from_millis(500);
 
@@ -37,105 +48,113 @@ enum End {
     Proven,
     /// Nothing is known to be left.
     Unknown,
-    /// Somebody gave it up.
+    /// A user gave it up.
     GivenUp,
 }
 
-impl Keeper<'_> {
-    /// The guard was killed: it cannot stop anything any more. Its anchor ends what it finds; so do we. The lock is kept
-    /// until nothing is known to be left. It is released if that is proven, and else left to expire.
-    pub(super) async fn orphaned(mut self, commands: &mut mpsc::Receiver<Command>) -> Result<u8, Failure> {
-        // First of all, and whatever else fails: our own end may be near, too.
-        let removed = self.lease.as_ref().map_or(Ok(()), LeaseEnv::remove);
+/// The means to stop the application if the guard is killed.
+pub(super) struct Leftovers {
+    /// For the container beside us.
+    killer: Option<ContainerKiller>,
+    /// What a guard of `run` has passed to us.
+    will: Option<Will>,
+}
+
+impl Leftovers {
+    /// With what kills the container beside us, or with the will of a guard that is our parent.
+    pub(super) fn new(killer: Option<ContainerKiller>, will: Option<Will>) -> Self {
+        Self { killer, will }
+    }
+
+    /// Kills the container beside us, in place of a guard that does not, until nothing is seen in it. Our own
+    /// container ends with that guard, and we with it.
+    pub(super) async fn kill_container(&mut self) {
+        let Some(killer) = &mut self.killer else { return };
+        let end = BootInstant::now() + PATIENCE_FOR_KILL;
+        while !killer.kill() && BootInstant::now() < end {
+            BootClock.sleep(PAUSE_BETWEEN_KILLS).await;
+        }
+    }
+
+    /// The guard was killed and cannot stop anything any more. Its anchor kills the processes that it finds, and so
+    /// do we. The lock is kept while anything is known to be left. It is released if it is proven that nothing is
+    /// left; otherwise it expires.
+    pub(super) async fn stop(
+        mut self,
+        mut contender: Contender,
+        shown: &Shown,
+        metrics: &Observer,
+        policy: &Policy,
+        commands: &mut mpsc::Receiver<Command>,
+    ) {
         let is_clear = self.killer.as_mut().is_none_or(ContainerKiller::kill);
         tracing::error!(
             is_clear,
-            "The guard is gone; stopping what it left before the lock goes to anybody else"
+            "The guard is gone; stopping what it left before another contender gets the lock"
         );
-        self.asking = None;
-        if let (Some(lock), Some(mut will)) = (self.lock.take(), self.will.take()) {
-            lock.retain(true);
-            let mut view = lock.view();
-            let end = tokio::select! {
-                end = kill(&mut will, &BootClock, |left| self.outlived(left)) => end,
-                end = given_up(commands) => end,
-                never = publish(&mut view, &self.published) => match never {},
-            };
-            if end == End::Proven {
-                self.release(lock).await;
-            } else {
-                self.metrics.abandoned();
+        contender.stop_asking();
+        let published = contender.published();
+        let is_released = match self.will.take() {
+            None => {
+                drop(contender);
+                false
             }
-        } else {
-            self.metrics.abandoned();
-        }
-        self.lock = None;
-        self.published.send_replace(LockStatus::new());
-        if let Some(killer) = &mut self.killer {
-            kill_container(killer, self.policy.session_timeout, &BootClock).await;
-        }
-        removed?;
-        Ok(match self.policy.kind {
-            Kind::Signal => Exit::GateAnew.code(),
-            _ => Exit::LockLost.code(),
-        })
-    }
-
-    /// Releases the lock and ends the session, if that can be done in time.
-    async fn release(&self, lock: std::rc::Rc<Lock<BootClock>>) {
-        tracing::info!("Nothing is left of what the guard had started; releasing the lock");
-        let Ok(lock) = std::rc::Rc::try_unwrap(lock) else {
-            return;
+            Some(mut will) => {
+                contender.retain(true);
+                let end = tokio::select! {
+                    end = kill(&mut will, &BootClock, |left| shown.outlived(left)) => end,
+                    end = given_up(commands) => end,
+                    never = contender.follow() => match never {},
+                };
+                if end == End::Proven {
+                    release(contender, policy).await
+                } else {
+                    drop(contender);
+                    false
+                }
+            }
         };
-        let released = tokio::time::timeout(patience_for_release(&self.policy), lock.close()).await;
-        if !matches!(released, Ok(Ok(()))) {
-            tracing::debug!("Lock not released; it will expire");
-            self.metrics.abandoned();
+        if !is_released {
+            metrics.abandoned();
         }
-    }
-
-    /// Says what outlives SIGKILL.
-    fn outlived(&self, survivors: Survivors) {
-        self.guarded.send_if_modified(|guarded| {
-            let before = guarded.survivors.replace(survivors);
-            if before.is_none() {
-                self.metrics.survived();
-                tracing::error!(
-                    processes = survivors.processes,
-                    pid = survivors.pid,
-                    "Something has outlived its guard; the lock is kept until it has gone"
-                );
-            }
-            before != Some(survivors)
-        });
+        published.send_replace(LockStatus::new());
+        if let Some(killer) = &mut self.killer {
+            kill_container(killer, policy.session_timeout, &BootClock).await;
+        }
     }
 }
 
-/// Shows the state of the lock while we wait.
-async fn publish(
-    view: &mut LockView<BootClock>,
-    published: &watch::Sender<LockStatus>,
-) -> std::convert::Infallible {
-    while let Ok(status) = view.changed().await {
-        published.send_replace(status);
+/// Releases the lock and ends the session, if that can be done in time.
+async fn release(contender: Contender, policy: &Policy) -> bool {
+    tracing::info!("Nothing is left of what the guard had started; releasing the lock");
+    let is_released = contender.close(patience_for_release(policy)).await;
+    if !is_released {
+        tracing::debug!("Lock not released; it will expire");
     }
-    std::future::pending().await
+    is_released
 }
 
 /// Kills what is left of the run until nothing is known to be. What outlives that is told to `outlived`.
 async fn kill(will: &mut Will, clock: &impl Clock, outlived: impl Fn(Survivors)) -> End {
     let run = will.run();
-    let mut round = 0;
+    let (mut round, mut quiet) = (0, 0);
     loop {
         will.kill_group();
         let below = will.below();
         let found = marked(run);
         for pid in &found {
-            // It may be gone, or another user's: then the anchor has more rights than we.
+            // It may be gone, or belong to another user: then the anchor has more rights than we.
             let _ = kill_marked(*pid, run);
         }
-        if let (Below::Ended { is_proof }, true, true) = (below, found.is_empty(), will.group_is_empty()) {
-            return if is_proof { End::Proven } else { End::Unknown };
+        match (below, found.is_empty() && will.group_is_empty()) {
+            (Below::Ended { is_proof: true }, true) => return End::Proven,
+            (Below::Ended { is_proof: false }, true) if quiet == QUIET_ROUNDS => return End::Unknown,
+            (Below::Ended { is_proof: false }, true) => {
+                quiet += 1;
+                clock.sleep(PAUSE).await;
+                continue;
+            }
+            _ => quiet = 0,
         }
         round = ROUNDS.min(round + 1);
         if round == ROUNDS {
@@ -147,7 +166,7 @@ async fn kill(will: &mut Will, clock: &impl Clock, outlived: impl Fn(Survivors))
     }
 }
 
-/// What is known of what is left: by the anchor, which sees all that descends from it, or by ourselves.
+/// The survivors, as known from the anchor, which sees all its descendants, or from our own look.
 fn survivors(below: Below, found: &[Pid]) -> Survivors {
     let ours = u32::try_from(found.len()).unwrap_or(u32::MAX);
     let one = found.first().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
@@ -162,7 +181,7 @@ fn survivors(below: Below, found: &[Pid]) -> Survivors {
     }
 }
 
-/// Waits until somebody gives up what the guard has left.
+/// Waits until a user gives up what the guard has left.
 async fn given_up(commands: &mut mpsc::Receiver<Command>) -> End {
     while let Some(command) = commands.recv().await {
         let (reply, answer) = match command {
@@ -172,7 +191,7 @@ async fn given_up(commands: &mut mpsc::Receiver<Command>) -> End {
                 return End::GivenUp;
             }
             Command::StepDown(reply) => (reply, "the guard is gone, and the lock waits for what it left"),
-            Command::Terminating(reply) => (reply, "this keeper is none of a pod: end it by a signal"),
+            Command::Terminating(reply) => (reply, "this keeper is not in a pod: end it by a signal"),
         };
         let _ = reply.send(Err(answer.to_owned()));
     }

@@ -5,16 +5,13 @@ use std::sync::{Arc, Mutex};
 use lockkeeper_lock::{BootInstant, FencingToken, LockState, LockStatus};
 use tokio::sync::watch;
 
-use crate::args::OnLoss;
-use crate::guard::protocol::{FromGuard, Hello, ToGuard};
+use crate::link::protocol::{FromGuard, Hello, ToGuard};
 use crate::metrics::{LockMetrics, ReleaseOutcome, StopSignal};
 
 /// The metrics of one keeper, and since when it waits and holds.
 #[derive(Clone, Debug)]
 pub(super) struct Observer {
     metrics: LockMetrics,
-    /// At the deadline SIGTERM comes before SIGKILL (`--on-loss kill`).
-    asks_first: bool,
     times: Arc<Mutex<Times>>,
     /// Changes with each new connection to a server.
     connected: watch::Sender<()>,
@@ -38,10 +35,9 @@ struct Application {
 }
 
 impl Observer {
-    pub(super) fn new(metrics: LockMetrics, on_loss: OnLoss) -> Self {
+    pub(super) fn new(metrics: LockMetrics) -> Self {
         Self {
             metrics,
-            asks_first: on_loss == OnLoss::Kill,
             times: Arc::default(),
             connected: watch::Sender::new(()),
         }
@@ -122,23 +118,25 @@ impl Observer {
         }
     }
 
-    /// What the guard did by itself: at the deadline, and where SIGTERM was not enough.
+    /// Counts signals that the guard sent by itself: at the deadline, and after SIGTERM was not enough.
     pub(super) fn guard_said(&self, frame: &FromGuard) {
         let mut times = self.times.lock().expect("no panic while it is locked");
         let application = &mut times.application;
         match *frame {
             FromGuard::Paused { .. } => self.metrics.killed(StopSignal::Stop),
-            FromGuard::Started { .. } | FromGuard::Hello(Hello { token: Some(_), .. }) => {
+            FromGuard::Started { .. } | FromGuard::Hello(Hello { tree: Some(_), .. }) => {
                 *application = Application {
                     is_started: true,
                     ..Application::default()
                 };
             }
-            FromGuard::Gone { code, .. } if application.is_started => {
-                if code.is_some() || (self.asks_first && !application.has_sigkill) {
+            FromGuard::Gone {
+                code, had_sigterm, ..
+            } if application.is_started => {
+                if had_sigterm {
                     self.count(StopSignal::Term, application);
                 }
-                // Whoever ends before SIGKILL has a code.
+                // An application that ends before SIGKILL has a code.
                 if code.is_none() {
                     self.count(StopSignal::Kill, application);
                 }
@@ -183,10 +181,10 @@ mod tests {
 
     const A: FencingToken = FencingToken(7);
 
-    /// SIGTERM and SIGKILL counted after this was said and told.
-    fn counted(on_loss: OnLoss, told: &[ToGuard], said: &[FromGuard]) -> [u64; 2] {
+    /// SIGTERM and SIGKILL counted after this was told and said.
+    fn counted(told: &[ToGuard], said: &[FromGuard]) -> [u64; 2] {
         let mut registry = crate::metrics::registry();
-        let observer = Observer::new(LockMetrics::register(&mut registry), on_loss);
+        let observer = Observer::new(LockMetrics::register(&mut registry));
         observer.guard_said(&FromGuard::Started { token: A, pid: 2 });
         told.iter().for_each(|frame| observer.guard_told(frame));
         said.iter().for_each(|frame| observer.guard_said(frame));
@@ -202,7 +200,7 @@ mod tests {
     #[test]
     fn a_release_is_confirmed_when_the_ensemble_has_confirmed_it_and_not_before() {
         let mut registry = crate::metrics::registry();
-        let observer = Observer::new(LockMetrics::register(&mut registry), OnLoss::Kill);
+        let observer = Observer::new(LockMetrics::register(&mut registry));
         let releases = || {
             let mut text = String::new();
             encode(&mut text, &registry).unwrap();
@@ -238,7 +236,7 @@ mod tests {
     #[test]
     fn a_lock_that_is_only_abandoned_has_no_survivor() {
         let mut registry = crate::metrics::registry();
-        let observer = Observer::new(LockMetrics::register(&mut registry), OnLoss::Kill);
+        let observer = Observer::new(LockMetrics::register(&mut registry));
         let survivors = || {
             let mut text = String::new();
             encode(&mut text, &registry).unwrap();
@@ -258,27 +256,28 @@ mod tests {
             kill_at: BootInstant::from_nanos(1),
         };
         let revoke = ToGuard::Revoke { token: A };
-        let gone = |code| FromGuard::Gone { token: A, code };
+        let gone = |had_sigterm, code| FromGuard::Gone {
+            token: A,
+            code,
+            had_sigterm,
+        };
         let ended = FromGuard::Exited { token: A, code: 0 };
-        for (on_loss, told, said, expected) in [
-            (OnLoss::Kill, &[][..], gone(Some(0)), [1, 0]),
-            (OnLoss::Kill, &[], gone(None), [1, 1]),
-            (OnLoss::Kill, &[stop], gone(Some(143)), [1, 0]),
-            (OnLoss::Kill, &[stop], gone(None), [1, 1]),
-            (OnLoss::Kill, &[revoke], gone(None), [0, 1]),
-            (OnLoss::Kill, &[stop, revoke], gone(None), [1, 1]),
-            (OnLoss::Pause, &[], gone(None), [0, 1]),
-            (OnLoss::Kill, &[], ended, [0, 0]),
+        for (told, said, expected) in [
+            (&[][..], gone(true, Some(0)), [1, 0]),
+            (&[], gone(true, None), [1, 1]),
+            (&[stop], gone(true, Some(143)), [1, 0]),
+            (&[stop], gone(true, None), [1, 1]),
+            (&[revoke], gone(false, None), [0, 1]),
+            (&[stop, revoke], gone(true, None), [1, 1]),
+            // A tree that could not be seen to be paused.
+            (&[], gone(false, None), [0, 1]),
+            (&[], ended, [0, 0]),
             // A user's signal and the keeper's, and the application ends by itself.
-            (OnLoss::Kill, &[stop], ended, [1, 0]),
+            (&[stop], ended, [1, 0]),
         ] {
-            assert_eq!(
-                counted(on_loss, told, &[said]),
-                expected,
-                "{on_loss:?} {told:?} {said:?}"
-            );
+            assert_eq!(counted(told, &[said]), expected, "{told:?} {said:?}");
         }
         // What never started was not ended either.
-        assert_eq!(counted(OnLoss::Kill, &[], &[ended, gone(None)]), [0, 0]);
+        assert_eq!(counted(&[], &[ended, gone(true, None)]), [0, 0]);
     }
 }

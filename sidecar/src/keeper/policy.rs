@@ -1,16 +1,17 @@
-//! What the user wants to happen, as far as the keeper decides it.
+//! The user's settings, as far as the keeper decides by them.
 
 use std::time::Duration;
 
-use crate::args::{OnExit, OnLoss, OnSuspect, Restart, RunSettings, Settings, SidecarSettings};
-use crate::exit::Exit;
+use lockkeeper_daemon::exit::Exit;
 
-/// Where the guard is, and so how the application comes and goes.
+use crate::args::{OnExit, OnLoss, OnSuspect, Restart, RunSettings, Settings, SidecarSettings};
+
+/// Where the guard is, and so how the application starts and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `lockkeeper run`: the guard is our parent, and ends with us.
     Run,
-    /// First process of the application's container: it comes and goes with the container.
+    /// First process of the application's container: it starts and ends with the container.
     Wrap,
     /// Beside the application's container, which it does not start.
     Signal,
@@ -74,7 +75,7 @@ impl Policy {
     }
 
     /// The code to end with when the lock was lost and the application is gone; `None` when we queue
-    /// again. One that is only paused goes on once the lock is held again, whatever kind it is.
+    /// again. An application that is only paused is continued once the lock is held again, in every mode.
     pub(super) fn code_after_a_loss(&self) -> Option<u8> {
         match (self.kind, self.restart) {
             (Kind::Run, Restart::Always) | (Kind::Wrap, _) => None,

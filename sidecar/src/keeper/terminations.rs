@@ -1,13 +1,12 @@
 //! Signals to the keeper.
 
+use lockkeeper_daemon::exit::Failure;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::policy::Kind;
-use crate::exit::Failure;
 
-/// Signals that ask this process to end. Where the guard is our parent it gets them, too, or says
-/// what they mean: a service manager sends SIGTERM to all at once, and the lock has to be released
-/// after the application has ended.
+/// Signals that ask this process to end. If the guard is our parent, it gets them, too, or tells us what they mean: a
+/// service manager sends SIGTERM to all at once, and the lock has to be released after the application has ended.
 pub(super) struct Terminations {
     signals: [Signal; 4],
     end_us: bool,

@@ -3,12 +3,12 @@
 //!
 //! Written by hand, since one small call needs little of HTTP/2: everything that we send fits into the
 //! first flow-control windows, our header fields need no table (RFC 7541, 6.2.2), and of the answer
-//! only the message matters. A server that has none to give says why in header fields, which are not
-//! decoded: no message is no success. It costs 6 kB of the static binary.
+//! only the message matters. A server without a message gives the reason in header fields, which are not decoded:
+//! without a message the probe fails. It costs 6 kB of the static binary.
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::handler::connect;
+use super::tcp::connect;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -29,7 +29,7 @@ const PADDED: u8 = 8;
 /// Our only stream.
 const STREAM: u32 = 1;
 
-/// SETTINGS_MAX_FRAME_SIZE as it is unless somebody raises it, and we do not.
+/// The default of SETTINGS_MAX_FRAME_SIZE, which we do not raise.
 const LONGEST_FRAME: usize = 16_384;
 
 /// `HealthCheckResponse.ServingStatus.SERVING`.
@@ -42,7 +42,7 @@ struct Frame {
     payload: Vec<u8>,
 }
 
-/// Asks, and judges the answer.
+/// Asks, and checks the answer.
 pub(super) async fn check(host: &str, port: u16, service: &str) -> Result<(), String> {
     let mut stream = connect(host, port).await?;
     let authority = match host.contains(':') {
@@ -95,7 +95,7 @@ pub(crate) async fn call(
             (DATA, STREAM) => message.extend_from_slice(without_padding(flags, &payload)?),
             (RST_STREAM, STREAM) => return Err("the server refused the call".to_owned()),
             (GOAWAY, _) => return Err("the server ended the connection".to_owned()),
-            // CONTINUATION cannot end a stream, and everything else is none of our business.
+            // CONTINUATION cannot end a stream, and other frames do not matter here.
             _ => {}
         }
         if of == STREAM && matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0 {

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use tokio::net::TcpStream;
-
 pub use super::http::HttpGet;
-use super::{Check, grpc, http};
+use super::{grpc, http, tcp};
 
 /// How an application is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +12,7 @@ pub enum Handler {
     Exec(Vec<String>),
     /// Status 200 to 399 is success.
     Http(HttpGet),
-    /// To be connected is success.
+    /// A connection is success.
     Tcp {
         /// Name or address.
         host: String,
@@ -32,11 +30,20 @@ pub enum Handler {
     },
 }
 
+/// One probe or hook of the application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// How the application is asked.
+    pub handler: Handler,
+    /// How long it may take to answer.
+    pub timeout: Duration,
+}
+
 /// Pause before a hook is sent again to an application that does not listen yet.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Check {
-    /// Asks once; what is wrong otherwise.
+    /// Asks once.
     ///
     /// # Errors
     /// In words, when the answer is bad or does not come in time.
@@ -47,7 +54,7 @@ impl Check {
                     Err("a command can be run in the application's container only".to_owned())
                 }
                 Handler::Http(get) => http::check(get).await,
-                Handler::Tcp { host, port } => connect(host, *port).await.map(drop),
+                Handler::Tcp { host, port } => tcp::connect(host, *port).await.map(drop),
                 Handler::Grpc { host, port, service } => grpc::check(host, *port, service).await,
             }
         };
@@ -57,11 +64,11 @@ impl Check {
         }
     }
 
-    /// Sends a hook. Whatever is answered is success, as for a kubelet. A kubelet sends it some moments
-    /// after the start and we at once: so an application that does not listen yet gets the whole time.
+    /// Sends a hook. Every answer is success, as for a kubelet. A kubelet sends it some moments after the start, and
+    /// we at once: so it is sent again for the whole timeout while the application does not listen yet.
     ///
     /// # Errors
-    /// When nobody answers.
+    /// When the application does not answer.
     pub async fn send(&self) -> Result<(), String> {
         let sent = async {
             loop {
@@ -81,11 +88,4 @@ impl Check {
             Err(_) => Err(format!("no answer within {:?}", self.timeout)),
         }
     }
-}
-
-/// A connection to the application.
-pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, String> {
-    TcpStream::connect((host, port))
-        .await
-        .map_err(|error| format!("cannot connect to {host}:{port}: {error}"))
 }

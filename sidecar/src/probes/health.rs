@@ -1,9 +1,9 @@
-//! Who is to be asked, and what is said when nobody is.
+//! Decides whether the application is to be asked, and the answer if it is not.
 //!
-//! Nothing runs, or it is stopped: everything passes. It was just started, and has a startup probe: the
-//! kubelet's own call of that was used up while we waited for the lock, so its budget is counted here,
-//! from each start. Until the startup check has passed, the application is alive and not ready; when
-//! the budget is over it is dead, and the kubelet restarts the container.
+//! While the application does not run, or is stopped, everything passes. After a start with a startup probe, its
+//! budget is counted here, from each start: the kubelet's own startup probe was used up while we waited for the lock.
+//! Until the startup check has passed, the application is alive and not ready; when the budget is over, liveness
+//! fails, and the kubelet restarts the container.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::{AppProbes, Check, Handler, Kind, Startup};
 
-/// An application that runs under the lock, and is neither stopped nor being ended.
+/// An application that runs under the lock, and is not stopped or being ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
     /// Counts the starts, from 1.
@@ -47,16 +47,16 @@ enum Progress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Order {
-    /// Whether to execute it. A probe that the keeper can ask by itself is answered here.
+    /// Whether to execute it. If the keeper can ask the application itself, this is the answer.
     pub verdict: Verdict,
     /// Why, in words.
     pub reason: String,
-    /// What is to be tried first.
+    /// The startup check to execute first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub startup: Option<StartupOrder>,
 }
 
-/// What a probe comes to.
+/// The outcome of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
@@ -110,7 +110,7 @@ impl Health {
             return Ok(ABSENT.to_owned());
         };
         let answer = self.of_the_application(kind, running).await;
-        // Whoever is stopped in the middle of an answer is not to be restarted for it.
+        // An application that is stopped in the middle of an answer must not be restarted because of it.
         if self.running() != Some(running) {
             return Ok(ABSENT.to_owned());
         }
@@ -123,7 +123,7 @@ impl Health {
             return Order::new(Verdict::Pass, ABSENT);
         };
         let is_hook = matches!(kind, Kind::PostStart | Kind::PreStop);
-        // Nobody knows its budget: let the kubelet count.
+        // Its budget is unknown: let the kubelet count.
         let is_unknown = kind == Kind::Startup && self.probes.startup.is_none();
         if is_hook || is_unknown {
             return Order::new(Verdict::Run, "the application runs");

@@ -1,5 +1,5 @@
 //! `httpGet`: success is any status from 200 to 399. Redirects are followed on the same host only, and
-//! certificates are not looked at, as by a kubelet.
+//! certificates are not verified, as by a kubelet.
 
 use std::fmt;
 use std::io;
@@ -31,11 +31,11 @@ pub struct HttpGet {
 #[derive(Debug)]
 pub(crate) struct Problem {
     sentence: String,
-    /// Nobody listens.
+    /// No process listens.
     pub(super) is_refused: bool,
 }
 
-/// The answer, or the lack of one.
+/// The answer, or why there is none.
 pub(crate) type Answered = Result<Response<hyper::body::Incoming>, Problem>;
 
 // === impl HttpGet ===
@@ -93,7 +93,7 @@ impl HttpGet {
     }
 }
 
-/// Asks, and judges the answer.
+/// Asks, and checks the answer.
 pub(super) async fn check(get: &HttpGet) -> Result<(), String> {
     let answer = follow(get).await.map_err(|problem| problem.to_string())?;
     match answer.status().as_u16() {
@@ -102,7 +102,7 @@ pub(super) async fn check(get: &HttpGet) -> Result<(), String> {
     }
 }
 
-/// Asks. Whatever is answered is fine.
+/// Asks. Every answer is success.
 pub(super) async fn send(get: &HttpGet) -> Result<(), Problem> {
     follow(get).await.map(drop)
 }
@@ -115,7 +115,7 @@ async fn follow(get: &HttpGet) -> Answered {
             return Ok(answer);
         }
         match target(&uri, answer.headers().get(LOCATION)) {
-            // Its own affair what others answer.
+            // A redirect to another host is not followed.
             Some(next) if next.host() != get.uri.host() => return Ok(answer),
             Some(next) => uri = next,
             None => return Ok(answer),
@@ -127,7 +127,7 @@ async fn follow(get: &HttpGet) -> Answered {
     )))
 }
 
-/// Where a redirect leads; nothing if that cannot be understood.
+/// The target of a redirect; `None` if it is invalid.
 pub(crate) fn target(from: &Uri, location: Option<&HeaderValue>) -> Option<Uri> {
     let location = location?.to_str().ok()?;
     if location.starts_with("http://") || location.starts_with("https://") {
@@ -192,7 +192,7 @@ pub(crate) async fn exchange(
     tokio::select! {
         biased;
         answer = &mut answer => answer.map_err(broken),
-        // What it had to say is in the answer.
+        // The connection has ended: what it has read may be the whole answer.
         _ = &mut connection => answer.await.map_err(broken),
     }
 }

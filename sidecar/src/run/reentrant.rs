@@ -1,20 +1,21 @@
 //! `lockkeeper run` inside an application that already runs under the same lock.
 //!
 //! It would wait for itself. So it starts its command at once, under the token that is held, and
-//! leaves the lock to the outer one. (Curator's `InterProcessMutex` is reentrant per thread; here the
-//! environment says whom to ask, and the outer keeper who is inside.)
+//! leaves the lock to the outer one. (Curator's `InterProcessMutex` is reentrant per thread; here the environment
+//! names the socket of the outer keeper, and that keeper knows which processes are inside.)
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use lockkeeper_daemon::exit::{self, Exit, Failure};
 use lockkeeper_lock::Agreement;
 use lockkeeper_lock::zookeeper::ConnectString;
 
-use crate::args::{Access, RunSettings};
+use crate::access::Access;
+use crate::args::RunSettings;
 use crate::client::{self, Word};
-use crate::exit::{self, Exit, Failure};
 use crate::guard;
 use crate::view::Snapshot;
 
@@ -22,7 +23,7 @@ use crate::view::Snapshot;
 /// variable itself, which users set for the inner one.
 pub(super) const HELD_CONNECT: &str = "LOCKKEEPER_HELD_CONNECT";
 
-/// The outer run is there and holds: the command may run as it is.
+/// The outer run holds the lock: the command may run at once.
 pub(super) struct Nested(());
 
 /// Which lock the outer run has, as seen from the inner one.
@@ -31,13 +32,13 @@ enum OuterLock {
     /// The same one.
     Same,
     Another,
-    /// One of the same path, at servers that are written in another way. They may be the same servers.
+    /// One with the same path, but other server names. They may be the same servers.
     Unclear,
 }
 
 /// Whether an outer run of this lock is above us. Its keeper says whether it holds, and whether we descend from it;
-/// what a variable says may be left over from somewhere else. A keeper of another user than our own and root is not
-/// believed: it may have made the path anew, to have us run beside a holder.
+/// a variable may be left over from another environment. Only a keeper of our own user or of root is trusted: another
+/// user may have taken the path, to make us run beside a holder.
 ///
 /// # Errors
 /// When the outer run does not know whether we descend from it, has lost the lock, takes it for another kind of lock, or
@@ -51,7 +52,8 @@ pub(super) fn check(settings: &RunSettings) -> Result<Option<Nested>, Failure> {
     let outer = match client::snapshot(&socket, Word::Own) {
         Ok(outer) => outer,
         Err(failure) => {
-            // The keeper of a pod is often of another user. Who only keeps us from running need not be believed.
+            // The keeper of a pod often runs as another user. An answer that only prevents our run need not be
+            // trusted.
             if let Ok(outer) = client::snapshot(&socket, Word::Anybodys)
                 && outer.pauses
             {
@@ -78,8 +80,8 @@ pub(super) fn check(settings: &RunSettings) -> Result<Option<Nested>, Failure> {
     let (OuterLock::Same, Some(token)) = (which, variable("LOCKKEEPER_FENCING_TOKEN")) else {
         return Ok(None);
     };
-    // The environment outlives the application: `at`, cron and servers of terminals keep it for processes that nobody
-    // stops with the lock. They wait like everybody else.
+    // The environment outlives the application: `at`, cron and terminal servers keep it for processes that are not
+    // stopped with the lock. They wait like every other contender.
     if !client::is_inside(&socket, Word::Own)? {
         return Ok(None);
     }
@@ -113,7 +115,8 @@ pub(super) fn check(settings: &RunSettings) -> Result<Option<Nested>, Failure> {
     Ok(Some(Nested(())))
 }
 
-/// Who stops us stops our guard: that wakes together with the application that it should have ended meanwhile.
+/// A SIGSTOP for this run also stops our guard: then it wakes only together with the application that it should have
+/// ended meanwhile.
 fn refuse_to_be_paused(outer: &Snapshot, socket: &Path) -> Result<(), Failure> {
     // A keeper that cannot tell is that of a pod, whose variables are in this container alone.
     if client::is_inside(socket, Word::Anybodys).is_ok_and(|is_inside| !is_inside) {
@@ -126,7 +129,7 @@ fn refuse_to_be_paused(outer: &Snapshot, socket: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Where the servers are the same ones after all, the outer run would wait for this one, and this one for the outer one.
+/// If the servers are the same ones, the outer run would wait for this one, and this one for the outer one.
 fn refuse_to_wait_for_itself(
     outer: &Snapshot,
     held: &ConnectString,
@@ -147,7 +150,7 @@ fn refuse_to_wait_for_itself(
 // === impl OuterLock ===
 
 impl OuterLock {
-    /// Each is the servers and the path below their chroot. A server belongs to one ensemble.
+    /// Each argument is the servers and the path below their chroot. A server belongs to one ensemble.
     fn of(outer: (&ConnectString, &str), ours: (&ConnectString, &str)) -> Self {
         let path = |(connect, path): (&ConnectString, &str)| format!("{}{path}", connect.chroot());
         if path(outer) != path(ours) {

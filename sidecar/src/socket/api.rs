@@ -2,19 +2,24 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use lockkeeper_daemon::accept::Stopping;
+use lockkeeper_daemon::duration;
+use lockkeeper_daemon::http::{self, Answer, Routes};
 use tokio::net::unix::UCred;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::{Command, Inside, Served, events};
-use crate::duration;
-use crate::http::{self, Answer, Routes, Stopping};
+use super::events;
+use super::inside::{Inside, Tree};
 use crate::peer::Users;
 use crate::probes::Kind;
+use crate::probes::health::Health;
+use crate::view::LockView;
 
 /// The call of `lockkeeper release --abandon-survivors`.
 const SURVIVORS: &str = "/v1/lock/abandon-survivors";
@@ -22,11 +27,40 @@ const SURVIVORS: &str = "/v1/lock/abandon-survivors";
 /// Where the keeper answers.
 type Reply = oneshot::Sender<Result<(), String>>;
 
-/// Event streams at once. They last, so they may not take the slots of those who only ask.
+/// Event streams at once. They last, so they may not take the slots of short requests.
 const EVENT_STREAMS: usize = 32;
 
 const KNOWN: &str = "GET /v1/lock, GET /v1/lock/events, GET /v1/lock/inside, POST /v1/lock/release, \
                      POST /v1/lock/abandon-survivors, POST /v1/terminating, GET /v1/app/KIND and POST /v1/app/started/NUMBER";
+
+/// What a client asks the keeper to do.
+#[derive(Debug)]
+pub enum Command {
+    /// Stop the application, release the lock, queue again at the end. The answer comes when the
+    /// release is confirmed, or says in a sentence why it could not be.
+    StepDown(oneshot::Sender<Result<(), String>>),
+    /// Leave the lock to expire though something has outlived its deadline.
+    AbandonSurvivors(oneshot::Sender<Result<(), String>>),
+    /// The pod is ending: start nothing any more, and have everything stopped before its grace is over.
+    Terminating(oneshot::Sender<Result<(), String>>),
+}
+
+/// What is served at the socket, and which users may do what.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// The lock.
+    pub view: LockView,
+    /// The application.
+    pub health: Health,
+    /// Where wishes go.
+    pub commands: mpsc::Sender<Command>,
+    /// How long a client waits for the confirmation of a release.
+    pub release_timeout: Duration,
+    /// The users that may change something; every user may ask.
+    pub users: Users,
+    /// The application's processes, where this keeper can see them (`run`).
+    pub tree: Option<Tree>,
+}
 
 /// Answers the calls about one lock.
 #[derive(Clone)]
@@ -34,7 +68,7 @@ pub(super) struct LockApi {
     served: Served,
     event_streams: Arc<Semaphore>,
     one_release: Arc<Semaphore>,
-    /// To look at one tree takes some hundred reads of `/proc`: those who ask wait for each other.
+    /// A look at one tree takes some hundred reads of `/proc`, so there is only one at a time.
     one_look: Arc<Semaphore>,
 }
 
@@ -105,14 +139,14 @@ impl LockApi {
     }
 }
 
-/// Answer to what there is nothing to say about.
+/// An empty answer.
 #[derive(serde::Serialize)]
 struct Noted {
     noted: bool,
 }
 
 impl LockApi {
-    /// Notes something that the keeper then sees to.
+    /// Passes a command to the keeper and waits until the keeper has taken it.
     async fn note(self, command: impl FnOnce(Reply) -> Command) -> Answer {
         let (answer, noted) = oneshot::channel();
         let noted = match self.served.commands.send(command(answer)).await {
@@ -145,7 +179,7 @@ impl LockApi {
         }
     }
 
-    /// Whoever changes something is of the keeper's own user, root, or named; survivors are for the first two.
+    /// Only the keeper's own user, root, and named users may change something; only the first two may give survivors up.
     fn refuse(&self, request: &Request<Incoming>, peer: Option<UCred>) -> Option<Answer> {
         if request.method() != Method::POST {
             return None;
@@ -160,7 +194,9 @@ impl LockApi {
         (!is_allowed).then(|| {
             http::sentence(
                 StatusCode::FORBIDDEN,
-                format!("{who} may look at this lock and not change it: that is for root and the keeper's own user{named}"),
+                format!(
+                    "{who} may look at this lock but not change it: that is for root and the keeper's own user{named}"
+                ),
             )
         })
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures_util::stream::{self, Stream};
 use http_body_util::StreamBody;
 use hyper::body::{Body, Bytes, Frame};
+use lockkeeper_daemon::accept::Stopping;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::http::Stopping;
 use crate::view::{LockView, Snapshot};
 
 /// A comment is sent after this time without an event, so that both sides notice when the other is gone.
@@ -61,8 +61,8 @@ impl Events {
                 self.event()
             };
         }
-        // Passing the deadline is an event of its own, should nobody publish one in time. Remaining
-        // time is in whole milliseconds, cut off: one more, so as not to wake before it.
+        // The deadline is an event of its own, even if no status is published in time. The remaining time is rounded
+        // down to milliseconds, so one more avoids waking too early.
         let until_deadline = self
             .view
             .now()
@@ -102,28 +102,14 @@ mod tests {
     use tokio::sync::{Semaphore, watch};
 
     use super::*;
-    use crate::args::{self, Parsed};
-    use crate::view::Guarded;
+    use crate::view::{About, Guarded};
 
     fn view(status: watch::Receiver<LockStatus>) -> LockView {
-        let words = [
-            "lockkeeper",
-            "run",
-            "--connect",
-            "zk",
-            "--lock",
-            "/l",
-            "--",
-            "true",
-        ];
-        match args::parse(words.map(Into::into)) {
-            Ok(Parsed::Do(args::Command::Run(args))) => LockView::new(
-                status,
-                watch::channel(Guarded::default()).1,
-                &args.check().unwrap().lock,
-            ),
-            other => panic!("{other:?}"),
-        }
+        LockView::new(
+            status,
+            watch::channel(Guarded::default()).1,
+            About::exclusive("/l"),
+        )
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Whether whoever asks at the socket is a part of the application: of what is stopped when the lock goes.
+//! Whether a process that asks at the socket is a part of the application: of what is stopped when the lock is lost.
 
 use std::fs;
 use std::io;
@@ -33,8 +33,8 @@ struct Process {
 /// How often a tree may change while it is looked at. It rarely does at all.
 const ATTEMPTS: u32 = 10;
 
-/// So many ancestors are looked at. Anybody may ask, with as many above it as its limits allow; a command of a command
-/// of a build has some tens.
+/// At most this many ancestors are looked at. Every process may ask, and may have as many ancestors as its limits
+/// allow; a command deep in a build has some tens.
 const ANCESTORS: usize = 128;
 
 impl Tree {

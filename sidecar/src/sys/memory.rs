@@ -36,7 +36,7 @@ pub(crate) fn forget_deeper_stack() {
     let here = 0_u8;
     let (from, len) = deeper((&raw const here).addr(), rustix::param::page_size());
     // SAFETY: everything in the range is below the frames that are in use, by more than the red zone and this
-    // call need: nobody reads it before it is written again. Parts that are not mapped are left out, with an error
+    // call need: it is not read before it is written again. Parts that are not mapped are left out, with an error
     // that changes nothing.
     unsafe {
         libc::madvise(

@@ -23,9 +23,9 @@ impl CommandLine {
     ///
     /// Only for a process with a single thread.
     pub fn replace(self, title: &str) {
-        // SAFETY: the kernel has mapped these bytes for reading and writing, they are none of Rust's, and with one
-        // thread nobody reads them now. The C library's pointers into them go on to lead to strings, for the last byte
-        // stays zero.
+        // SAFETY: the kernel has mapped these bytes for reading and writing, they do not belong to Rust, and with one
+        // thread nothing reads them now. The C library's pointers into them still point to strings, since the last
+        // byte stays zero.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut::<u8>(self.start), self.len)
         };

@@ -1,16 +1,15 @@
 //! The guard beside a container, which it knows by the kubelet's mount.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
-use lockkeeper_sidecar::guard::protocol::{FromGuard, ToGuard};
+use lockkeeper_sidecar::link::protocol::{FromGuard, ToGuard};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 
 use crate::harness::{
-    A, B, Guard, LONG, assert_in_time, has, is_alive, is_root, last_stamp, own_program, shell, skip, state,
-    until, until_paused,
+    A, B, Guard, LONG, assert_in_time, has, is_alive, is_root, last_stamp, shell, state, until, until_paused,
 };
 use crate::tests;
 
@@ -21,23 +20,21 @@ tests![
     a_container_is_paused_and_resumed,
     a_paused_container_is_not_killed_for_what_is_executed_in_it_but_for_what_is_woken,
     a_container_is_found_by_whatever_path_its_last_words_are_mounted,
-    a_process_that_has_hidden_its_mounts_is_found_by_its_control_group,
-    a_container_that_was_hidden_from_the_first_look_on_is_never_called_gone,
     a_process_whose_main_thread_has_ended_is_found,
     what_cannot_be_read_is_never_called_gone,
     a_sidecar_that_cannot_recognise_its_own_container_says_so,
 ];
 
 /// Something with the mount that the kubelet makes for every container.
-struct Container {
-    main: Child,
+pub struct Container {
+    pub main: Child,
     /// Source of the mount: what shows it belongs to this one.
     source: String,
 }
 
 impl Container {
     /// Runs `script` in the directory of `guard`, in a mount namespace of its own.
-    fn start(guard: &Guard, name: &str, script: &str) -> Self {
+    pub fn start(guard: &Guard, name: &str, script: &str) -> Self {
         Self::start_at(guard, name, "termination-log", script)
     }
 
@@ -65,7 +62,7 @@ impl Container {
         }
     }
 
-    fn has_ended(&mut self) -> bool {
+    pub fn has_ended(&mut self) -> bool {
         self.main.try_wait().expect("waited").is_some()
     }
 }
@@ -92,7 +89,7 @@ impl Drop for Container {
 const OWN_MOUNT: &str = r#"mount --bind pods/6f1c/containers/lockkeeper/77aa own-log && exec "$@""#;
 
 /// A guard for the container `app` of its pod.
-fn guard() -> Option<Guard> {
+pub fn guard() -> Option<Guard> {
     guard_in(&[
         "unshare",
         "--mount",
@@ -106,7 +103,7 @@ fn guard() -> Option<Guard> {
 }
 
 /// The same, started through `prefix`.
-fn guard_in(prefix: &[&str]) -> Option<Guard> {
+pub fn guard_in(prefix: &[&str]) -> Option<Guard> {
     if !is_root() || !has("unshare") || !has("mount") {
         return None;
     }
@@ -245,126 +242,15 @@ fn a_container_is_found_by_whatever_path_its_last_words_are_mounted() {
     }
 }
 
-/// A control group of version 2, for all that a test puts into it.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(name: &str) -> Option<Self> {
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("proc(5)");
-        let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "));
-        let Some(mount) = mount else {
-            skip("needs control groups of version 2");
-            return None;
-        };
-        let point = mount.split(' ').nth(4).expect("a mount point");
-        Some(Self::at(
-            Path::new(point).join(format!("{name}-{}", std::process::id())),
-        ))
-    }
-
-    fn at(directory: PathBuf) -> Self {
-        std::fs::create_dir(&directory).expect("a group");
-        Self(directory)
-    }
-
-    fn procs(&self) -> String {
-        self.0
-            .join("cgroup.procs")
-            .to_str()
-            .expect("a plain path")
-            .to_owned()
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = std::fs::write(self.0.join("cgroup.kill"), "1");
-        until("the group is empty", || std::fs::remove_dir(&self.0).is_ok());
-    }
-}
-
-/// A daemon with a root of its own, in which none of the mounts outside shows, and without a parent of
-/// the container.
-const HIDDEN: &str = "mkdir -p jail; mount --bind / jail
-    chroot jail setsid --fork $recorder role:record $PWD/record-hidden
-    exec $recorder role:record record-main";
-
-fn a_process_that_has_hidden_its_mounts_is_found_by_its_control_group() {
-    let Some(group) = Group::new("lockkeeper-test-container") else {
-        return;
-    };
-    let Some(mut guard) = guard() else { return };
-    guard.begin(A, 60_000, 60_000);
-    let script = format!("echo $$ >{}; {HIDDEN}", group.procs());
-    let _app = Container::start(&guard, "app", &script);
-    let hidden = guard.recorders("record-hidden", 1)[0];
-    let main = guard.recorders("record-main", 1)[0];
-    let mounts = std::fs::read_to_string(format!("/proc/{hidden}/mountinfo")).expect("proc(5)");
-    assert!(!mounts.contains("/pods/"), "it hides nothing:\n{mounts}");
-    // The guard looks while it is to be seen by its main process.
-    guard.send(ToGuard::Suspect { token: A });
-    until("all of it is stopped", || {
-        [hidden, main].iter().all(|pid| state(*pid) == Some('T'))
-    });
-    guard.send(ToGuard::Confirm { token: A });
-    // Alone it shows nothing that is known but its group.
-    rustix::process::kill_process(main, Signal::KILL).expect("killed");
-    until("the main process has ended", || !is_alive(main));
-    guard.send(ToGuard::Revoke { token: A });
-    guard.expect_gone(A);
-    assert!(!is_alive(hidden), "something was called gone that is not");
-}
-
-/// A pod of three containers in control groups of their own, which share the process namespace of the first: its sandbox,
-/// our own, and one that goes into its group only when it has hidden its mounts.
-const POD: &str = r#"echo 0 >$POD/box/cgroup.procs
-    exec 4<&0
-    (echo 0 >$POD/own/cgroup.procs; mount --bind pods/6f1c/containers/lockkeeper/77aa own-log && exec "$@") <&4 &
-    mkdir jail && mount --bind / jail && exec 3>$POD/app/cgroup.procs
-    chroot jail sh -c "echo 0 >&3; exec $RECORDER role:record $PWD/record-hidden" &
-    wait"#;
-
-fn a_container_that_was_hidden_from_the_first_look_on_is_never_called_gone() {
-    let Some(pod) = Group::new("lockkeeper-test-pod") else {
-        return;
-    };
-    let groups = ["box", "own", "app"].map(|name| Group::at(pod.0.join(name)));
-    let script = format!("POD={:?} RECORDER={:?}\n{POD}", pod.0, own_program());
-    let prefix = [
-        "unshare",
-        "--mount",
-        "--propagation",
-        "private",
-        "--pid",
-        "--fork",
-        "--mount-proc",
-    ];
-    let Some(mut guard) = guard_in(&[&prefix[..], &["--kill-child", "sh", "-c", &script, "sh"]].concat())
-    else {
-        return;
-    };
-    let hidden = guard.recorders("record-hidden", 1)[0];
-    guard.begin(A, 60_000, 60_000);
-    guard.send(ToGuard::Revoke { token: A });
-    let found = guard.expect("an answer", |frame| match frame {
-        FromGuard::Survivors { count, pid, .. } => Some((count, pid)),
-        FromGuard::Gone { .. } => panic!("something was called gone that is not"),
-        _ => None,
-    });
-    assert_eq!(found, (1, hidden.as_raw_nonzero().get().unsigned_abs()));
-    std::fs::write(groups[2].0.join("cgroup.kill"), "1").expect("killed");
-    guard.expect_gone(A);
-    drop(guard);
-    drop(groups);
-}
-
 fn a_process_whose_main_thread_has_ended_is_found() {
     let Some(mut guard) = guard() else { return };
     guard.begin(A, 60_000, 60_000);
     let _app = Container::start(&guard, "app", "exec $recorder role:headless record");
     let headless = guard.recorders("record", 1)[0];
-    let mounts = std::fs::read(format!("/proc/{headless}/mountinfo"));
-    assert_eq!(mounts.expect_err("no mounts").raw_os_error(), Some(libc::EINVAL));
+    let mounts = format!("/proc/{headless}/mountinfo");
+    until("the end of its main thread", || {
+        std::fs::read(&mounts).is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
+    });
     let kill_at = BootInstant::now();
     guard.send(ToGuard::Revoke { token: A });
     guard.expect_gone(A);

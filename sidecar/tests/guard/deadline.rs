@@ -1,7 +1,7 @@
 //! Gone by the deadline, whatever the keeper does.
 
 use lockkeeper_lock::BootInstant;
-use lockkeeper_sidecar::guard::protocol::ToGuard;
+use lockkeeper_sidecar::link::protocol::ToGuard;
 
 use crate::harness::{A, B, Guard, assert_in_time, eventually, is_alive, is_root, last_stamp, until};
 use crate::tests;
@@ -58,7 +58,7 @@ fn an_application_that_obeys_sigterm_has_all_of_its_grace() {
     until("the trap is set", || guard.file("ready").exists());
     guard.shorten(A, false, 100, 20_000);
     let code = guard.expect("Gone", |frame| match frame {
-        lockkeeper_sidecar::guard::protocol::FromGuard::Gone { code, .. } => Some(code),
+        lockkeeper_sidecar::link::protocol::FromGuard::Gone { code, .. } => Some(code),
         _ => None,
     });
     assert_eq!(code, Some(3));

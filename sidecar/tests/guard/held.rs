@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
-use lockkeeper_sidecar::guard::protocol::ToGuard;
 use lockkeeper_sidecar::guard::{ContainmentChoice, Hold};
+use lockkeeper_sidecar::link::protocol::ToGuard;
 use rustix::process::{Pid, Signal};
 
 use crate::harness::{
-    A, B, Guard, MARGIN, assert_in_time, children, is_alive, is_root, last_stamp, skip, until, until_paused,
+    A, B, Guard, assert_in_time, children, is_alive, is_root, last_stamp, skip, until, until_paused,
 };
 use crate::tests;
 
@@ -79,13 +79,20 @@ fn a_storm_of_forks_is_gone_at_the_deadline() {
             storm_is_raging(&guard);
             let kill_at = guard.shorten(A, false, 300, 400);
             guard.expect_gone(A);
-            let gone = BootInstant::now() - kill_at;
-            let last = chains(&guard).iter().filter_map(|chain| last_link(chain)).max();
-            let after = last.expect("a storm").saturating_since(kill_at);
-            println!("  {held}: gone {gone:?}, last link {after:?} after the deadline");
-            assert!(after < MARGIN);
-            assert_in_time(&guard.file("record-main"), kill_at);
-            // Whoever was missed would go on and write.
+            let gone = BootInstant::now();
+            let links = chains(&guard).into_iter().filter_map(|chain| last_link(&chain));
+            let last = links
+                .chain([last_stamp(&guard.file("record-main"))])
+                .max()
+                .expect("a storm");
+            // How long that takes on a machine with ten times as much to do is measured: the trial `storm`.
+            println!(
+                "  {held}: gone {:?}, last link {:?} after the deadline",
+                gone - kill_at,
+                last.saturating_since(kill_at)
+            );
+            assert!(last <= gone, "something was called gone that is not");
+            // A process that was missed would go on and write.
             let links = || {
                 chains(&guard)
                     .iter()

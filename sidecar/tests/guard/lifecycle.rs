@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use lockkeeper_sidecar::guard::protocol::{FromGuard, ToGuard};
+use lockkeeper_sidecar::link::protocol::{FromGuard, ToGuard};
 use rustix::process::Signal;
 
 use crate::harness::{A, B, Guard, is_alive, until};
@@ -62,7 +62,7 @@ fn the_application_gets_its_token_and_plain_signal_settings() {
     let status = std::fs::read_to_string(guard.file("status")).expect("written");
     assert_eq!(signal_mask(&status, "SigBlk"), 0);
     // What was ignored when the guard was started (`nohup`) stays so, but not what Rust ignores.
-    // The C library of whoever started the guard may have ignored its own 32 and 33.
+    // The C library of the process that started the guard may have ignored its own 32 and 33.
     let own = std::fs::read_to_string("/proc/self/status").expect("read");
     let passed_on = !(SIGPIPE | 1 << 31 | 1 << 32);
     let [own, applications] = [own, status].map(|status| signal_mask(&status, "SigIgn"));
@@ -100,13 +100,12 @@ fn signals_to_the_guard_reach_the_application_and_the_keeper() {
             std::fs::read_to_string(guard.file("got")).is_ok_and(|got| got == expected)
         });
     }
-    for expected in [Signal::HUP, Signal::TERM] {
-        let signo = guard.expect("Signal", |frame| match frame {
-            FromGuard::Signal { signo } => Some(signo),
-            _ => None,
-        });
-        assert_eq!(i32::from(signo), expected.as_raw());
-    }
+    // To an application that runs SIGHUP may mean new settings: only SIGTERM asks for an end.
+    let signo = guard.expect("EndWanted", |frame| match frame {
+        FromGuard::EndWanted { signo } => Some(signo),
+        _ => None,
+    });
+    assert_eq!(i32::from(signo), Signal::TERM.as_raw());
 }
 
 fn the_application_is_started_again_for_every_new_grant() {

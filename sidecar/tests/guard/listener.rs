@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use lockkeeper_sidecar::guard::listener::{GuardEvent, GuardListener};
-use lockkeeper_sidecar::guard::protocol::{FRAME_LEN, FromGuard, Hello, Refusal, ToGuard};
+use lockkeeper_sidecar::link::keeper_end::{GuardListener, Heard};
+use lockkeeper_sidecar::link::protocol::{Containment, FRAME_LEN, FromGuard, Hello, Refusal, ToGuard, Tree};
 use lockkeeper_sidecar::peer::Users;
 
 use crate::harness::{A, LONG, own_program};
@@ -25,9 +25,8 @@ fn idle(instance: u64, is_first: bool) -> FromGuard {
         pid: 1,
         instance,
         is_first,
-        token: None,
-        paused: false,
-        containment: None,
+        tree: None,
+        containment: Containment::Sweep,
         clock: lockkeeper_sidecar::time_namespace::own(),
     })
 }
@@ -72,7 +71,7 @@ fn another_process_that_says_the_number_of_the_guard_is_refused() {
     with_listener(async |mut listener, path| {
         let said = idle(1, true);
         let mut guard = start(path, said);
-        assert_eq!(next(&mut listener).await, GuardEvent::Frame(said));
+        assert_eq!(next(&mut listener).await, Heard::Frame(said));
         let why = Refusal::Another;
         assert_eq!(
             newcomer(&mut listener, path, said).await,
@@ -80,10 +79,7 @@ fn another_process_that_says_the_number_of_the_guard_is_refused() {
         );
         // Also while the guard is away.
         writeln!(guard.stdin.as_mut().expect("piped")).expect("written");
-        assert_eq!(
-            next(&mut listener).await,
-            GuardEvent::Disconnected { is_watched: true }
-        );
+        assert_eq!(next(&mut listener).await, Heard::Lost { is_watched: true });
         assert_eq!(
             newcomer(&mut listener, path, said).await,
             ToGuard::Refuse { why }.encode()
@@ -93,7 +89,7 @@ fn another_process_that_says_the_number_of_the_guard_is_refused() {
     });
 }
 
-async fn next(listener: &mut GuardListener) -> GuardEvent {
+async fn next(listener: &mut GuardListener) -> Heard {
     let event = tokio::time::timeout(LONG, listener.recv()).await;
     event.expect("something happens").expect("an event")
 }
@@ -114,33 +110,35 @@ fn the_end_of_its_process_and_nothing_else_makes_room_for_the_next_guard() {
             why: Refusal::Another,
         };
         let mut first = start(path, idle(1, true));
-        assert_eq!(next(&mut listener).await, GuardEvent::Frame(idle(1, true)));
+        assert_eq!(next(&mut listener).await, Heard::Frame(idle(1, true)));
         first
             .stdin
             .as_mut()
             .expect("a pipe")
             .write_all(b"\n")
             .expect("told");
-        let disconnected = GuardEvent::Disconnected { is_watched: true };
+        let disconnected = Heard::Lost { is_watched: true };
         assert_eq!(next(&mut listener).await, disconnected);
         let answer = newcomer(&mut listener, path, idle(2, true)).await;
         assert_eq!(answer, refused.encode());
 
         first.kill().expect("killed");
-        assert_eq!(next(&mut listener).await, GuardEvent::Ended { is_proof: true });
+        assert_eq!(next(&mut listener).await, Heard::Ended { is_proof: true });
         first.wait().expect("reaped");
         // Also for one that has something: it was there before.
         let forestalled = FromGuard::Hello(Hello {
             pid: 1,
             instance: 3,
             is_first: true,
-            token: Some(A),
-            paused: true,
-            containment: None,
+            tree: Some(Tree {
+                token: A,
+                is_paused: true,
+            }),
+            containment: Containment::Sweep,
             clock: lockkeeper_sidecar::time_namespace::own(),
         });
         let mut second = start(path, forestalled);
-        assert_eq!(next(&mut listener).await, GuardEvent::Frame(forestalled));
+        assert_eq!(next(&mut listener).await, Heard::Frame(forestalled));
         second.kill().expect("killed");
         second.wait().expect("reaped");
     });
@@ -149,15 +147,15 @@ fn the_end_of_its_process_and_nothing_else_makes_room_for_the_next_guard() {
 fn a_guard_that_was_not_the_first_of_its_namespace_proves_nothing_by_its_end() {
     with_listener(async |mut listener, path| {
         let mut first = start(path, idle(1, false));
-        assert_eq!(next(&mut listener).await, GuardEvent::Frame(idle(1, false)));
+        assert_eq!(next(&mut listener).await, Heard::Frame(idle(1, false)));
         first.kill().expect("killed");
-        let disconnected = GuardEvent::Disconnected { is_watched: true };
+        let disconnected = Heard::Lost { is_watched: true };
         assert_eq!(next(&mut listener).await, disconnected);
-        assert_eq!(next(&mut listener).await, GuardEvent::Ended { is_proof: false });
+        assert_eq!(next(&mut listener).await, Heard::Ended { is_proof: false });
         first.wait().expect("reaped");
         let mut second = start(path, idle(2, false));
-        assert_eq!(next(&mut listener).await, GuardEvent::Succeeded);
-        assert_eq!(next(&mut listener).await, GuardEvent::Frame(idle(2, false)));
+        assert_eq!(next(&mut listener).await, Heard::Succeeded);
+        assert_eq!(next(&mut listener).await, Heard::Frame(idle(2, false)));
         second.kill().expect("killed");
         second.wait().expect("reaped");
     });

@@ -8,6 +8,7 @@ mod deadline;
 mod harness;
 mod held;
 mod helpers;
+mod hidden;
 mod lifecycle;
 mod listener;
 mod pause;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
             pid1::TESTS,
             post_start::TESTS,
             container::TESTS,
+            hidden::TESTS,
             listener::TESTS,
             sandbox::TESTS,
         ]),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lockkeeper_lock::BootInstant;
-use lockkeeper_sidecar::guard::protocol::{FromGuard, ToGuard};
+use lockkeeper_sidecar::link::protocol::{FromGuard, ToGuard};
 use rustix::process::{Pid, Signal};
 
 use crate::harness::{A, B, Guard, MARGIN, is_alive, last_stamp, state, until, until_paused};

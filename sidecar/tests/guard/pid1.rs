@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper_sidecar::guard::protocol::{FromGuard, ToGuard};
+use lockkeeper_sidecar::link::protocol::{FromGuard, ToGuard};
 use rustix::process::{Pid, Signal};
 
 use crate::harness::{

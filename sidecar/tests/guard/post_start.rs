@@ -61,7 +61,7 @@ fn the_hook_runs_after_each_start_with_the_token_of_that_start() {
             let lines = std::fs::read_to_string(guard.file("hooks")).unwrap_or_default();
             lines.lines().count() == count && lines.ends_with(&format!("{token}\n"))
         });
-        guard.send(lockkeeper_sidecar::guard::protocol::ToGuard::Revoke { token });
+        guard.send(lockkeeper_sidecar::link::protocol::ToGuard::Revoke { token });
         guard.expect_gone(token);
     }
 }
@@ -112,7 +112,7 @@ fn a_hook_of_the_container_before_is_forgotten() {
     }
     let (volume, listener) = Volume::new();
     let mut guard = start(&volume, &listener, "sleep 0.3; exit 4");
-    // Of whoever else.
+    // Of another container.
     volume.leave(Pid::INIT, "exit 3");
     guard.begin(A, 60_000, 60_000);
     assert_eq!(guard.expect_exited(A), 4);

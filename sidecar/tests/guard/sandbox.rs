@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use lockkeeper_sidecar::guard::protocol::ToGuard;
+use lockkeeper_sidecar::link::protocol::ToGuard;
 use rustix::process::Signal;
 
 use crate::harness::{A, Guard, assert_in_time, children, is_alive, own_program, shell, until};

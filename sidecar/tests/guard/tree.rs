@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use lockkeeper_lock::BootInstant;
-use lockkeeper_sidecar::guard::protocol::{FromGuard, ToGuard};
+use lockkeeper_sidecar::link::protocol::{FromGuard, ToGuard};
 use rustix::process::{Pid, Signal, getpgid, getsid};
 
 use crate::harness::{
@@ -112,8 +112,7 @@ fn a_process_that_forks_and_ends_again_and_again_is_caught() {
     assert_eq!(before, after, "the chain goes on");
 }
 
-/// A copy of `setpriv` that is root for everybody: how a guard comes to a child that it may not
-/// signal.
+/// A copy of `setpriv` that is root for all users: how a guard comes to a child that it may not signal.
 pub fn root_for_everybody(dir: &std::path::Path) -> String {
     let setpriv = lockkeeper_sidecar::guard::resolve_command("setpriv".as_ref()).expect("setpriv");
     let copy = dir.join("become-root");
@@ -182,7 +181,7 @@ fn nothing_is_left_when_the_guard_is_killed() {
     all_gone("the tree's end", &pids);
 }
 
-/// Processes that end with a test, also when it fails: nobody else may be left who would end them.
+/// Processes that end with a test, even if it fails: nothing else may be left that would end them.
 struct Tree(Vec<Pid>);
 
 impl Drop for Tree {
@@ -214,7 +213,7 @@ fn nothing_is_left_when_the_process_group_or_the_session_of_the_guard_is_killed(
             .collect();
         assert!(session.len() > 1, "the main process is in it");
         if kills_session {
-            // Who stands still does not act before the last of them is killed.
+            // A stopped process does not act before the last of them is killed.
             for signal in [Signal::STOP, Signal::KILL] {
                 for pid in &session {
                     let _ = rustix::process::kill_process(*pid, signal);

@@ -19,7 +19,7 @@ use lockkeeper_sidecar::probes::AppProbes;
 use lockkeeper_sidecar::probes::health::Running;
 use served::{Served, body};
 
-/// What the kubelet knows, and nobody else.
+/// What only the kubelet knows.
 const TOKEN: &str = "1M5vYmFyYmF6cXV4cXV1eA_-";
 
 /// A keeper with these probes; its application does not run.

@@ -130,7 +130,7 @@ fn a_startup_check_that_is_a_command_is_ordered_from_whoever_can_execute_it() {
     }
     run_since(&served, 3, 5);
     assert_eq!(order(Kind::Startup).verdict, Verdict::Pass);
-    assert_eq!(status(&served, "liveness"), 200, "nobody can know");
+    assert_eq!(status(&served, "liveness"), 200, "it cannot be known");
     for (seconds, is_over) in [(5, false), (11, true)] {
         run_since(&served, 3, seconds);
         for kind in [Kind::Liveness, Kind::Readiness] {

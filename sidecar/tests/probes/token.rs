@@ -1,4 +1,4 @@
-//! Nobody but the kubelet makes the keeper ask the application, or sends its hooks.
+//! Only the kubelet can make the keeper ask the application, or send its hooks.
 
 use lockkeeper_sidecar::probes::AppProbes;
 
@@ -109,7 +109,7 @@ fn without_a_token_a_kubelet_still_probes_and_nobody_sends_the_hook_before_the_e
         0
     );
     assert_eq!(application.asked_for("/liveness"), 1);
-    // No text that somebody makes up becomes the token.
+    // No invented text becomes the token.
     for path in [format!("/app/{TOKEN}/preStop"), "/app//preStop".to_owned()] {
         assert_eq!(ask_at(&served, &path).0, 404, "{path}");
     }

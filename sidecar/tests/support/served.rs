@@ -9,13 +9,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lockkeeper_daemon::token::AppToken;
 use lockkeeper_lock::{BootInstant, FencingToken, LockState, LockStatus};
 use lockkeeper_sidecar::admin::AdminServer;
 use lockkeeper_sidecar::args::{self, Parsed, RunSettings};
 use lockkeeper_sidecar::metrics::{self, LockMetrics};
 use lockkeeper_sidecar::peer::Users;
+use lockkeeper_sidecar::probes::AppProbes;
 use lockkeeper_sidecar::probes::health::{Health, Running};
-use lockkeeper_sidecar::probes::{AppProbes, AppToken};
 use lockkeeper_sidecar::socket::{self, Command, SocketServer, Tree};
 use lockkeeper_sidecar::view::{Guarded, LockView};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -111,7 +112,7 @@ impl Served {
         )
     }
 
-    /// The same, for who knows this token.
+    /// The same, for clients with this token.
     pub fn start_behind(directory: &Path, probes: AppProbes, token: &str) -> Self {
         let token = AppToken::parse(token).unwrap();
         Self::start_serving(
@@ -153,7 +154,7 @@ impl Served {
         let (send_command, commands) = mpsc::channel(1);
         let (stop, stopped) = oneshot::channel::<()>();
         let (guarded, watch_guarded) = watch::channel(Guarded::default());
-        let view = LockView::new(watch_status, watch_guarded, &settings.lock);
+        let view = LockView::new(watch_status, watch_guarded, settings.lock.about());
         let mut registry = metrics::registry();
         let metrics = LockMetrics::register(&mut registry);
         metrics::register_view(view.clone(), &mut registry);

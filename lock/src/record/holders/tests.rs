@@ -34,7 +34,7 @@ fn semaphore() -> Mode {
     Mode::Semaphore(NonZeroU32::new(3).unwrap())
 }
 
-/// What a contender finds out, and what it writes.
+/// The knowledge of a contender, and what it writes.
 struct Look {
     mode: Mode,
     ahead: Option<Ahead>,
@@ -72,7 +72,7 @@ impl Look {
         };
         let debts = control.debts(&claimant);
         let control = control.with_claim(&claimant, &debts);
-        // As it is read back.
+        // As a contender reads it back.
         (Control::parse(&control.to_data()), debts)
     }
 }
@@ -138,9 +138,9 @@ fn a_contender_that_wrote_nothing_is_suspected_unless_it_or_a_later_one_released
     };
     let (written, debts) = suspecting.claims(known.clone(), "l5");
     assert_eq!(names(&debts.holders), [name("l3")]);
-    // And the one after us hears of it.
+    // The next contender learns of it.
     let (_, next) = Look::new(Mode::Exclusive).claims(written, "l6");
-    assert_eq!(names(&next.holders), [name("l5")], "one is as good as all");
+    assert_eq!(names(&next.holders), [name("l5")], "waiting for one covers all");
 
     for settles in ["l3", "l4"] {
         let mut released = known.clone();
@@ -167,7 +167,7 @@ fn where_nobody_has_written_holders_down_each_number_before_ours_has_to_be_accou
     assert_eq!((debts.more, written.more_holders), (1, 1));
     assert_eq!(written.without(&debts).more_holders, 0);
 
-    // An earlier version notes releases alone.
+    // An earlier version records only releases.
     let mut before = Control {
         last_release: vec![release("l6")],
         ..Control::default()
@@ -191,7 +191,7 @@ fn holders_of_a_semaphore_that_are_there_are_no_reason_to_wait_and_one_that_went
     let (control, debts) = Look::new(semaphore()).beside("l2", "l1").claims(control, "l2");
     assert_eq!(names(&debts.holders), [name("l0")]);
     assert_eq!(named(&control), [name("l2"), name("l0"), name("l1")]);
-    // One that came later has not made room for us.
+    // A holder that came later has not made room for us.
     let late = Look::new(semaphore()).claims(
         Control {
             holders: Some(vec![holder("l9")]),

@@ -1,13 +1,13 @@
-//! Identities that come while a connection is in use.
+//! Identities that arrive while a connection is in use.
 
 use std::sync::Weak;
 
 use tokio::sync::watch;
 
-use super::{Inner, lock};
+use super::inner::{Inner, lock};
 
-/// Follows the identities for as long as the connection is there. Best effort: a connection that is lost
-/// meanwhile is followed by one that does it again.
+/// Follows the identities while the connection exists. Best effort: if the connection is lost, the next one starts to
+/// follow them again.
 pub(super) async fn follow(
     inner: Weak<Inner>,
     mut followed: watch::Receiver<Vec<String>>,
@@ -32,7 +32,7 @@ pub(super) async fn follow(
 }
 
 impl Inner {
-    /// Shows the servers identities that are new to them. False when they refuse.
+    /// Adds the identities that are new to the server. False if the server refuses them.
     async fn show(&self, identities: Vec<String>) -> bool {
         for identity in identities {
             if lock(&self.identities).contains(&identity) {
@@ -46,13 +46,13 @@ impl Inner {
         true
     }
 
-    /// Opens the contender to all that we are.
+    /// Gives all our identities rights on the contender.
     pub(super) async fn open_contender(&self) {
         let contender = lock(&self.contender).clone();
         let Some(contender) = contender else { return };
         let rights = self.acls.list_of_contenders();
         if let Err(error) = self.client.set_acl(&contender, rights, None).await {
-            tracing::debug!(%error, "Contender not opened to a new identity");
+            tracing::debug!(%error, "No rights on the contender for a new identity");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is reported to the guard: over a socket, for the kernel to say who it was.
+//! Reports to the guard, over a socket, so that the kernel identifies the sender.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -44,7 +44,7 @@ pub(super) fn send(reports: &OwnedFd, report: Report) -> Result<(), Errno> {
     .map(drop)
 }
 
-/// The next report and who sent it, if there is one.
+/// The next report and its sender, if there is one.
 pub(in crate::guard) fn receive(reports: &OwnedFd) -> Option<(Report, Pid)> {
     let mut bytes = [0; 2];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];

@@ -1,7 +1,7 @@
 //! What an anchor says of its tree once the guard is gone, for the keeper to read.
 //!
-//! All anchors of a guard write into one pipe, of which the guard and they alone hold the writing end. So its end says
-//! that neither lives, and a word of the last anchor says what that saw.
+//! All anchors of a guard write into one pipe, of which the guard and they alone hold the writing end. So the end of
+//! the pipe means that neither lives, and the last word is what the last anchor saw.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -37,12 +37,12 @@ pub(in crate::guard) fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?)
 }
 
-/// Says a word, if there is room for it: a keeper that does not read holds up nobody.
+/// Writes a word, if there is room for it: a keeper that does not read does not block the anchor.
 pub(in crate::guard) fn say(pipe: &OwnedFd, word: Word) {
     let _ = rustix::io::write(pipe, &word.encode());
 }
 
-/// For tests of who listens: says that so many are left, or that nothing is.
+/// For tests of the reader: says that so many are left, or that nothing is.
 #[cfg(test)]
 pub(crate) fn says(pipe: &OwnedFd, count: u32, pid: u32) {
     say(

@@ -10,7 +10,7 @@ use crate::guard::mounts::{Mount, decoded};
 #[derive(Debug, PartialEq, Eq)]
 pub struct Place {
     pub directory: PathBuf,
-    /// As it is called in `/proc/PID/cgroup`.
+    /// Its path in `/proc/PID/cgroup`.
     pub path: String,
 }
 

@@ -12,7 +12,7 @@ use crate::sys::SignalSet;
 #[derive(Debug, Default)]
 pub(super) struct Application {
     pid: Option<Pid>,
-    /// When it was started, by which signals never reach another process with the same id.
+    /// When it was started: so signals never reach another process with the same id.
     started: Option<u64>,
     /// Its id is known, and its end is not.
     is_running: bool,
@@ -75,8 +75,8 @@ impl Application {
         self.is_running
     }
 
-    /// Passes a signal on: as soon as its id is known, unless it is SIGKILL or SIGSTOP. Those are for all processes,
-    /// and who sends them looks whether they came to pass.
+    /// Passes a signal on as soon as its id is known. SIGKILL and SIGSTOP are not passed on: they are for all
+    /// processes, and their sender checks the effect.
     pub fn signal(&mut self, signo: u8, processes: &Processes) {
         let is_for_all = [libc::SIGKILL, libc::SIGSTOP].contains(&i32::from(signo));
         let is_unknown = self.pid.is_none() && self.state != State::Nothing;
@@ -148,7 +148,7 @@ mod tests {
     use std::process::{Child, Command};
 
     use super::*;
-    use crate::guard::child::pipe;
+    use crate::guard::child::pipe::pipe;
 
     fn sleeper() -> (Child, Pid) {
         let child = Command::new("sleep").arg("60").spawn().expect("started");

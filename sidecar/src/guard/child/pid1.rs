@@ -9,14 +9,14 @@ use lockkeeper_lock::FencingToken;
 use rustix::process::{Pid, WaitOptions};
 
 use super::application::{self, Application};
-use super::pipe;
+use super::pipe::pipe;
 use crate::guard::anchor::{self, exit_code};
-use crate::guard::containment::Containment;
 use crate::guard::post_start::PostStart;
 use crate::guard::processes::Processes;
-use crate::guard::say;
+use crate::guard::say::say;
 use crate::guard::schedule::{EXIT_SOFTWARE, Event, Mode, Sight, Sweep};
 use crate::guard::target::{Target, sweep_twice};
+use crate::link::protocol::Containment;
 use crate::sys::{self, Program};
 
 /// The application as a child of a guard that is PID 1.
@@ -33,11 +33,11 @@ pub(in crate::guard) struct Pid1 {
     childless: bool,
 }
 
-/// What a start of the hook takes, all of it there before the application is.
+/// What the start of a hook needs, prepared before the application starts.
 struct Hook {
     command: Vec<OsString>,
-    /// Why it cannot be executed would be told here: its exit code says enough.
-    nobody: OwnedFd,
+    /// Receives the error of a failed `exec`, which is not read: the exit code is enough.
+    null: OwnedFd,
 }
 
 impl Pid1 {
@@ -67,7 +67,7 @@ impl Pid1 {
                     sys::exit_now(EXIT_SOFTWARE)
                 };
                 program.set_token(token.0);
-                anchor::become_application(Pid::INIT, &program, &hook.nobody)
+                anchor::become_application(Pid::INIT, &program, &hook.null)
             }
             forked => forked,
         };
@@ -79,8 +79,8 @@ impl Pid1 {
         let Some(command) = self.post_start.as_ref().map_or(Ok(None), PostStart::command)? else {
             return Ok(None);
         };
-        let nobody = File::options().write(true).open("/dev/null")?.into();
-        Ok(Some(Hook { command, nobody }))
+        let null = File::options().write(true).open("/dev/null")?.into();
+        Ok(Some(Hook { command, null }))
     }
 }
 
@@ -117,7 +117,7 @@ impl Target for Pid1 {
     }
 
     fn sweep(&mut self, sweep: Sweep) -> Sight {
-        // kill(-1) says nothing about what it skipped, so look afterwards.
+        // kill(-1) does not report what it skipped, so look afterwards.
         let signo = match sweep {
             Sweep::Kill => libc::SIGKILL,
             Sweep::Stop => libc::SIGSTOP,
@@ -126,7 +126,7 @@ impl Target for Pid1 {
         };
         sys::signal_everybody(signo);
         self.reap();
-        // What came in from outside, as a hook of the kubelet, is no child of ours.
+        // Processes that came in from outside, such as a hook of the kubelet, are not our children.
         if self.childless && (sweep != Sweep::Kill || !sys::signal_everybody(0)) {
             return Sight::default();
         }
@@ -137,15 +137,15 @@ impl Target for Pid1 {
                 ..Sight::default()
             };
         }
-        // Only what descends from the application: what the runtime put into the container beside
-        // it, as an exec probe, is nobody's lock.
+        // Only what descends from the application: processes that the runtime has put into the container beside it,
+        // such as an exec probe, do not concern the lock.
         sweep_twice(&mut self.processes, Sweep::Look, |processes| {
             processes.scan();
             processes.mark_descendants(Pid::INIT, None, None, 0);
         })
     }
 
-    /// What may not be signalled ends with this process, and is not looked for.
+    /// Processes that may not be signalled end with this process, so they are not counted.
     fn found(&self) -> (u32, u32) {
         (0, 0)
     }

@@ -7,19 +7,20 @@ use lockkeeper_lock::FencingToken;
 use rustix::process::{Pid, WaitOptions};
 
 use super::application::Application;
-use super::pipe;
+use super::pipe::pipe;
 use crate::guard::anchor::report::{self, Report};
 use crate::guard::anchor::{self, Pipes};
 use crate::guard::cgroup::{Group, State};
-use crate::guard::containment::{Containment, Hold, Kind};
+use crate::guard::containment::{Hold, Kind};
 use crate::guard::lines::Lines;
 use crate::guard::namespace;
 use crate::guard::processes::Processes;
 use crate::guard::schedule::{Event, Mode, Sight, Sweep};
 use crate::guard::target::{Target, found_marked, sweep_twice};
+use crate::link::protocol::Containment;
 use crate::sys::{self, CommandLine, Program};
 
-/// What the main process of an anchor that was killed is said to have ended by: SIGKILL.
+/// The exit code that is reported for the main process of an anchor that was killed: SIGKILL.
 const KILLED: u8 = 128 + 9;
 
 /// The application below an anchor.
@@ -31,7 +32,7 @@ pub(in crate::guard) struct Subreaper {
     application: Application,
     anchor: Option<Anchor>,
     hold: Hold,
-    /// Where anchors say what is left once we are gone.
+    /// The pipe for the anchors' words after our end.
     words: Option<OwnedFd>,
     tree: Tree,
 }
@@ -58,7 +59,7 @@ struct Anchor {
     /// It did not end by itself, so that its children may have come to us.
     killed: bool,
     reports: OwnedFd,
-    /// Its end is how the anchor learns of ours; the first process of a namespace gets orders by it.
+    /// Its end tells the anchor of ours; the first process of a namespace gets its orders through it.
     lifeline: OwnedFd,
 }
 
@@ -95,7 +96,7 @@ impl Subreaper {
 }
 
 impl Tree {
-    /// Goes over what descends from us and belongs to the application, but for what `spares` says.
+    /// Goes over the descendants of this process that belong to the application, except those that `spares` selects.
     fn sweep(&mut self, sweep: Sweep, mut spares: impl FnMut(&OwnedFd, Pid, &mut Lines) -> bool) -> Sight {
         let guard = rustix::process::getpid();
         sweep_twice(&mut self.processes, sweep, |processes| {
@@ -108,7 +109,7 @@ impl Tree {
 }
 
 impl Subreaper {
-    /// Does to all that is held together what is done in one step, and says what is in there.
+    /// Applies the sweep in one step to all that is held together, and returns what is in there.
     fn sweep_held(&mut self, sweep: Sweep) -> Sight {
         let Some(anchor) = &self.anchor else {
             return Sight::default();
@@ -126,7 +127,7 @@ impl Subreaper {
                 Sight::default()
             }
             Kind::Sweep => {
-                // To read all processes of a large machine takes a while; the main one is known already.
+                // Reading all processes of a large machine takes a while; the main process is known already.
                 match sweep {
                     Sweep::Kill => self.signal_main(libc::SIGKILL as u8),
                     Sweep::Stop => self.signal_main(libc::SIGSTOP as u8),
@@ -148,7 +149,8 @@ impl Subreaper {
             },
             (Kind::Pidns, _) => self.tree.sweep(Sweep::Look, |_, _, _| false),
             (Kind::Sweep, _) | (Kind::Cgroup(_), Sweep::Kill) => self.tree.sweep(sweep, |_, _, _| false),
-            // What is frozen is not in a state that shows. Who cannot be placed is none of the group.
+            // `/proc` does not show whether a process is frozen. A process whose group cannot be read counts as
+            // outside of the group.
             (Kind::Cgroup(group), _) => self.tree.sweep(sweep, |proc, pid, lines| {
                 group.has(proc, pid, lines).unwrap_or(false)
             }),
@@ -157,7 +159,7 @@ impl Subreaper {
 }
 
 fn sweep_group(group: &Group, sweep: Sweep) -> Sight {
-    // What does not work shows in the state, or in the descendants.
+    // A failure shows in the state of the group, or in the descendants.
     let _ = match sweep {
         Sweep::Kill => group.kill(),
         Sweep::Stop => group.freeze(true),

@@ -9,9 +9,10 @@
 //!
 //! *By descent*: what descends from either belongs to it.
 //!
-//! *In doubt* is who shows no such mount, lies in the pod beside us, and in no group of a process that was known by
-//! its mounts, of this container or another one: it may have hidden them before the first look. It is not stopped,
-//! for it may be another container's; and nothing is called gone while it lives.
+//! *Doubtful* is a process of the pod, outside of our container, that shows no such mount and is in no control group
+//! of a process that was known by its mounts: it may have hidden its mounts before the first look. It is paused and
+//! killed with the container, although it may belong to another one, and the container does not count as gone while
+//! it lives.
 //!
 //! All of these files are readable across users without a capability (`/proc/PID/mountinfo` and `cgroup`
 //! have the mode 0444, and no further check).
@@ -64,20 +65,25 @@ impl Membership {
         })
     }
 
-    /// Looks at all processes anew and marks those of the container.
+    /// Looks at all processes anew, and marks those of the container and those that may be of it.
     pub fn mark(&mut self, processes: &mut Processes) {
+        self.mark_known(processes);
+        processes.doubt(|proc, process| self.is_doubtful(proc, process));
+    }
+
+    /// The same without those that only may be of it.
+    pub fn mark_known(&mut self, processes: &mut Processes) {
         processes.scan();
         let known = self.groups.known();
         processes.mark(|proc, process| self.recognise(proc, process));
         if self.groups.known() != known {
-            // Who came before the first that was known by its mounts may be of the same group.
+            // Processes earlier in the table than the first that was known by its mounts may be in the same group.
             processes.mark(|proc, process| Ok(process.guarded || self.is_in_known_group(proc, process)?));
         }
         processes.mark_below();
-        processes.doubt(|proc, process| self.is_doubtful(proc, process));
     }
 
-    /// Whether a process that is not of the container may be that all the same.
+    /// Whether a process that was not recognised may belong to the container after all.
     fn is_doubtful(&mut self, proc: &OwnedFd, process: &Process) -> Result<bool, Errno> {
         let file = open_in(proc, format_args!("{}/cgroup", process.pid))?;
         Ok(
@@ -87,7 +93,7 @@ impl Membership {
     }
 
     fn recognise(&mut self, proc: &OwnedFd, process: &Process) -> Result<bool, Errno> {
-        // It has neither mounts nor anything that it could do.
+        // A zombie has no mounts, and cannot do anything.
         if process.is_zombie() {
             return Ok(false);
         }
@@ -113,7 +119,7 @@ impl Membership {
         self.groups.has(&file, &mut self.lines)
     }
 
-    /// Whose a process is by its mounts.
+    /// To which container a process belongs, by its mounts.
     fn whose(&mut self, proc: &OwnedFd, pid: Pid) -> Result<Whose, Errno> {
         let Self {
             name,

@@ -1,8 +1,8 @@
-//! What the state machine wants to be done, in a list that needs no memory of its own.
+//! The actions of the state machine, in a list without allocations.
 
 use lockkeeper_lock::FencingToken;
 
-use crate::guard::protocol::FromGuard;
+use crate::link::protocol::FromGuard;
 
 /// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,9 @@ pub enum Action {
     Forward(u8),
     /// Go over the whole tree; answered by `Saw`.
     Sweep(Sweep),
+    /// SIGKILL to processes that have no right to run, but to none that may be another container's; answered by `Saw`
+    /// ([`Mode::Container`](super::Mode)).
+    Clear,
     /// Tell the keeper, if there is one.
     Report(FromGuard),
     /// Tell the keeper what the last sweep has left.
@@ -45,8 +48,7 @@ pub struct Sight {
     pub alive: bool,
     /// Something of the tree was not stopped. Also when the sweep could not see everything.
     pub unstopped: bool,
-    /// It says the above for nothing but processes of which nobody can tell whether they are of the tree
-    /// ([`Mode::Container`](super::Mode)).
+    /// The above is true only of doubtful processes, which may not be of the tree ([`Mode::Container`](super::Mode)).
     pub unsure: bool,
     /// All that is not stopped was made after the last SIGSTOP: nothing was woken ([`Mode::Container`](super::Mode)).
     pub fresh: bool,
@@ -68,13 +70,14 @@ impl Sight {
         self.unstopped && !self.fresh
     }
 
-    /// Whether something of the tree is left, or may be for want of sight, and not for want of an answer alone.
+    /// Whether something of the tree is left, or may be because not all could be seen, and not only because the
+    /// kernel did not answer.
     pub(super) fn is_sure(self) -> bool {
         self.alive && !self.unsure
     }
 }
 
-/// More than one event ever causes.
+/// More actions than one event ever causes.
 const CAPACITY: usize = 8;
 
 /// The actions for one event, in order.

@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use lockkeeper_lock::{BootInstant, FencingToken};
 
+use super::Schedule;
+use super::actions::{Action, Actions, Sweep};
+use super::event::Mode;
+use super::exit::{EXIT_REFUSED, EXIT_SOFTWARE};
 use super::phase::{Active, Outcome, Phase, Suspended};
-use super::{Action, Actions, EXIT_REFUSED, EXIT_SOFTWARE, Mode, START_LOOK, Schedule, Sweep, interval};
-use crate::guard::protocol::{FromGuard, Grant, ToGuard};
+use super::times::{START_LOOK, interval};
 use crate::guard::signals;
+use crate::link::protocol::{FromGuard, Grant, ToGuard};
 
 impl Schedule {
     pub(super) fn frame(&mut self, frame: ToGuard, now: BootInstant, out: &mut Actions) {
@@ -38,11 +42,11 @@ impl Schedule {
                     active.terminate(out);
                     self.tick(now, out);
                 }
-                // Already paused past its deadline: it may not run even to say goodbye.
+                // It is paused, and its deadline has passed: it may not run, not even to end by itself.
                 _ => self.revoke(token, now, out),
             },
             ToGuard::Revoke { token } => self.revoke(token, now, out),
-            // One that guards something goes on with its deadlines, and tries again.
+            // A guard that has something running keeps its deadlines, and tries again.
             ToGuard::Refuse { .. } => {
                 if self.phase == Phase::Idle {
                     out.push(Action::Exit(EXIT_REFUSED));
@@ -96,11 +100,13 @@ impl Schedule {
                     out.push(Action::Report(FromGuard::Gone {
                         token: grant.token,
                         code: None,
+                        had_sigterm: false,
                     }));
                 } else {
                     let pid = *pid;
                     self.phase = Phase::Active(Active {
                         pid,
+                        is_started: true,
                         ..Active::new(grant)
                     });
                     out.push(Action::Sweep(Sweep::Continue));
@@ -120,7 +126,7 @@ impl Schedule {
         }
     }
 
-    /// Starts the application under `grant`, unless that comes too late or a user wants it to end.
+    /// Starts the application under `grant`, unless it is too late or a user wants the guard to end.
     pub(super) fn begin(&mut self, grant: Grant, now: BootInstant, out: &mut Actions) {
         if grant.can_start(now) && self.ending.is_none() {
             self.phase = Phase::Active(Active::new(grant));
@@ -166,7 +172,7 @@ impl Schedule {
             Phase::Killing(killing) => killing.next = None,
             // Losing the keeper is not losing the lock: on to the deadline.
             Phase::Active(_) => {}
-            // No new keeper will come, so nobody could ever resume it.
+            // No new keeper will come, so nothing could ever resume it.
             Phase::Pausing { token, .. } | Phase::Paused { token, .. } => {
                 let token = *token;
                 self.kill(token, Outcome::Gone(None), now, out);
@@ -174,14 +180,21 @@ impl Schedule {
         }
     }
 
+    /// Whether an application runs that was not told to end, and so may handle signals. While the rest of it is
+    /// killed, its main process has ended already.
+    fn application_hears(&self) -> bool {
+        matches!(self.phase, Phase::Active(active) if active.is_started && !active.stopping)
+    }
+
     pub(super) fn signal(&mut self, signo: u8, to_group: bool, now: BootInstant, out: &mut Actions) {
-        if signals::is_for_the_keeper(signo) {
-            out.push(Action::Report(FromGuard::Signal { signo }));
+        let is_hangup_of_ours = signals::hangs_up(signo) && !self.application_hears();
+        if signals::asks_to_end(signo) || is_hangup_of_ours {
+            out.push(Action::Report(FromGuard::EndWanted { signo }));
         }
         let ends = signals::asks_to_end(signo);
         match &mut self.phase {
             Phase::Idle => {
-                if signals::is_for_the_keeper(signo) {
+                if signals::asks_to_end(signo) || signals::hangs_up(signo) {
                     if self.has_keeper_elsewhere() || !self.connected || self.ending.is_some() {
                         out.push(Action::Exit(self.last_code.unwrap_or(128 + signo)));
                     }
@@ -209,7 +222,7 @@ impl Schedule {
             }
             Phase::Pausing { token, .. } | Phase::Paused { token, .. } => {
                 if ends {
-                    // It may not run even to say goodbye.
+                    // It may not run, not even to end by itself.
                     let token = *token;
                     self.ending = Some(signo);
                     self.kill(token, Outcome::Gone(None), now, out);

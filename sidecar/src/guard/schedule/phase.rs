@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use lockkeeper_lock::{BootInstant, FencingToken};
 
-use super::{Action, Actions, PATIENCE, Sweep};
-use crate::guard::protocol::Grant;
+use super::actions::{Action, Actions, Sweep};
+use super::times::interval;
+use crate::link::protocol::Grant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -33,13 +34,15 @@ pub(super) enum Phase {
 pub(super) struct Active {
     pub grant: Grant,
     pub pid: u32,
+    /// The keeper was told that it runs.
+    pub is_started: bool,
     /// SIGTERM was sent for the deadline that stands now.
     pub term_sent: bool,
     /// The guard sent SIGTERM some time: the end that follows is not "by itself".
     pub told_to_end: bool,
-    /// A user's SIGTERM was passed on: a second one could be taken for impatience.
+    /// A user's SIGTERM was passed on: the application could take a second one for a request to end at once.
     pub term_forwarded: bool,
-    /// `Stop` was said: nothing moves the deadline later any more.
+    /// `Stop` was received: nothing moves the deadline later any more.
     pub stopping: bool,
     pub suspended: Option<Suspended>,
     /// Something of the container was seen ([`Mode::Container`](super::Mode)).
@@ -62,6 +65,8 @@ pub(super) struct Killing {
     pub since: BootInstant,
     pub sweep_at: BootInstant,
     pub outcome: Outcome,
+    /// SIGTERM was sent before.
+    pub had_sigterm: bool,
     /// When the keeper is told next that something is still there.
     pub tell_at: BootInstant,
     pub next: Option<Grant>,
@@ -82,7 +87,7 @@ impl Grant {
         now < self.term_at && now < self.kill_at
     }
 
-    /// Whether it was given after the grant of this generation, fewer than 2^31 grants later.
+    /// Whether it is newer than the grant of this generation, by fewer than 2^31 grants.
     pub(super) fn is_newer_than(&self, newest: Option<u32>) -> bool {
         newest.is_none_or(|newest| self.generation.wrapping_sub(newest).cast_signed() > 0)
     }
@@ -102,6 +107,7 @@ impl Active {
         Self {
             grant,
             pid: 0,
+            is_started: false,
             term_sent: false,
             told_to_end: false,
             term_forwarded: false,
@@ -150,20 +156,5 @@ impl Active {
 impl Killing {
     pub fn interval(&self, now: BootInstant) -> Duration {
         interval(now - self.since)
-    }
-}
-
-/// Time to the next sweep, when sweeps have gone on for `elapsed`: often as long as the margin runs,
-/// then seldom, since what is left waits for something else than us.
-pub(super) fn interval(elapsed: Duration) -> Duration {
-    Duration::from_millis(if elapsed <= PATIENCE { 1 } else { 50 })
-}
-
-/// What a shell says for a command that it could not execute: 127 when it is not there, else 126.
-pub fn exit_code_of_errno(errno: u32) -> u8 {
-    if errno == rustix::io::Errno::NOENT.raw_os_error().unsigned_abs() {
-        127
-    } else {
-        126
     }
 }

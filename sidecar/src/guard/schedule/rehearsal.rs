@@ -1,16 +1,15 @@
-//! A life of an application up to its kill, for nothing but to have been there.
+//! A rehearsal of an application's life up to its kill, which only brings the code into memory.
 
 use std::hint::black_box;
 
 use lockkeeper_lock::{BootInstant, FencingToken};
 
 use super::{Action, Event, Mode, Schedule, Sight};
-use crate::guard::containment::Containment;
-use crate::guard::protocol::{Grant, ToGuard};
+use crate::link::protocol::{Containment, Grant, ToGuard};
 
-/// Goes through what happens at a deadline: the same code, on a schedule of its own whose wishes are
-/// not carried out.
-pub(crate) fn rehearse(mode: Mode, containment: Containment) {
+/// Goes through what happens at a deadline: the same code, on a schedule of its own, whose actions are not carried
+/// out.
+pub(in crate::guard) fn rehearse(mode: Mode, containment: Containment) {
     let at = BootInstant::from_nanos;
     let mut schedule = Schedule::new(mode, true, at(0));
     let _ = black_box(schedule.hello(1, 1, containment, 1).encode());

@@ -7,7 +7,7 @@ mod sequences;
 mod signals;
 
 use super::*;
-use crate::guard::protocol::Grant;
+use crate::link::protocol::Grant;
 
 const A: FencingToken = FencingToken(7);
 const B: FencingToken = FencingToken(8);
@@ -126,6 +126,20 @@ fn report(frame: FromGuard) -> Action {
     Action::Report(frame)
 }
 
+/// Gone by SIGTERM with this code, or by SIGKILL alone.
 fn told_gone(code: Option<u8>) -> Action {
-    report(FromGuard::Gone { token: A, code })
+    report(FromGuard::Gone {
+        token: A,
+        code,
+        had_sigterm: code.is_some(),
+    })
+}
+
+/// Gone by the SIGKILL that came after SIGTERM.
+fn told_killed() -> Action {
+    report(FromGuard::Gone {
+        token: A,
+        code: None,
+        had_sigterm: true,
+    })
 }

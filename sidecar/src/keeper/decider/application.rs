@@ -1,49 +1,57 @@
 //! What to do with the application: start it, move its deadlines, stop it.
 
+use lockkeeper_daemon::exit::Exit;
 use lockkeeper_lock::{BootInstant, FencingToken, LockState};
 
-use super::{Act, App, Cause, Decider, Ending, Next, lease_file_until};
+use super::Decider;
+use super::act::{Act, Ending, Next};
+use super::app::{App, Cause};
+use super::told::lease_file_until;
 use crate::args::{OnLoss, OnSuspect};
-use crate::exit::Exit;
-use crate::guard::protocol::{Grant, ToGuard};
 use crate::keeper::policy::Kind;
+use crate::link::protocol::{Grant, ToGuard};
 
 impl Decider {
-    pub(super) fn decide_running(&mut self, token: FencingToken, now: BootInstant, acts: &mut Vec<Act>) {
-        let Some((_, deadline)) = self.held(now).filter(|(held, _)| *held == token) else {
-            return self.stop_without_the_lock(token, now, acts);
+    pub(super) fn decide_running(
+        &mut self,
+        token: FencingToken,
+        is_started: bool,
+        now: BootInstant,
+        acts: &mut Vec<Act>,
+    ) {
+        let Some((_, deadline)) = self.queue.held(now).filter(|(held, _)| *held == token) else {
+            return self.stop_without_the_lock(token, is_started, now, acts);
         };
         let is_wished = self.next.is_some()
-            || self.wants_step_down
-            || self.status.yield_requested
-            // In `run` the application got the signal itself, and may do with it what it likes.
-            || (self.ending.is_some() && self.policy.kind != Kind::Run)
+            || self.wishes.has_step_down()
+            || self.queue.status().yield_requested
+            // In `run` the application got the signal itself, and decides how to react.
+            || (self.wishes.ending().is_some() && self.policy.kind != Kind::Run)
             || self.stop_at().is_some_and(|moment| moment <= now);
         if is_wished {
             self.remove_lease(acts);
-            self.next.get_or_insert(match (self.ending, self.policy.kind) {
-                (Some(code), Kind::Wrap | Kind::Signal) => Next::End(Ending::Code(code)),
-                (None, Kind::Signal) if self.gone_by.is_none() => {
-                    Next::End(Ending::Code(Exit::GateAnew.code()))
-                }
-                _ => Next::QueueAgain,
-            });
+            self.next
+                .get_or_insert(match (self.wishes.ending(), self.policy.kind) {
+                    (Some(code), Kind::Wrap | Kind::Signal) => Next::End(Ending::Code(code)),
+                    (None, Kind::Signal) if self.wishes.gone_by().is_none() => {
+                        Next::End(Ending::Code(Exit::GateAnew.code()))
+                    }
+                    _ => Next::QueueAgain,
+                });
             let latest = self
-                .gone_by
+                .wishes
+                .gone_by()
                 .map_or(deadline, |gone_by| gone_by.max(now).min(deadline));
             let kill_at = latest.min(now + self.policy.stop_grace);
             acts.push(Act::Tell(ToGuard::Stop { token, kill_at }));
-            self.guard_deadline = Some(kill_at);
-            self.last_grant = Some(self.grant_until(token, kill_at));
-            self.app = App::Stopping {
-                token,
-                cause: Cause::Wish,
-            };
+            self.watch.expect(kill_at);
+            self.told.stop(self.grant_until(token, kill_at));
+            self.application.stop(Cause::Wish);
             return;
         }
         self.grant(token, deadline, false, now, acts);
         let is_suspect = self.is_suspect();
-        if self.told_suspect.replace(is_suspect) != Some(is_suspect) {
+        if self.told.suspect(is_suspect) {
             acts.push(Act::Tell(if is_suspect {
                 ToGuard::Suspect { token }
             } else {
@@ -53,42 +61,48 @@ impl Decider {
     }
 
     fn is_suspect(&self) -> bool {
-        self.policy.on_suspect == OnSuspect::Pause && self.status.state == LockState::Suspended
+        self.policy.on_suspect == OnSuspect::Pause && self.queue.state() == LockState::Suspended
     }
 
-    fn stop_without_the_lock(&mut self, token: FencingToken, now: BootInstant, acts: &mut Vec<Act>) {
+    fn stop_without_the_lock(
+        &mut self,
+        token: FencingToken,
+        is_started: bool,
+        now: BootInstant,
+        acts: &mut Vec<Act>,
+    ) {
         self.remove_lease(acts);
-        let is_ours = self.held_since.is_some_and(|(held, _)| held == token);
-        let cause = if self.revoked == Some(token) || (is_ours && !self.is_started) {
+        let is_ours = self.queue.is_ours(token);
+        let cause = if self.queue.is_revoked(token) || (is_ours && !is_started) {
             acts.push(Act::Tell(ToGuard::Revoke { token }));
-            self.guard_deadline = Some(now);
+            self.watch.expect(now);
             Cause::Loss
         } else if is_ours || self.policy.on_loss == OnLoss::Pause {
-            // At the deadline the guard acts by itself; at the one that it knows.
+            // At the deadline that the guard knows, it acts by itself.
             self.tell_an_earlier_deadline(token, now, acts);
             Cause::Deadline
         } else {
-            // Started by a keeper before us, whose session nobody renews.
+            // A keeper before us started it, and no keeper renews that session.
             let kill_at = now + self.policy.stop_grace;
             acts.push(Act::Tell(ToGuard::Stop { token, kill_at }));
             Cause::Wish
         };
-        self.app = App::Stopping { token, cause };
+        self.application.stop(cause);
     }
 
     pub(super) fn decide_starting(&mut self, now: BootInstant, acts: &mut Vec<Act>) {
         let may_start = self.next.is_none()
-            && !self.wants_step_down
-            && !self.status.yield_requested
-            && self.ending.is_none()
-            && self.gone_by.is_none()
-            && self.start_at.is_none()
+            && !self.wishes.has_step_down()
+            && !self.queue.status().yield_requested
+            && self.wishes.ending().is_none()
+            && self.wishes.gone_by().is_none()
+            && self.application.start_at().is_none()
             && !self.is_suspect()
             && self.delayed_until().is_none_or(|moment| moment <= now);
-        let is_new = |deadline: &BootInstant| self.too_late != Some(*deadline);
         let Some((token, deadline)) = self
+            .queue
             .held(now)
-            .filter(|(_, deadline)| may_start && is_new(deadline))
+            .filter(|(_, deadline)| may_start && self.application.is_in_time(*deadline))
         else {
             return self.remove_lease(acts);
         };
@@ -96,10 +110,11 @@ impl Decider {
         if deadline.saturating_sub(self.policy.stop_grace) <= now {
             return self.remove_lease(acts);
         }
-        self.app = App::Granted { token };
-        self.is_started = false;
-        self.told_suspect = Some(false);
-        self.last_grant = None;
+        self.application.becomes(App::Granted {
+            token,
+            is_started: false,
+        });
+        self.told.begin();
         self.grant(token, deadline, true, now, acts);
     }
 
@@ -112,7 +127,7 @@ impl Decider {
         acts: &mut Vec<Act>,
     ) {
         let grant = self.grant_until(token, kill_at);
-        let is_new = self.last_grant != Some(grant);
+        let is_new = self.told.is_news(grant);
         // A guard beside the container removes the file, too, when it does not hear of a renewal in time.
         let may_be_gone = is_new && self.policy.kind == Kind::Signal;
         if now >= lease_file_until(grant) {
@@ -121,30 +136,30 @@ impl Decider {
             acts.push(Act::WriteLease(token));
         }
         if is_new {
-            self.guard_deadline = Some(kill_at);
-            self.tell_grant(grant, start, acts);
+            self.watch.expect(kill_at);
+            acts.push(Act::Tell(self.told.grant(grant, start)));
         }
     }
 
     /// A server may grant less time than the one before, so that the deadline which the guard knows is too
-    /// late. It is told the earlier one, or to act now: also when that has passed by the time that we
-    /// hear of it, when the lock is lost by it, and when the application is being ended already.
+    /// late. The keeper sends the earlier one, or the order to act now: also if it has passed already, if the lock is
+    /// lost by it, or if the application is being ended.
     pub(super) fn tell_an_earlier_deadline(
         &mut self,
         token: FencingToken,
         now: BootInstant,
         acts: &mut Vec<Act>,
     ) {
-        if self.held_since.is_none_or(|(held, _)| held != token) {
+        if !self.queue.is_ours(token) {
             return; // another keeper's, whose lease is not known
         }
-        let deadline = self.status.deadline().filter(|_| self.revoked != Some(token));
+        let deadline = self.queue.status().deadline();
+        let deadline = deadline.filter(|_| !self.queue.is_revoked(token));
         let kill_at = deadline.map_or(now, |deadline| deadline.max(now));
-        if self.last_grant.is_none_or(|told| kill_at < told.kill_at) {
-            let earlier = self.guard_deadline.map_or(kill_at, |known| known.min(kill_at));
-            self.guard_deadline = Some(earlier);
+        if self.told.is_earlier(kill_at) {
+            self.watch.expect_at_latest(kill_at);
             let grant = self.grant_until(token, kill_at);
-            self.tell_grant(grant, false, acts);
+            acts.push(Act::Tell(self.told.grant(grant, false)));
         }
     }
 
@@ -157,16 +172,6 @@ impl Decider {
             term_at: kill_at.saturating_sub(self.policy.stop_grace),
             kill_at,
         }
-    }
-
-    fn tell_grant(&mut self, grant: Grant, start: bool, acts: &mut Vec<Act>) {
-        self.last_grant = Some(grant);
-        self.generation = self.generation.wrapping_add(1);
-        acts.push(Act::Tell(ToGuard::Grant(Grant {
-            generation: self.generation,
-            start,
-            ..grant
-        })));
     }
 
     pub(super) fn remove_lease(&mut self, acts: &mut Vec<Act>) {

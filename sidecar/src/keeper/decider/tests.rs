@@ -11,8 +11,8 @@ use lockkeeper_lock::{BootInstant, FencingToken, LockState, LockStatus, LossReas
 
 use super::*;
 use crate::args::{OnExit, OnLoss, OnSuspect, Restart};
-use crate::guard::protocol::{FromGuard, Hello};
 use crate::keeper::policy::Kind;
+use crate::link::protocol::{Containment, FromGuard, Grant, Hello, ToGuard, Tree};
 
 /// Session timeout; its margin is 350 ms ([`lockkeeper_lock::LockStatus::deadline`]).
 const T: Duration = Duration::from_secs(15);
@@ -79,14 +79,13 @@ fn released() -> LockStatus {
     LockStatus::new()
 }
 
-fn hello(token: Option<FencingToken>, paused: bool) -> FromGuard {
+fn hello(token: Option<FencingToken>, is_paused: bool) -> FromGuard {
     FromGuard::Hello(Hello {
         pid: 1,
         instance: 1,
         is_first: true,
-        token,
-        paused,
-        containment: None,
+        tree: token.map(|token| Tree { token, is_paused }),
+        containment: Containment::Sweep,
         clock: 0,
     })
 }
@@ -120,8 +119,12 @@ fn stop(kill_at: u64) -> Act {
 }
 
 const REVOKE: Act = Act::Tell(ToGuard::Revoke { token: A });
-const GONE: FromGuard = FromGuard::Gone { token: A, code: None };
-const TERM: FromGuard = FromGuard::Signal { signo: 15 };
+const GONE: FromGuard = FromGuard::Gone {
+    token: A,
+    code: None,
+    had_sigterm: false,
+};
+const TERM: FromGuard = FromGuard::EndWanted { signo: 15 };
 const CONTEND: Act = Act::Ask(Ask::Contend);
 const RELEASE: Act = Act::Ask(Ask::Release);
 

@@ -140,6 +140,53 @@ fn what_appears_while_the_rest_is_killed_is_killed_too() {
     }
 }
 
+#[test]
+fn what_one_look_misses_is_killed_after_another() {
+    let run = RunId::draw();
+    let late = Late(Arc::new(Mutex::new((run, None))));
+    let (mut will, anchor) = will(run);
+    drop(anchor);
+    let end = block_on(kill(&mut will, &late, |_| {}));
+    let missed = late.0.lock().expect("no panic").1.take();
+    let status = missed.expect("a second look").wait();
+    assert!(!status.expect("reaped").success());
+    assert_eq!(end, End::Unknown);
+}
+
+/// A control group in which something appears again once it was seen to be empty for some looks.
+#[derive(Clone)]
+struct Refilled(Group);
+
+impl Clock for Refilled {
+    fn now(&self) -> BootInstant {
+        BootInstant::now()
+    }
+
+    fn sleep(&self, _: Duration) -> impl Future<Output = ()> + Send + 'static {
+        let mut looks = self.0.looks.lock().expect("no panic");
+        *looks += 1;
+        let populated = u8::from(*looks == QUIET_ROUNDS - 1);
+        let events = format!("populated {populated}\nfrozen 0\n");
+        self.0.events.write_all_at(events.as_bytes(), 0).expect("written");
+        std::future::ready(())
+    }
+}
+
+#[test]
+fn what_is_found_begins_the_looks_anew() {
+    let group = Group::populated(0);
+    let (will, anchor) = will(RunId::draw());
+    drop(anchor);
+    let mut will = group.bequeath(will);
+    let end = block_on(kill(&mut will, &Refilled(group.clone()), |_| {
+        panic!("it is gone soon")
+    }));
+    assert_eq!(end, End::Unknown);
+    // The look that finds something is none of those that find nothing.
+    let looks = *group.looks.lock().expect("no panic");
+    assert_eq!(looks, 2 * QUIET_ROUNDS);
+}
+
 /// An anchor that speaks each time at which its keeper waits: how many are left, or at last that there is nothing, or
 /// that it has been killed.
 #[derive(Clone)]
@@ -206,6 +253,27 @@ struct Group {
     looks: Arc<Mutex<u32>>,
 }
 
+impl Group {
+    /// One that says how many processes are in it: none or some.
+    fn populated(populated: u8) -> Self {
+        let file = || Arc::new(tempfile::tempfile().expect("a file"));
+        let group = Self {
+            kill: file(),
+            events: file(),
+            looks: Arc::default(),
+        };
+        let events = format!("populated {populated}\nfrozen 0\n");
+        group.events.write_all_at(events.as_bytes(), 0).expect("written");
+        group
+    }
+
+    /// Leaves it to the keeper.
+    fn bequeath(&self, will: Will) -> Will {
+        let descriptor = |file: &File| file.try_clone().expect("a descriptor").into();
+        will.with_group(descriptor(&self.kill), descriptor(&self.events))
+    }
+}
+
 impl Clock for Group {
     fn now(&self) -> BootInstant {
         BootInstant::now()
@@ -214,7 +282,8 @@ impl Clock for Group {
     fn sleep(&self, _: Duration) -> impl Future<Output = ()> + Send + 'static {
         let mut looks = self.looks.lock().expect("no panic");
         *looks += 1;
-        if *looks == 3 {
+        // Later than a keeper waits that sees nothing.
+        if *looks == QUIET_ROUNDS + 10 {
             self.events
                 .write_all_at(b"populated 0\nfrozen 0\n", 0)
                 .expect("written");
@@ -225,26 +294,16 @@ impl Clock for Group {
 
 #[test]
 fn the_control_group_is_killed_and_the_lock_is_kept_until_nothing_is_in_it() {
-    let file = || Arc::new(tempfile::tempfile().expect("a file"));
-    let group = Group {
-        kill: file(),
-        events: file(),
-        looks: Arc::default(),
-    };
-    group
-        .events
-        .write_all_at(b"populated 1\nfrozen 0\n", 0)
-        .expect("written");
-    let descriptor = |file: &File| file.try_clone().expect("a descriptor").into();
+    let group = Group::populated(1);
     let (will, anchor) = will(RunId::draw());
     drop(anchor);
-    let mut will = will.with_group(descriptor(&group.kill), descriptor(&group.events));
+    let mut will = group.bequeath(will);
     let end = block_on(kill(&mut will, &group, |_| panic!("it is gone soon")));
     let mut killed = [0; 4];
     group.kill.read_exact_at(&mut killed, 0).expect("read");
     assert_eq!(&killed, b"1111");
-    assert!(*group.looks.lock().expect("no panic") >= 3);
-    // Who may write to the groups above may have left.
+    assert!(*group.looks.lock().expect("no panic") >= 2 * QUIET_ROUNDS + 10);
+    // A process that may write to the groups above may have left the group.
     assert_eq!(end, End::Unknown);
 }
 

@@ -1,5 +1,5 @@
-//! TLS with an application whose certificate nobody looks at: that of a pod's address is rarely one
-//! that anybody signed, and a kubelet does not look either.
+//! TLS with an application, without verification of its certificate: certificates are rarely issued for a pod's
+//! address, and a kubelet does not verify them either.
 
 use std::io;
 use std::sync::Arc;

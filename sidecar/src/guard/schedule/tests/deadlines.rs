@@ -11,7 +11,7 @@ fn an_application_gets_sigterm_then_sigkill_at_the_deadlines_of_its_grant() {
     assert_eq!(run.schedule.wake_at(), Some(ms(200)));
     assert_eq!(run.at(200, Event::Tick), [Action::Sweep(Sweep::Kill)]);
     assert_eq!(run.at(200, ALIVE), [report(FromGuard::AtWork { token: A })]);
-    assert_eq!(run.at(201, GONE), [Action::Sweep(Sweep::Kill), told_gone(None)]);
+    assert_eq!(run.at(201, GONE), [Action::Sweep(Sweep::Kill), told_killed()]);
     assert_eq!(run.schedule.wake_at(), None);
 }
 
@@ -97,7 +97,11 @@ fn nothing_starts_when_the_moment_for_sigterm_has_passed() {
 
     let mut run = Run::running();
     assert_eq!(run.at(10, granted(B, true, 20, 30)), [Action::Sweep(Sweep::Kill)]);
-    let late = report(FromGuard::Gone { token: B, code: None });
+    let late = report(FromGuard::Gone {
+        token: B,
+        code: None,
+        had_sigterm: false,
+    });
     assert_eq!(
         run.at(20, GONE),
         [Action::Sweep(Sweep::Kill), told_gone(None), late]
@@ -138,7 +142,11 @@ fn a_withdrawn_grant_is_said_to_be_gone_only_when_the_tree_before_it_is_gone() {
         run.at(12, GONE),
         [
             Action::Sweep(Sweep::Kill),
-            report(FromGuard::Gone { token: B, code: None })
+            report(FromGuard::Gone {
+                token: B,
+                code: None,
+                had_sigterm: false
+            })
         ]
     );
 }

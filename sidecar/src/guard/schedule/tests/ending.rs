@@ -8,7 +8,7 @@ fn losing_the_keeper_changes_nothing_before_the_deadline() {
     assert_eq!(run.at(10, Event::KeeperLost), []);
     assert_eq!(run.at(100, Event::Tick), [Action::Terminate]);
     assert_eq!(run.at(200, Event::Tick), [Action::Sweep(Sweep::Kill)]);
-    assert_eq!(run.at(200, GONE), [told_gone(None), Action::Exit(EXIT_LOST)]);
+    assert_eq!(run.at(200, GONE), [told_killed(), Action::Exit(EXIT_LOST)]);
     assert_eq!(
         Run::new(Mode::Subreaper, false).at(1, Event::KeeperLost),
         [Action::Exit(EXIT_SOFTWARE)]
@@ -80,9 +80,10 @@ fn all_say_that_something_outlives_sigkill_before_a_keeper_takes_them_for_dead_a
 #[test]
 fn a_container_without_the_lock_is_killed_whenever_something_appears_in_it() {
     let mut run = Run::new(Mode::Container, false);
-    for wait in [40, 80, 160, 200, 200] {
+    run.at(0, GONE);
+    for wait in [80, 160, 200, 200] {
         let now = run.schedule.wake_at().expect("a scan").as_nanos() / 1_000_000;
-        assert_eq!(run.at(now, Event::Tick), [Action::Sweep(Sweep::Kill)]);
+        assert_eq!(run.at(now, Event::Tick), [Action::Clear]);
         run.at(now, GONE);
         assert!(run.schedule.wake_at() <= Some(ms(now + wait)), "{wait}");
     }
@@ -96,6 +97,31 @@ fn a_container_without_the_lock_is_killed_whenever_something_appears_in_it() {
 }
 
 #[test]
+fn until_nothing_is_left_of_the_time_before_it_a_guard_kills_what_may_be_of_the_container_too() {
+    let mut run = Run::new(Mode::Container, false);
+    for (now, sight) in [(0, ALIVE), (20, ALIVE), (40, GONE)] {
+        assert_eq!(
+            run.at(now, Event::Tick),
+            if now == 0 {
+                vec![]
+            } else {
+                vec![Action::Sweep(Sweep::Kill)]
+            }
+        );
+        run.at(now, sight);
+    }
+    assert_eq!(run.at(80, Event::Tick), [Action::Clear]);
+
+    // What it ran itself it has seen to be gone.
+    let mut run = Run::new(Mode::Container, false);
+    run.at(0, granted(A, true, 100, 200));
+    run.at(1, Event::Started { pid: 0 });
+    run.at(200, Event::Tick);
+    run.at(200, GONE);
+    assert_eq!(run.at(220, Event::Tick), [Action::Clear]);
+}
+
+#[test]
 fn nobody_else_starts_a_container_that_is_stopped_at_its_deadline() {
     let mut run = Run::new(Mode::Container, false);
     run.at(0, granted(A, true, 30, 40));
@@ -103,7 +129,7 @@ fn nobody_else_starts_a_container_that_is_stopped_at_its_deadline() {
     assert_eq!(run.at(30, Event::Tick), [Action::RemoveLease, Action::Terminate]);
     let killed = [Action::RemoveLease, Action::Sweep(Sweep::Kill)];
     assert_eq!(run.at(40, Event::Tick), killed);
-    assert_eq!(run.at(40, GONE), [told_gone(None), Action::Exit(EXIT_LOST)]);
+    assert_eq!(run.at(40, GONE), [told_killed(), Action::Exit(EXIT_LOST)]);
 
     // A kubelet that sees the file may be faster than the guard that is told too late.
     let mut run = Run::new(Mode::Container, false);
@@ -164,7 +190,7 @@ fn a_container_has_ended_by_itself_once_nothing_is_left_of_what_was_seen_in_it()
     assert_eq!(run.at(310, GONE), killed);
     assert_eq!(run.at(310, GONE), [told_gone(Some(0))]);
 
-    // Without a keeper nobody can give the lock back: the pod has to be gated anew.
+    // Without a keeper the lock cannot be released: the pod has to be gated anew.
     let mut run = running();
     run.at(300, Event::KeeperLost);
     run.at(310, Event::ChildEnded);
@@ -176,7 +202,7 @@ fn a_container_has_ended_by_itself_once_nothing_is_left_of_what_was_seen_in_it()
 fn a_guard_that_the_keeper_does_not_take_ends_once_it_has_nothing_to_guard() {
     let refused = || {
         Event::Frame(ToGuard::Refuse {
-            why: crate::guard::protocol::Refusal::Another,
+            why: crate::link::protocol::Refusal::Another,
         })
     };
     let mut run = Run::new(Mode::Pid1, true);
@@ -188,7 +214,7 @@ fn a_guard_that_the_keeper_does_not_take_ends_once_it_has_nothing_to_guard() {
     run.at(1, Event::KeeperLost);
     assert_eq!(run.at(100, Event::Tick), [Action::Terminate]);
     assert_eq!(run.at(200, Event::Tick), [Action::Sweep(Sweep::Kill)]);
-    assert_eq!(run.at(200, GONE), [told_gone(None)]);
+    assert_eq!(run.at(200, GONE), [told_killed()]);
     run.at(210, Event::KeeperConnected);
     assert_eq!(run.at(210, refused()), [Action::Exit(EXIT_REFUSED)]);
 }

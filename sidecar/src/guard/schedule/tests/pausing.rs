@@ -1,7 +1,7 @@
 //! Trees that are stopped by SIGSTOP: at the deadline, or on suspicion.
 
 use super::*;
-use crate::guard::Containment;
+use crate::link::protocol::Containment;
 
 #[test]
 fn a_tree_that_is_stopped_on_suspicion_is_not_called_paused() {
@@ -14,9 +14,11 @@ fn a_tree_that_is_stopped_on_suspicion_is_not_called_paused() {
             pid: 1,
             instance: 7,
             is_first: false,
-            token: Some(A),
-            paused: false,
-            containment: Some(Containment::Sweep),
+            tree: Some(Tree {
+                token: A,
+                is_paused: false,
+            }),
+            containment: Containment::Sweep,
             clock: 0,
         })
     );
@@ -86,7 +88,11 @@ fn a_paused_tree_is_never_resumed_by_a_grant_of_the_old_token_after_its_deadline
     );
     assert_eq!(
         run.at(113, granted(B, true, 113, 900)),
-        [report(FromGuard::Gone { token: B, code: None })],
+        [report(FromGuard::Gone {
+            token: B,
+            code: None,
+            had_sigterm: false
+        })],
         "too late to go on"
     );
     let go_on = [
@@ -110,7 +116,7 @@ fn a_tree_that_cannot_be_seen_to_be_paused_is_killed() {
     assert_eq!(
         run.at(151, ALIVE),
         [Action::Sweep(Sweep::Kill)],
-        "somebody sent it SIGCONT"
+        "another process sent it SIGCONT"
     );
 }
 

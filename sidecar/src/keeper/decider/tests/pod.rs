@@ -151,7 +151,11 @@ fn probes_see_an_application_while_it_runs_and_is_left_to() {
         "the same process goes on"
     );
 
-    desk.said(FromGuard::Gone { token: B, code: None });
+    desk.said(FromGuard::Gone {
+        token: B,
+        code: None,
+        had_sigterm: false,
+    });
     assert_eq!(desk.decider.running(), None);
     desk.answered(released());
     desk.answered(waiting(0));

@@ -68,7 +68,7 @@ fn a_lease_file_that_a_guard_has_removed_is_back_with_the_next_renewal() {
         [Act::WriteLease(A), grant(A, false, 15_000)]
     );
     assert_eq!(desk.at(1), [], "nothing has changed");
-    // Elsewhere nobody else removes it.
+    // In other modes only the keeper removes it.
     let mut desk = Desk::running(policy(Kind::Wrap));
     assert_eq!(desk.lock(held(A, 15_000)), [grant(A, false, 15_000)]);
 }
@@ -113,14 +113,19 @@ fn what_a_keeper_before_us_started_is_told_to_stop_and_nothing_is_asked_before_i
 fn frames_about_an_older_token_change_nothing() {
     let mut desk = Desk::running(run());
     for frame in [
-        FromGuard::Gone { token: B, code: None },
+        FromGuard::Gone {
+            token: B,
+            code: None,
+            had_sigterm: false,
+        },
         FromGuard::Exited { token: B, code: 0 },
         FromGuard::Paused { token: B },
         survivors(B),
         FromGuard::StartFailed { token: B, errno: 2 },
     ] {
         assert_eq!(desk.said(frame), []);
-        assert_eq!(desk.decider.app, App::Granted { token: A });
+        assert_eq!(desk.decider.application.state().token(), Some(A));
+        assert!(matches!(desk.decider.application.state(), App::Granted { .. }));
     }
 }
 
@@ -204,7 +209,7 @@ fn who_has_to_release_within_the_lock_delay_does_not_say_that_it_has_waited() {
     assert_eq!(
         desk.decider.waited_under(ms(11_000)),
         None,
-        "nobody knows who holds"
+        "the holder is not known"
     );
 
     desk.now = 3000;
@@ -214,7 +219,7 @@ fn who_has_to_release_within_the_lock_delay_does_not_say_that_it_has_waited() {
     assert_eq!(desk.answered(released()), [Act::AnswerStepDown, CONTEND]);
     assert_eq!(desk.decider.waited_under(ms(9000)), None);
 
-    // Without a delay nobody has waited, however long it has held.
+    // Without a delay it has not waited, however long it has held.
     let mut desk = Desk::waiting(run());
     desk.lock(unclean(11_000));
     assert_eq!(desk.decider.waited_under(ms(10_000)), None);

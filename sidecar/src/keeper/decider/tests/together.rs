@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 use fastrand::Rng;
 
 use super::*;
-use crate::guard::protocol::Grant;
 use crate::guard::schedule::{Action, Event, Mode, Schedule, Sight, Sweep};
 
 const HISTORIES: u64 = 10_000;
@@ -177,7 +176,7 @@ impl World {
     }
 
     fn has_guard_in_doubt(&self) -> bool {
-        matches!(self.decider.app, App::OutOfSight { .. })
+        matches!(self.decider.application.state(), App::OutOfSight { .. })
     }
 
     fn check_grant(&self, grant: &Grant) {
@@ -208,7 +207,11 @@ impl World {
             self.guard(Event::Tick);
         }
         self.now = until;
-        if self.status.lease_end.is_some_and(|end| end <= ms(until)) {
+        if self
+            .status
+            .deadline()
+            .is_some_and(|deadline| deadline <= ms(until))
+        {
             self.lose(LossReason::DeadlineReached);
         }
     }
@@ -255,7 +258,7 @@ impl World {
                 5 if is_wrap => self.guard_exits(),
                 _ => {}
             },
-            // Somebody else's SIGCONT: the guard sees it within 50 ms and kills it.
+            // SIGCONT from another process: the guard sees it within 50 ms and kills it.
             43 if self.tree == Tree::Stands && !self.is_frozen && !self.resists => {
                 self.tree = Tree::Runs;
                 self.pass(60);
@@ -277,7 +280,7 @@ impl World {
         self.decider = Decider::new(self.policy, ms(self.now));
     }
 
-    /// From now on everybody does their best: the application has to run, or the keeper to end.
+    /// From now on everything works: the application has to run, or the keeper to end.
     fn settle(&mut self) -> bool {
         (self.is_frozen, self.resists) = (false, false);
         for _ in 0..1200 {
@@ -298,10 +301,9 @@ impl World {
             }
             self.kubelet();
             let is_running = self.tree == Tree::Runs
-                && matches!(self.decider.app, App::Granted { token } if self.status.token == Some(token))
-                && self.decider.is_started
+                && matches!(self.decider.application.state(), App::Granted { token, is_started: true } if self.status.token == Some(token))
                 && self.status.state == LockState::Held;
-            if is_running && self.decider.told_suspect == Some(false) {
+            if is_running && self.decider.running().is_some() {
                 return true;
             }
         }
@@ -338,7 +340,7 @@ fn in_no_history_is_the_lock_given_up_while_the_application_runs_and_none_gets_s
         assert!(
             world.is_over || world.settle(),
             "stuck in {:?}",
-            world.decider.app
+            world.decider.application.state()
         );
         drop(told);
     }

@@ -1,7 +1,7 @@
 //! The lock and the guard of a [`World`], as far as the keeper sees them.
 
 use super::*;
-use crate::guard::Containment;
+use crate::link::protocol::Containment;
 
 impl World {
     pub(super) fn publish(&mut self) {
@@ -11,12 +11,16 @@ impl World {
 
     pub(super) fn renew(&mut self) {
         if self.status.is_held(ms(self.now)) {
-            self.status.state = LockState::Held;
-            let end = ms(self.now + 11_000);
-            self.status.lease_end = Some(end);
-            self.lease_ends
-                .extend(self.status.token.map(|token| (token, end)));
+            self.extend();
         }
+    }
+
+    fn extend(&mut self) {
+        self.status.state = LockState::Held;
+        let end = ms(self.now + 11_000);
+        self.status.lease_end = Some(end);
+        self.lease_ends
+            .extend(self.status.token.map(|token| (token, end)));
     }
 
     /// A server grants less time than the one before.
@@ -29,10 +33,8 @@ impl World {
 
     pub(super) fn hold(&mut self) {
         if self.status.state == LockState::Waiting {
-            self.status.state = LockState::Held;
-            self.status.lease_end = Some(ms(self.now + 1));
             self.status.predecessor_unclean = self.rng.bool();
-            self.renew();
+            self.extend();
         }
     }
 
@@ -87,8 +89,8 @@ impl World {
         self.to_keeper.push_back(hello);
     }
 
-    /// Somebody executes a second guard while the first is away. It is let in where the kernel does not tell whether
-    /// that has ended, and goes again.
+    /// A user executes a second guard while the first is away. It is accepted if the kernel does not tell whether the
+    /// first has ended, and then goes away again.
     pub(super) fn another_guard(&mut self) {
         if self.is_connected || self.is_watched {
             return;
@@ -145,6 +147,10 @@ impl World {
                         let sight = self.sweep(sweep);
                         events.push_back(Event::Saw(sight));
                     }
+                    Action::Clear => {
+                        let sight = self.sweep(Sweep::Kill);
+                        events.push_back(Event::Saw(sight));
+                    }
                     Action::ReportSurvivors(token) if self.is_connected => {
                         self.to_keeper.push_back(survivors(token));
                     }
@@ -162,19 +168,16 @@ impl World {
     pub(super) fn check_the_guard(&self) {
         let has_read = self.is_connected && !self.is_frozen && self.to_guard.is_empty();
         let has_told = !self.is_over && self.to_keeper.is_empty() && !self.resists;
-        let token = match self.decider.app {
-            App::Granted { token } | App::Stopping { token, .. } => Some(token),
+        let token = match self.decider.application.state() {
+            App::Granted { token, .. } | App::Stopping { token, .. } => Some(token),
             _ => None,
         };
-        let is_ours = self
-            .decider
-            .held_since
-            .is_some_and(|(held, _)| Some(held) == token);
+        let is_ours = token.is_some_and(|token| self.decider.queue.is_ours(token));
         if !(has_read && has_told && is_ours && self.tree == Tree::Runs) {
             return;
         }
         let now = ms(self.now);
-        let deadline = self.decider.status.deadline().unwrap_or(now).max(now);
+        let deadline = self.decider.queue.status().deadline().unwrap_or(now).max(now);
         // It looks every 50 ms at what it kills.
         let latest = deadline + Duration::from_millis(60);
         let wakes = self.schedule.wake_at().expect("it looks after what runs");

@@ -1,0 +1,131 @@
+//! Exit codes, and the error that ends a command: one sentence and a code.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::{ExitCode, Termination};
+
+/// How a command ended. A closed set. The application's own code, which is passed on, is not part of it.
+///
+/// Numbers below 79 are those of BSD's `sysexits.h`, which cron, systemd and mail systems know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Exit {
+    /// Bad usage: an argument, a variable or a file named by one is wrong (`EX_USAGE`). A retry would fail too.
+    Usage = 64,
+    /// Something is missing or does not answer: the ensemble, the keeper, the lock within `--wait-timeout`
+    /// (`EX_UNAVAILABLE`).
+    Unavailable = 69,
+    /// An error inside this program or of the system below it (`EX_SOFTWARE`).
+    Software = 70,
+    /// A file could not be created (`EX_CANTCREAT`).
+    CannotCreate = 73,
+    /// The lock was lost and the application was stopped; a retry makes sense (`EX_TEMPFAIL`).
+    LockLost = 75,
+    /// The keeper refuses this guard: it has another one, or it accepts none of this user (`EX_NOPERM`).
+    Refused = 77,
+    /// The pod has to be gated anew: the `RestartAllContainers` rule of the injected sidecar waits for this code. Our
+    /// own; below 126, where the codes of shells begin, and above those of `sysexits.h`.
+    GateAnew = 88,
+    /// The application was found and could not be executed (POSIX shell, "Exit Status for Commands").
+    CannotExecute = 126,
+    /// The application was not found (POSIX shell, "Exit Status for Commands").
+    NotFound = 127,
+}
+
+/// Why a command failed: the error, its place, and the right form.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{sentence}")]
+pub struct Failure {
+    /// The exit code of the process.
+    pub exit: Exit,
+    /// One sentence for a person, without a full stop.
+    pub sentence: String,
+}
+
+// === impl Exit ===
+
+impl Exit {
+    /// The exit for a command that cannot be executed, from the code that a shell would use.
+    pub fn of_command(code: u8) -> Self {
+        if code == Self::NotFound.code() {
+            Self::NotFound
+        } else {
+            Self::CannotExecute
+        }
+    }
+
+    /// The number for the shell.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl Termination for Exit {
+    fn report(self) -> ExitCode {
+        ExitCode::from(self.code())
+    }
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// A failure with any exit code.
+    pub fn new(exit: Exit, sentence: impl fmt::Display) -> Self {
+        Self {
+            exit,
+            sentence: sentence.to_string(),
+        }
+    }
+
+    /// The user asked for something impossible.
+    pub fn usage(sentence: impl fmt::Display) -> Self {
+        Self::new(Exit::Usage, sentence)
+    }
+
+    /// Something does not answer.
+    pub fn unavailable(sentence: impl fmt::Display) -> Self {
+        Self::new(Exit::Unavailable, sentence)
+    }
+
+    /// Something failed that should not have.
+    pub fn software(sentence: impl fmt::Display) -> Self {
+        Self::new(Exit::Software, sentence)
+    }
+}
+
+/// Writes the sentence to stderr.
+impl Termination for Failure {
+    fn report(self) -> ExitCode {
+        tell(&self.sentence);
+        self.exit.report()
+    }
+}
+
+/// Writes one sentence to stderr. If stderr is closed, the sentence is lost; `eprintln!` would panic and lose the exit
+/// code.
+pub fn tell(sentence: &str) {
+    let _ = writeln!(io::stderr().lock(), "lockkeeper: {sentence}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_those_that_scripts_rely_on() {
+        let numbers = [
+            (Exit::Usage, 64),
+            (Exit::Unavailable, 69),
+            (Exit::Software, 70),
+            (Exit::CannotCreate, 73),
+            (Exit::LockLost, 75),
+            (Exit::Refused, 77),
+            (Exit::GateAnew, 88),
+            (Exit::CannotExecute, 126),
+            (Exit::NotFound, 127),
+        ];
+        for (exit, number) in numbers {
+            assert_eq!(exit.code(), number, "{exit:?}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Shared parts of Lockkeeper's long-running programs: keeper, guard and operator.
+//!
+//! Without features it has only exit codes, durations and credentials, on every system.
+
+#[cfg(feature = "http")]
+pub mod accept;
+pub mod credentials;
+pub mod duration;
+pub mod exit;
+mod file;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(feature = "log")]
+pub mod log;
+#[cfg(feature = "http")]
+pub mod places;
+#[cfg(feature = "tls")]
+pub mod tls;
+#[cfg(feature = "http")]
+pub mod token;

@@ -1,0 +1,19 @@
+//! Tries to break Lockkeeper on real servers: [`trials`], one kind of fault each, round after round.
+//!
+//! A trial prints a line per round and figures at the end. It fails only when a promise was violated, and not
+//! when something took long: durations are figures. A few rounds of each run as tests (`tests/trials.rs`),
+//! many as `lockkeeper-campaign`.
+
+mod context;
+mod control;
+pub mod faults;
+mod figures;
+pub mod rivals;
+mod stage;
+mod times;
+pub mod trials;
+
+pub use context::Context;
+pub use faults::{SEED_VARIABLE, seed_from_environment};
+pub use figures::{Figure, Figures, Violated};
+pub use times::Times;

@@ -1,0 +1,144 @@
+//! All trials.
+
+use fastrand::Rng;
+use lockkeeper_testbed::Unsupported;
+
+use crate::context::Context;
+use crate::faults::{SEED_VARIABLE, seed_from_environment};
+use crate::figures::Figures;
+
+mod cut;
+mod deleted;
+mod flood;
+mod guard;
+mod keeper;
+mod moved;
+mod nodes;
+mod random;
+mod rivals;
+mod servers;
+mod simulation;
+mod storm;
+
+/// A trial of one kind of fault.
+pub struct Trial {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// A short description.
+    pub about: &'static str,
+    /// Runs it.
+    ///
+    /// # Errors
+    /// [`Violated`](crate::Violated) when a promise was violated, [`Unsupported`] where connections cannot be
+    /// cut, and errors of the servers.
+    pub run: fn(&mut Context<'_>) -> anyhow::Result<Figures>,
+}
+
+/// All trials, in the order in which the campaign runs them.
+pub const TRIALS: &[Trial] = &[
+    Trial {
+        name: "cut",
+        about: "the holder's only server is cut off from the leader",
+        run: cut::cut,
+    },
+    Trial {
+        name: "cut-after-follower-pause",
+        about: "the same within milliseconds of waking from a pause of that server",
+        run: cut::cut_after_pause_of_the_follower,
+    },
+    Trial {
+        name: "cut-after-leader-pause",
+        about: "the same within milliseconds of waking from a pause of the leader",
+        run: cut::cut_after_pause_of_the_leader,
+    },
+    Trial {
+        name: "moved",
+        about: "one of the holder's servers is cut off from the leader",
+        run: moved::moved,
+    },
+    Trial {
+        name: "keeper",
+        about: "the keeper is killed, stopped, starved",
+        run: keeper::keeper,
+    },
+    Trial {
+        name: "guard",
+        about: "the guard is killed",
+        run: guard::guard,
+    },
+    Trial {
+        name: "storm",
+        about: "the application is a storm of forks, and its keeper is stopped",
+        run: storm::storm,
+    },
+    Trial {
+        name: "deleted",
+        about: "the holder's node is deleted by hand (not promised: a measurement)",
+        run: deleted::deleted,
+    },
+    Trial {
+        name: "servers",
+        about: "leader stopped for 20 s, two of three servers down, rolling restart, all down for 10 s",
+        run: servers::servers,
+    },
+    Trial {
+        name: "curator",
+        about: "Curator's InterProcessMutex and lockkeeper run in one queue",
+        run: rivals::curator,
+    },
+    Trial {
+        name: "rivals",
+        about: "kazoo, go-zookeeper, ZooKeeper's own recipe and lockkeeper run in one queue",
+        run: rivals::rivals,
+    },
+    Trial {
+        name: "flood",
+        about: "1,000 silent connections a second to the port that the kubelet asks, for 60 s",
+        run: flood::flood,
+    },
+    Trial {
+        name: "random",
+        about: "random faults of servers and workers",
+        run: random::random,
+    },
+    Trial {
+        name: "nodes",
+        about: "random faults under guarded pods on two Kubernetes nodes",
+        run: nodes::nodes,
+    },
+    Trial {
+        name: "simulation",
+        about: "lock, keeper and guard on a simulated ensemble and kernel",
+        run: simulation::simulation,
+    },
+];
+
+/// A few rounds of a trial as a test: prints its lines, and reports a skip if the machine cannot run it.
+///
+/// # Panics
+/// When the trial fails, or no trial has this name.
+pub fn as_test(name: &str, rounds: u32) {
+    let seed = seed_from_environment();
+    println!("{SEED_VARIABLE}={seed}");
+    let trial = TRIALS
+        .iter()
+        .find(|trial| trial.name == name)
+        .expect("a trial's name");
+    let mut out = Vec::new();
+    let mut context = Context {
+        rounds,
+        minutes: None,
+        random: Rng::with_seed(seed),
+        seed,
+        histories: rounds.into(),
+        hazards: Vec::new(),
+        out: &mut out,
+    };
+    let result = (trial.run)(&mut context);
+    println!("{}", String::from_utf8_lossy(&out));
+    match result {
+        Ok(figures) => println!("{figures}"),
+        Err(error) if error.is::<Unsupported>() => lockkeeper_skip::skip(error),
+        Err(error) => panic!("{error:#}"),
+    }
+}

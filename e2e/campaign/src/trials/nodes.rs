@@ -1,0 +1,285 @@
+//! Random faults under guarded pods on two Kubernetes nodes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use lockkeeper_judge::checker::NodeLife;
+use lockkeeper_judge::checker::{Report, Rule, check_with_pauses};
+use lockkeeper_lock::BootInstant;
+use lockkeeper_product::DeletionWatch;
+use lockkeeper_product::Space;
+use lockkeeper_product::chart::SYSTEM;
+use lockkeeper_testbed::network::Unsupported;
+use lockkeeper_testbed::process::wait_for;
+use lockkeeper_testbed::{Cluster, Ensemble};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::figures::{Figures, Violations};
+use crate::times::Times;
+
+mod breaking;
+
+use breaking::{Broken, strike};
+
+/// Length of the faults of one round, in a test and in a campaign by minutes.
+const SHORT: Duration = Duration::from_secs(40);
+const LONG: Duration = Duration::from_secs(180);
+/// A program that wrote nothing for this time, a hundred times its period, was stopped: by a fault or by
+/// `onLoss: Pause`.
+const SILENCE: Duration = Duration::from_millis(500);
+/// The most faults at the same time.
+const AT_ONCE: usize = 2;
+/// The kubelet waits for up to five minutes before it restarts a container that has ended often
+/// (`MaxContainerBackOff`).
+const BOUND: Duration = Duration::from_secs(420);
+
+/// The kind of pods of a round.
+struct Kind {
+    about: &'static str,
+    guard: &'static str,
+    spec: fn() -> Value,
+    recorder: &'static [&'static str],
+    /// Changes to its container.
+    container: fn(&mut Value),
+    /// Whether a stopped application may go on later, and record under the token of its first hold.
+    pauses: bool,
+}
+
+const KINDS: &[Kind] = &[
+    Kind {
+        about: "wrap",
+        guard: "wrap",
+        spec: || json!({}),
+        recorder: &["--ignore-sigterm"],
+        container: |_| {},
+        pauses: false,
+    },
+    Kind {
+        about: "wrap, chains of forks",
+        guard: "wrap",
+        spec: || json!({}),
+        recorder: &["--ignore-sigterm", "--chains", "4", "--chain-rest", "2ms"],
+        container: |_| {},
+        pauses: false,
+    },
+    Kind {
+        about: "signal, last words by a link in the image",
+        guard: "signal",
+        spec: || json!({}),
+        recorder: &["--ignore-sigterm"],
+        container: |container| container["terminationMessagePath"] = json!("/var/run/term"),
+        pauses: false,
+    },
+    Kind {
+        about: "wrap, onLoss: Pause",
+        guard: "wrap",
+        spec: || json!({ "onLoss": "Pause" }),
+        recorder: &[],
+        container: |_| {},
+        pauses: true,
+    },
+    Kind {
+        about: "wrap, onSuspect: Pause, T 15 s",
+        guard: "wrap",
+        spec: || json!({ "onSuspect": "Pause", "sessionTimeout": "15s" }),
+        recorder: &[],
+        container: |_| {},
+        pauses: true,
+    },
+];
+
+#[derive(Default)]
+struct Tally {
+    struck: usize,
+    holds: usize,
+    spares: Times,
+    gaps: Times,
+}
+
+/// Rounds of 40 s, or rounds of three minutes for the given number of minutes.
+pub(super) fn nodes(context: &mut Context<'_>) -> anyhow::Result<Figures> {
+    if Cluster::shared().is_none() {
+        return Err(Unsupported::new("there is no cluster of this machine's own").into());
+    }
+    let length = if context.minutes.is_some() { LONG } else { SHORT };
+    let rounds = context.rounds_of(length);
+    let mut violations = Violations::default();
+    let mut tally = Tally::default();
+    let first = context.random.usize(..KINDS.len());
+    for number in 1..=rounds {
+        let kind = &KINDS[(first + number as usize) % KINDS.len()];
+        context.say(format!("round {number}: {}", kind.about))?;
+        round(context, number, kind, length, &mut tally, &mut violations)?;
+    }
+    let mut figures = Figures::default();
+    figures.row(
+        format!(
+            "random faults on two nodes, {rounds} rounds of {} s: no overlap, tokens in order",
+            length.as_secs()
+        ),
+        format!("{} faults, {} holds", tally.struck, tally.holds),
+    );
+    figures.row(
+        "from the last instruction to the deletion of the node",
+        tally.spares.to_string(),
+    );
+    figures.row("time without an application", tally.gaps.to_string());
+    figures.spares = tally.spares;
+    violations.finish(figures)
+}
+
+fn round(
+    context: &mut Context<'_>,
+    number: u32,
+    kind: &Kind,
+    length: Duration,
+    tally: &mut Tally,
+    violations: &mut Violations,
+) -> anyhow::Result<()> {
+    let space = Space::alone(&format!("campaign-{number}")).context("there is no cluster")?;
+    let mut container = space.recording(kind.recorder);
+    container["securityContext"] = json!({ "runAsUser": 1000 });
+    (kind.container)(&mut container);
+    let mut workload = space.workload("Deployment", "report", Some(3), space.pod(&[container]));
+    workload["metadata"]["annotations"]["lockkeeper.io/guard"] = json!(kind.guard);
+    space.apply(&[space.lock("report", &(kind.spec)()), workload]);
+    space.wait_until_waiting("report", 2);
+    space.wait_until_it_runs(0);
+
+    let mut witness = Witness::new(&space);
+    let mut broken: Vec<Broken<'_>> = Vec::new();
+    let end = BootInstant::now() + length;
+    while BootInstant::now() < end {
+        witness.keep_up(space.installation.ensemble());
+        for is_over in broken.extract_if(.., |broken| broken.until <= BootInstant::now()) {
+            is_over.mend(context)?;
+        }
+        if broken.len() < AT_ONCE {
+            tally.struck += usize::from(strike(context, &space, &mut broken)?);
+        }
+        // The time until the next fault is drawn, too.
+        std::thread::sleep(Duration::from_millis(context.random.u64(200..4_000)));
+    }
+    for last in broken {
+        last.mend(context)?;
+    }
+    space.wait_for_nodes()?;
+    // The operator may have been moved to another root and back.
+    let rollout = [
+        "rollout",
+        "status",
+        "deployment/lockkeeper",
+        "--namespace",
+        SYSTEM,
+        "--timeout=180s",
+    ];
+    space.cluster.kubectl(&rollout)?;
+
+    let over = BootInstant::now();
+    let runs_again = wait_for(BOUND, || {
+        witness.keep_up(space.installation.ensemble());
+        space
+            .records()
+            .iter()
+            .any(|record| record.at > over)
+            .then_some(())
+    });
+    if runs_again.is_none() {
+        violations.add(format!("round {number}: no application runs any more"));
+    }
+    let report = check_with_pauses(&space.records(), Rule::Exclusive, SILENCE);
+    if !report.is_clean() {
+        violations.add(format!(
+            "round {number}: {} overlaps or tokens out of order",
+            report.violations.len()
+        ));
+    }
+    let late = witness.judge(&report, kind.pauses, &mut tally.spares);
+    if late > 0 {
+        violations.add(format!(
+            "round {number}: {late} ran after the deletion of their nodes"
+        ));
+    }
+    if !report.is_clean() || runs_again.is_none() || late > 0 {
+        context.say(&report)?;
+        context.say(space.story())?;
+    }
+    tally.holds += report.holds.len();
+    for (_, gap) in &report.gaps {
+        tally.gaps.add(gap.as_secs_f64());
+    }
+    context.say(format!(
+        "round {number}: {} holds, {} violations",
+        report.holds.len(),
+        report.violations.len()
+    ))
+}
+
+/// The deletions by all successive leaders. It does not see deletions while there is no leader.
+struct Witness {
+    path: String,
+    watch: Option<DeletionWatch>,
+    lives: BTreeMap<i64, NodeLife>,
+}
+
+impl Witness {
+    fn new(space: &Space) -> Self {
+        let mut witness = Self {
+            path: format!("/lockkeeper/locks/{}/report", space.name),
+            watch: None,
+            lives: BTreeMap::new(),
+        };
+        witness.keep_up(space.installation.ensemble());
+        witness
+    }
+
+    fn keep_up(&mut self, ensemble: &Ensemble) {
+        if let Some(watch) = &self.watch {
+            let interrupted = watch.interrupted();
+            // A watch that has lost its leader does not see the deletions of the next leader.
+            let is_seen = |life: &NodeLife| match (life.deleted, interrupted) {
+                (Some(deleted), Some(interrupted)) => deleted < interrupted,
+                (Some(_), None) => true,
+                (None, _) => false,
+            };
+            let seen = watch.lives().into_iter().filter(is_seen);
+            self.lives.extend(seen.map(|life| (life.token, life)));
+            if interrupted.is_some() {
+                self.watch = None;
+            }
+        }
+        if self.watch.is_none() {
+            // Without a leader, the next call tries again.
+            self.watch = DeletionWatch::begin(ensemble, &self.path).ok();
+        }
+    }
+
+    /// Adds the times between the last instructions and the deletions; returns how many came late.
+    fn judge(&self, report: &Report, pauses: bool, spares: &mut Times) -> usize {
+        // An application that went on after a pause records its first token, whose node is long gone.
+        let first_holds = Report {
+            holds: report
+                .holds
+                .iter()
+                .filter(|hold| !(pauses && hold.resumed))
+                .cloned()
+                .collect(),
+            ..Report::default()
+        };
+        let lives: Vec<_> = self.lives.values().cloned().collect();
+        let mut late = 0;
+        for spare in first_holds.spares(&lives) {
+            match (spare.spare, spare.late) {
+                (Some(spare), _) => spares.add(spare.as_secs_f64()),
+                (None, Some(by)) => {
+                    late += 1;
+                    spares.add(-by.as_secs_f64());
+                }
+                (None, None) => {}
+            }
+        }
+        late
+    }
+}

@@ -1,0 +1,13 @@
+//! The runs under the lock: recorded, checked and drawn.
+//!
+//! A guarded program, `lockkeeper-recorder`, records when it ran ([`record`]). The [`checker`] proves from
+//! those files that no two holders ran at one moment, and [`timeline`] draws them.
+//!
+//! The judge is independent: of the product's code, this crate uses only the clock.
+
+pub mod chain;
+pub mod checker;
+pub mod histogram;
+pub mod record;
+mod sys;
+pub mod timeline;

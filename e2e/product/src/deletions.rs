@@ -1,0 +1,176 @@
+//! The moments at which the leader made and deleted each contender, seen in a session with the leader itself.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use lockkeeper_judge::checker::NodeLife;
+use lockkeeper_lock::BootInstant;
+use lockkeeper_testbed::Ensemble;
+use lockkeeper_testbed::ensemble::{SUPER, block_on, connector};
+use lockkeeper_testbed::process::wait_for;
+use tokio::sync::oneshot;
+use zookeeper_client::{Acls, AddWatchMode, CreateMode, EventType, SessionState};
+
+/// For an election on a busy machine.
+const LEADER_BOUND: Duration = Duration::from_secs(60);
+
+/// A session with the leader itself that watches a lock root. Drop ends it.
+#[derive(Debug)]
+pub struct DeletionWatch {
+    seen: Arc<Mutex<Seen>>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<anyhow::Result<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    lives: BTreeMap<String, NodeLife>,
+    interrupted: Option<BootInstant>,
+}
+
+impl DeletionWatch {
+    /// Watches the children of `path` at the present leader; makes `path` if it is missing.
+    ///
+    /// # Errors
+    /// When there is no leader for a minute, or it grants no session.
+    pub fn begin(ensemble: &Ensemble, path: &str) -> anyhow::Result<Self> {
+        let leader = wait_for(LEADER_BOUND, || ensemble.leader()).context("there is no leader to watch")?;
+        let address = ensemble.address(leader).to_string();
+        let host = ensemble.observer().clone();
+        let path = path.to_owned();
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let (stop, stopped) = oneshot::channel();
+        let (ready, is_ready) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("deletions".to_owned()).spawn({
+            let seen = Arc::clone(&seen);
+            move || block_on(&host, || watch(&address, &path, &seen, ready, stopped))?
+        })?;
+        let mut watch = Self {
+            seen,
+            stop: Some(stop),
+            thread: Some(thread),
+        };
+        match is_ready.recv() {
+            Ok(()) => Ok(watch),
+            Err(_) => Err(watch
+                .end()
+                .err()
+                .unwrap_or_else(|| anyhow!("the watch ended before it began"))),
+        }
+    }
+
+    /// All children seen so far, in the order of their names.
+    pub fn lives(&self) -> Vec<NodeLife> {
+        lock(&self.seen).lives.values().cloned().collect()
+    }
+
+    /// Waits until the child with this token has been deleted, and returns when.
+    pub fn wait_for_deletion(&self, token: i64, bound: Duration) -> Option<BootInstant> {
+        wait_for(bound, || {
+            lock(&self.seen)
+                .lives
+                .values()
+                .find(|life| life.token == token)
+                .and_then(|life| life.deleted)
+        })
+    }
+
+    /// When the session with that leader was first interrupted, if it was. The server may no longer lead, and
+    /// later events are not the leader's view: watch anew.
+    pub fn interrupted(&self) -> Option<BootInstant> {
+        lock(&self.seen).interrupted
+    }
+
+    fn end(&mut self) -> anyhow::Result<()> {
+        // Sending fails if the thread has ended; then its result says why.
+        self.stop.take().map(|stop| stop.send(()));
+        match self.thread.take() {
+            Some(thread) => thread
+                .join()
+                .map_err(|_| anyhow!("the watching thread panicked"))?,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for DeletionWatch {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            eprintln!("The watch of deletions failed: {error:#}");
+        }
+    }
+}
+
+async fn watch(
+    address: &str,
+    path: &str,
+    seen: &Mutex<Seen>,
+    ready: mpsc::Sender<()>,
+    mut stopped: oneshot::Receiver<()>,
+) -> anyhow::Result<()> {
+    let client = connector()
+        .with_auth("digest", SUPER.as_bytes())
+        .connect(address)
+        .await
+        .with_context(|| format!("cannot connect to the leader at {address}"))?;
+    client
+        .mkdir(path, &CreateMode::Persistent.with_acls(Acls::anyone_all()))
+        .await?;
+    let mut watcher = client.watch(path, AddWatchMode::PersistentRecursive).await?;
+    for name in client.list_children(path).await? {
+        // If it is gone meanwhile, the watch has seen it.
+        if let Some(stat) = client.check_stat(&format!("{path}/{name}")).await? {
+            let life = NodeLife {
+                name: name.clone(),
+                token: stat.czxid,
+                created: None,
+                deleted: None,
+            };
+            lock(seen).lives.insert(name, life);
+        }
+    }
+    // Sending fails when the harness has given up; then `stopped` ends this, too.
+    let _ = ready.send(());
+    loop {
+        let event = tokio::select! {
+            _ = &mut stopped => return Ok(()),
+            event = watcher.changed() => event,
+        };
+        let now = BootInstant::now();
+        let mut seen = lock(seen);
+        let name = event
+            .path
+            .strip_prefix(path)
+            .and_then(|rest| rest.strip_prefix('/'));
+        match (event.event_type, name) {
+            (EventType::Session, _) if event.session_state != SessionState::SyncConnected => {
+                seen.interrupted.get_or_insert(now);
+                if event.session_state.is_terminated() {
+                    return Ok(());
+                }
+            }
+            (EventType::NodeCreated, Some(name)) => {
+                let life = NodeLife {
+                    name: name.to_owned(),
+                    token: event.zxid,
+                    created: Some(now),
+                    deleted: None,
+                };
+                seen.lives.insert(name.to_owned(), life);
+            }
+            (EventType::NodeDeleted, Some(name)) => {
+                if let Some(life) = seen.lives.get_mut(name) {
+                    life.deleted = Some(now);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,233 @@
+//! Lockkeeper as users install it: images from the Dockerfiles, charts by helm, and an ensemble that pods can
+//! reach.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use lockkeeper_lock::BootInstant;
+use lockkeeper_testbed::cluster::{REGISTRY_INSIDE, kubernetes_networks};
+use lockkeeper_testbed::{Cluster, Config, Ensemble, Unsupported, java};
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+
+use crate::binaries;
+use crate::chart::{Helm, SYSTEM, WORKSPACE};
+
+/// The name of the helm release.
+const RELEASE: &str = "lockkeeper";
+const CRDS: &str = "lockkeeper-crds";
+/// The script that builds an image of ZooKeeper.
+const ZOOKEEPER_IMAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/zookeeper-image/build");
+/// Replicas of the operator, by the chart's default.
+const REPLICAS: usize = 2;
+/// A bound for the end of the operator, which takes its grace period at most.
+const GONE: Duration = Duration::from_secs(90);
+/// How long helm waits until everything is ready.
+const WAIT: &str = "--timeout=3m";
+
+/// The operator, in a cluster of this machine, and its ensemble.
+#[derive(Debug)]
+pub struct Installation<'a> {
+    cluster: &'a Cluster,
+    ensemble: Ensemble,
+    helm: Helm,
+    values: Value,
+}
+
+impl<'a> Installation<'a> {
+    /// Builds the images, starts an ensemble, installs both charts, and waits until the operator serves. It
+    /// upgrades an earlier installation in the cluster.
+    ///
+    /// # Errors
+    /// When something does not build or start; [`Unsupported`] in a cluster of the user's own, whose pods
+    /// cannot reach the ensemble.
+    pub fn start(cluster: &'a Cluster, config: Config) -> anyhow::Result<Self> {
+        let helm = Helm::of(cluster)?;
+        let ensemble = Ensemble::start(config)?;
+        ensemble
+            .network()
+            .can_cut()
+            .and_then(|()| cluster.control_plane().map(drop))?;
+        let networks = kubernetes_networks();
+        let networks: Vec<_> = networks.iter().map(String::as_str).collect();
+        ensemble
+            .network()
+            .join(cluster.control_plane()?, &networks)
+            .context("pods cannot be brought to the ensemble")?;
+        // Nodes do not look for a newer image of the same name, and the cluster may be an older one.
+        let tag = BootInstant::now().as_nanos();
+        let image = |crate_folder: &str, name: &str| {
+            let context = binaries::image_context(crate_folder)?;
+            cluster.push_image(&format!("lockkeeper/{name}:{tag}"), &context, Some("prebuilt"))
+        };
+        let sidecar = image("sidecar", "lockkeeper")?;
+        let operator = image("operator", "lockkeeper-operator")?;
+        let values = json!({
+            "image": parts(&operator),
+            "sidecar": { "image": parts(&sidecar) },
+            "zookeeper": {
+                "connect": ensemble.connect_string(),
+                "tickTime": format!("{}ms", ensemble.config().tick.as_millis()),
+            },
+            "registry": { "plainHttp": [REGISTRY_INSIDE] },
+            "logFormat": "text",
+        });
+        let installation = Self {
+            cluster,
+            ensemble,
+            helm,
+            values,
+        };
+        installation.install(&json!({}))?;
+        Ok(installation)
+    }
+
+    /// Installs both charts, or upgrades what is there, with `more` values, and waits until all is ready.
+    ///
+    /// # Errors
+    /// When helm fails, or something does not become ready, with helm's message.
+    pub fn install(&self, more: &Value) -> anyhow::Result<()> {
+        self.install_from(Path::new(WORKSPACE), more)
+    }
+
+    /// The same from another checkout's charts.
+    ///
+    /// # Errors
+    /// As [`Self::install`].
+    pub fn install_from(&self, checkout: &Path, more: &Value) -> anyhow::Result<()> {
+        let charts = checkout.join("charts");
+        let chart = |name: &str| charts.join(name).display().to_string();
+        let crds = chart(CRDS);
+        let system = format!("--namespace={SYSTEM}");
+        self.helm(&["upgrade", "--install", CRDS, &crds, &system, "--create-namespace"])?;
+        let values = [&self.values, more].map(|values| -> anyhow::Result<_> {
+            let file = NamedTempFile::new()?;
+            fs::write(file.path(), values.to_string())?;
+            Ok(file)
+        });
+        let [own, more] = values;
+        let (own, more) = (own?, more?);
+        let files = [&own, &more].map(|file| format!("--values={}", file.path().display()));
+        let chart = chart(RELEASE);
+        self.helm(&[
+            "upgrade",
+            "--install",
+            RELEASE,
+            &chart,
+            &system,
+            &files[0],
+            &files[1],
+            "--wait",
+            WAIT,
+        ])
+        .with_context(|| self.story())?;
+        // A replica that is still ending would answer with the former settings.
+        let operators = [
+            "get",
+            "pods",
+            "--namespace",
+            SYSTEM,
+            "--selector=app.kubernetes.io/component=operator",
+            "--output=name",
+        ];
+        self.cluster
+            .wait_for(GONE, &operators, |names| names.lines().count() == REPLICAS)
+            .map(drop)
+    }
+
+    /// Pushes an image with ZooKeeper's server, with the contract of the official one, which is not available
+    /// everywhere. Returns the name by which pods use it.
+    ///
+    /// # Errors
+    /// When it cannot be built, because a JDK or a static busybox is missing.
+    pub fn push_zookeeper(&self) -> anyhow::Result<String> {
+        let folder = tempfile::tempdir()?;
+        let output = Command::new(ZOOKEEPER_IMAGE)
+            .arg(folder.path())
+            .arg(java::libraries()?)
+            .stdin(Stdio::null())
+            .output()?;
+        ensure!(
+            output.status.success(),
+            "the image of ZooKeeper cannot be built: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let tag = BootInstant::now().as_nanos();
+        self.cluster
+            .push_image(&format!("lockkeeper/zookeeper:{tag}"), folder.path(), None)
+    }
+
+    /// Runs helm, and returns its output.
+    ///
+    /// # Errors
+    /// When it fails, with its message.
+    pub fn helm(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let said = self.helm.run(arguments)?;
+        ensure!(
+            said.is_done,
+            "helm {} failed: {}",
+            arguments.join(" "),
+            said.words.trim()
+        );
+        Ok(said.output)
+    }
+
+    /// The cluster that it is in.
+    pub fn cluster(&self) -> &'a Cluster {
+        self.cluster
+    }
+
+    /// The servers that keep the locks.
+    pub fn ensemble(&self) -> &Ensemble {
+        &self.ensemble
+    }
+
+    /// Drops every packet between the pods of a node, counted from 1, and the ensemble.
+    ///
+    /// # Errors
+    /// When connections cannot be cut here.
+    pub fn cut_from_ensemble(&self, node: u8) -> Result<(), Unsupported> {
+        let networks = self.cluster.node(node)?.networks();
+        networks
+            .iter()
+            .try_for_each(|network| self.ensemble.network().cut_network(network))
+    }
+
+    /// Reverts [`Self::cut_from_ensemble`].
+    ///
+    /// # Errors
+    /// When it was not cut.
+    pub fn heal_to_ensemble(&self, node: u8) -> Result<(), Unsupported> {
+        let networks = self.cluster.node(node)?.networks();
+        networks
+            .iter()
+            .try_for_each(|network| self.ensemble.network().heal_network(network))
+    }
+
+    /// The state of the operator, for a failing test.
+    pub fn story(&self) -> String {
+        let ask = |words: &[&str]| {
+            let question: Vec<_> = words.iter().copied().chain(["--namespace", SYSTEM]).collect();
+            self.cluster
+                .kubectl(&question)
+                .unwrap_or_else(|error| format!("{error:#}"))
+        };
+        let ours = "--selector=app.kubernetes.io/name=lockkeeper";
+        [
+            ask(&["get", "pods,endpointslices", "--output=wide"]),
+            ask(&["get", "events", "--sort-by=.lastTimestamp"]),
+            ask(&["logs", ours, "--prefix", "--tail=40"]),
+            ask(&["logs", ours, "--prefix", "--tail=20", "--previous"]),
+        ]
+        .join("\n")
+    }
+}
+
+/// An image as values of the chart.
+fn parts(image: &str) -> Value {
+    let (repository, tag) = image.rsplit_once(':').expect("an image of ours has a tag");
+    json!({ "repository": repository, "tag": tag })
+}

@@ -1,0 +1,21 @@
+//! Lockkeeper as users run it, on the testbed: a [`Worker`] of `lockkeeper run`, an [`Installation`] on
+//! Kubernetes, a [`Space`] in it for guarded pods, and operators as processes (`beside`, with the feature
+//! `kube`).
+//!
+//! The programs under test run as processes; this crate does not link them. Tests judge them by the records
+//! of their children, by the deletions that the ensemble's leader saw ([`DeletionWatch`]), and by the objects
+//! of the API server.
+
+#[cfg(feature = "kube")]
+pub mod beside;
+pub mod binaries;
+pub mod chart;
+mod deletions;
+pub mod installation;
+pub mod space;
+pub mod worker;
+
+pub use deletions::DeletionWatch;
+pub use installation::Installation;
+pub use space::Space;
+pub use worker::Worker;

@@ -1,0 +1,93 @@
+//! Two pods behind one lock, one on each node: the start of most tests.
+
+use lockkeeper_lock::BootInstant;
+use lockkeeper_testbed::process::wait_for;
+use serde_json::Value;
+
+use super::{BOUND, Space};
+use crate::DeletionWatch;
+
+/// Two pods, of which one runs.
+pub struct Pair {
+    /// The token of the pod that runs.
+    pub token: i64,
+    /// The pod that runs.
+    pub holder: String,
+    /// The deletions by the leader.
+    pub deletions: DeletionWatch,
+}
+
+impl Space {
+    /// Creates a Deployment of two pods, one on each node, behind the lock `report` with these settings.
+    /// Returns when one pod runs and the other one waits.
+    pub fn pair(&self, lock: &Value, recorder: &[&str]) -> Pair {
+        let pod = self.pod(&[self.recording(recorder)]);
+        self.apply(&[
+            self.lock("report", lock),
+            self.workload("Deployment", "report", Some(2), pod),
+        ]);
+        self.started()
+    }
+
+    /// Waits until one of two pods behind the lock `report` runs, and the other one waits.
+    pub fn started(&self) -> Pair {
+        let path = format!("/lockkeeper/locks/{}/report", self.name);
+        self.kubectl(&["wait", "--for=condition=Ready", "dlock/report", "--timeout=180s"])
+            .unwrap_or_else(|error| panic!("{error:#}"));
+        let deletions = DeletionWatch::begin(self.installation.ensemble(), &path).unwrap();
+        self.wait_until_waiting("report", 1);
+        let (token, holder, _) = self.wait_until_it_runs(0);
+        Pair {
+            token,
+            holder,
+            deletions,
+        }
+    }
+
+    /// [`Self::assert_handed_over`], to the other pod. Returns its token and name.
+    pub fn assert_other_runs(&self, pair: &Pair) -> (i64, String) {
+        let (token, next) = self.assert_handed_over(pair);
+        assert_ne!(next, pair.holder);
+        (token, next)
+    }
+
+    /// Asserts that a pod runs after the holder of `pair`, that no two ran at the same time, and that each
+    /// stopped one was gone before the leader deleted its node. Returns token and name of the pod that runs
+    /// now.
+    pub fn assert_handed_over(&self, pair: &Pair) -> (i64, String) {
+        let (token, next, _) = self.wait_until_it_runs(pair.token);
+        let deleted = pair.deletions.wait_for_deletion(pair.token, BOUND);
+        assert!(deleted.is_some(), "{}", self.story());
+        let report = self.assert_exclusive();
+        if pair.deletions.interrupted().is_none() {
+            for spare in report.spares(&pair.deletions.lives()) {
+                assert_eq!(spare.late, None, "{spare:?}");
+            }
+        }
+        (token, next)
+    }
+
+    /// Deletes the pod that runs under a token. Asserts that another one runs then, and that no two ran at
+    /// the same time. Returns its name.
+    pub fn assert_replaced(&self, token: i64, holder: &str) -> String {
+        self.kubectl(&["delete", "pod", holder, "--wait=false"])
+            .unwrap_or_else(|error| panic!("{error:#}"));
+        let (_, next, _) = self.wait_until_it_runs(token);
+        assert_ne!(next, holder);
+        self.assert_exclusive();
+        next
+    }
+
+    /// Asserts that the holder of `pair` still runs.
+    pub fn assert_undisturbed(&self, pair: &Pair) {
+        let since = BootInstant::now();
+        let runs = || {
+            let records = self.records();
+            let last = records.iter().max_by_key(|record| record.at)?;
+            (last.at > since).then_some(last.token)
+        };
+        let token = wait_for(BOUND, runs).unwrap_or_else(|| panic!("nobody runs\n{}", self.story()));
+        assert_eq!(token, pair.token, "{}", self.story());
+        assert_eq!(self.begins(), [(pair.token, pair.holder.clone())]);
+    }
+}

@@ -1,0 +1,70 @@
+//! Orders to the supervisor: one line each, and one line as the answer.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+
+use anyhow::{Context, bail};
+
+use super::layout::CONTROL;
+
+/// An order that waits for its answer.
+pub struct Order {
+    /// The order itself.
+    pub line: String,
+    stream: UnixStream,
+}
+
+impl Order {
+    /// Answers it.
+    pub fn answer(mut self, result: anyhow::Result<String>) {
+        let line = match result {
+            Ok(text) => format!("ok {text}\n"),
+            Err(error) => format!("error {}\n", format!("{error:#}").replace('\n', "\t")),
+        };
+        // The client may be gone.
+        let _ = self.stream.write_all(line.as_bytes());
+    }
+}
+
+/// Accepts orders, for as long as this process lives.
+///
+/// # Errors
+/// When the socket cannot be made.
+pub fn listen() -> anyhow::Result<Receiver<Order>> {
+    let listener = UnixListener::bind(CONTROL).with_context(|| format!("cannot make {CONTROL}"))?;
+    let (orders, queue) = mpsc::channel();
+    thread::Builder::new().name("orders".to_owned()).spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut line = String::new();
+            let Ok(reader) = stream.try_clone() else { continue };
+            let read = BufReader::new(reader).read_line(&mut line);
+            let line = line.trim().to_owned();
+            if read.is_ok() && orders.send(Order { line, stream }).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(queue)
+}
+
+/// Sends an order, and waits until the supervisor has carried it out.
+///
+/// # Errors
+/// When there is no supervisor, or it cannot carry the order out, with its message.
+pub fn ask(line: &str) -> anyhow::Result<String> {
+    let mut stream = UnixStream::connect(CONTROL)
+        .with_context(|| format!("no cluster is running: nobody answers at {CONTROL}"))?;
+    stream.write_all(format!("{line}\n").as_bytes())?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer)?;
+    match answer.trim_end().split_once(' ') {
+        Some(("ok", text)) => Ok(text.to_owned()),
+        Some(("error", text)) => bail!("{}", text.replace('\t', "\n")),
+        _ => match answer.trim_end() {
+            "ok" => Ok(String::new()),
+            _ => bail!("the supervisor of the cluster has ended"),
+        },
+    }
+}

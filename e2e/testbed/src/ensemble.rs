@@ -1,0 +1,14 @@
+//! Real ZooKeeper servers, each a process on a [`Host`](crate::Host) of its own.
+
+mod client;
+mod config;
+mod servers;
+mod shared;
+mod starting;
+mod words;
+
+pub use client::{block_on, connector};
+pub use config::{Config, TlsFiles};
+pub use servers::{CLIENT_PORT, Ensemble, SUPER, TLS_PORT};
+pub use shared::shared;
+pub use words::Mode;

@@ -1,0 +1,50 @@
+//! The configuration of an ensemble.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The files with which the servers speak TLS. They read them at their first TLS connection, so a test can
+/// write them when it knows the servers' addresses.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// Certificate and key (PEM) of all servers.
+    pub key_store: PathBuf,
+    /// Certificates (PEM) of the authorities that clients' certificates must come from.
+    pub trust_store: PathBuf,
+}
+
+/// The configuration of an [`Ensemble`](super::Ensemble).
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How many servers; a single one is a standalone server without a quorum.
+    pub servers: usize,
+    /// ZooKeeper's `tickTime`, in whole milliseconds. Session timeouts are 2 to 20 of them.
+    pub tick: Duration,
+    /// Ticks without a message after which a leader and a follower give each other up.
+    pub sync_limit: u32,
+    /// Ticks that a follower may take to copy the leader's data after its start.
+    pub init_limit: u32,
+    /// Further lines of `zoo.cfg`.
+    pub extra: Vec<(String, String)>,
+    /// Further arguments of the Java machine, such as `-Dzookeeper.…`.
+    pub java_arguments: Vec<String>,
+    /// Also speak TLS, and demand a certificate from every client.
+    pub tls: Option<TlsFiles>,
+    /// Use loopback addresses even if the kernel allows namespaces. Then connections cannot be cut.
+    pub loopback: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            servers: 3,
+            tick: Duration::from_secs(1),
+            sync_limit: 10,
+            init_limit: 10,
+            extra: Vec::new(),
+            java_arguments: Vec::new(),
+            tls: None,
+            loopback: false,
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! One ensemble for all tests of a program that run at the same time.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use super::{Config, Ensemble};
+
+/// Servers that tests share while they run at the same time; the last test ends them.
+///
+/// # Panics
+/// When the servers do not start.
+pub fn shared() -> Arc<Ensemble> {
+    static SHARED: Mutex<Weak<Ensemble>> = Mutex::new(Weak::new());
+    crate::shared::shared(&SHARED, || {
+        Ensemble::start(Config::default()).expect("the servers start")
+    })
+}

@@ -1,0 +1,175 @@
+//! Child processes that end with the harness at the latest.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+
+use crate::clock::since_boot;
+use crate::sys;
+
+/// Time between two checks of a condition that a test waits for.
+pub(crate) const POLL: Duration = Duration::from_millis(5);
+
+/// A child process; dropping it kills it and waits for it.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    pid: Pid,
+    child: Child,
+}
+
+impl Process {
+    /// Starts a program in the namespace of the harness itself. See [`crate::Host::spawn`].
+    pub fn spawn(name: impl Into<String>, command: Command) -> io::Result<Self> {
+        Self::spawn_in(name, command, None)
+    }
+
+    pub(crate) fn spawn_in(
+        name: impl Into<String>,
+        mut command: Command,
+        namespace: Option<Arc<File>>,
+    ) -> io::Result<Self> {
+        let name = name.into();
+        sys::bind(&mut command, namespace);
+        // A Ctrl-C in the terminal goes only to the harness, which ends its children in order.
+        sys::new_session(&mut command);
+        let child = spawn_on_lasting_thread(command)
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot start {name}: {error}")))?;
+        let pid = Pid::from_child(&child);
+        Ok(Self { name, pid, child })
+    }
+
+    /// Gives a command no input, and pipes for its output: for [`Process::output`].
+    pub fn piped(command: &mut Command) -> &mut Command {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+    }
+
+    /// Its name in the harness.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its process id, valid until it has been waited for.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Its standard input, output and error, when the command asked for pipes.
+    pub fn child_mut(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// False once it has ended.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Sends a signal. Does nothing once the process has been waited for.
+    pub fn signal(&mut self, signal: Signal) {
+        if self.is_running() {
+            // It may end in this moment; then no process gets the signal.
+            let _ = rustix::process::kill_process(self.pid, signal);
+        }
+    }
+
+    /// Waits for the end of the process, at most for `bound`; `None` if it still runs then.
+    pub fn wait(&mut self, bound: Duration) -> io::Result<Option<ExitStatus>> {
+        let end = since_boot() + bound;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status));
+            }
+            if since_boot() >= end {
+                return Ok(None);
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Everything that it writes into the pipes of its command, and its exit status.
+    pub fn output(mut self) -> io::Result<Output> {
+        let (stdout, stderr) = (self.child.stdout.take(), self.child.stderr.take());
+        let (stdout, stderr) = std::thread::scope(|scope| {
+            let errors = scope.spawn(|| read_all(stderr));
+            let stdout = read_all(stdout);
+            let errors = errors.join();
+            (
+                stdout,
+                errors.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            )
+        });
+        Ok(Output {
+            status: self.child.wait()?,
+            stdout: stdout?,
+            stderr: stderr?,
+        })
+    }
+
+    /// Kills it and waits for its end.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        // Fails only if it was waited for before.
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn read_all(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        pipe.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+/// Waits until `condition` returns a value, at most for `bound`.
+pub fn wait_for<T>(bound: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = since_boot() + bound;
+    loop {
+        if let Some(value) = condition() {
+            return Some(value);
+        }
+        if since_boot() >= end {
+            return None;
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+type Order = (Command, Sender<io::Result<Child>>);
+
+/// `PR_SET_PDEATHSIG` is about the *thread* that forked: a test's thread ends with the test, and a thread of
+/// an asynchronous runtime at any moment. So one thread, which ends with the process, forks for all.
+fn spawn_on_lasting_thread(command: Command) -> io::Result<Child> {
+    static SPAWNER: OnceLock<Sender<Order>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
+        let (orders, queue) = mpsc::channel::<Order>();
+        std::thread::Builder::new()
+            .name("spawner".to_owned())
+            .spawn(move || {
+                for (mut command, answer) in queue {
+                    // The receiver is gone only if the calling thread has ended.
+                    let _ = answer.send(command.spawn());
+                }
+            })
+            .expect("a thread can be started");
+        orders
+    });
+    let (answer, child) = mpsc::channel();
+    let gone = || io::Error::other("the thread that starts processes is gone");
+    spawner.send((command, answer)).map_err(|_| gone())?;
+    child.recv().map_err(|_| gone())?
+}

@@ -1,0 +1,21 @@
+//! Admission on a real API server, with the chart's own webhooks, policy and rights, and a real registry.
+
+mod certificates;
+mod changing;
+mod ensemble;
+mod images;
+mod injecting;
+mod kinds;
+mod lookups;
+mod meshes;
+mod outage;
+mod pods;
+mod policy;
+mod refusing;
+mod rights;
+mod stage;
+#[path = "../../../operator/tests/support/tls.rs"]
+mod tls;
+mod uninstalling;
+mod warnings;
+mod workloads;

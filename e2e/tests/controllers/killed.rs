@@ -1,0 +1,138 @@
+//! Operators that are killed between any two of their writes, and answers that get lost.
+
+use std::path::PathBuf;
+
+use lockkeeper_lock::zookeeper::Onlooker;
+use lockkeeper_product::beside::{Operator, World};
+use lockkeeper_testbed::eventually::eventually;
+
+use crate::gate::{Gate, Write};
+use crate::life::live;
+use crate::world::world_alone;
+
+/// The lock by which operators elect their leader.
+const LEADERS: &str = "/lockkeeper/operator";
+
+/// A replica behind a gate of its own.
+pub struct Gated {
+    pub operator: Operator,
+    pub gate: Gate,
+}
+
+impl Gated {
+    pub async fn start(world: &World, name: &str) -> Self {
+        let gate = Gate::new(world).await;
+        let kubeconfig = kubeconfig(world, name, &gate.server);
+        let operator = world.operator_by(name, &kubeconfig, &gate.connect, &[]).await;
+        Self { operator, gate }
+    }
+
+    /// Kills it (SIGKILL), and deletes its contender as the ensemble does after the session's expiry, so that
+    /// no test waits for that.
+    pub async fn kill(self, connection: &Onlooker) {
+        drop(self.operator);
+        forget_leader(connection).await;
+    }
+
+    pub async fn leads(&self) {
+        eventually("it leads", async || {
+            self.operator.pages.is_leading().await.then_some(())
+        })
+        .await;
+    }
+}
+
+/// Deletes the contender that leads the operators.
+pub async fn forget_leader(connection: &Onlooker) {
+    let mut contenders = connection.list_children(LEADERS).await.unwrap();
+    contenders.sort_by_key(|name| name.rsplit('-').next().map(str::to_owned));
+    let path = format!("{LEADERS}/{}", contenders[0]);
+    connection.delete(&path, None).await.unwrap();
+}
+
+/// Waits until this many operators queue to lead.
+async fn wait_for_queue(connection: &Onlooker, count: usize) {
+    eventually("they queue to lead", async || {
+        let contenders = connection.list_children(LEADERS).await.unwrap();
+        (contenders.len() == count).then_some(())
+    })
+    .await;
+}
+
+/// The operator's kubeconfig, with another address.
+fn kubeconfig(world: &World, name: &str, server: &str) -> PathBuf {
+    let text = std::fs::read(world.kubeconfig()).unwrap();
+    let mut kubeconfig: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    kubeconfig["clusters"][0]["cluster"] = serde_json::json!({"server": server});
+    let path = world.ensemble.directory().join(format!("{name}.kubeconfig"));
+    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    path
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_operator_finishes_what_one_has_begun_that_was_killed_between_any_two_writes() {
+    let Some(world) = world_alone().await else { return };
+    let connection = world.connection().await;
+    let mut leader = Gated::start(&world, "killed-0").await;
+    // It queues behind the operator that all tests share, and before its own heir, which starts next.
+    wait_for_queue(&connection, 2).await;
+    let mut heir = Gated::start(&world, "killed-1").await;
+    drop(world.take_operator());
+    forget_leader(&connection).await;
+    leader.leads().await;
+    for after in 0.. {
+        let space = world.namespace("killed").await;
+        leader.gate.stop(&space.name, after);
+        let mut life = Box::pin(live(&world, &space, &connection));
+        tokio::select! {
+            () = leader.gate.met(&space.name) => {}
+            () = &mut life => {
+                // The operators were killed at writes of all kinds: nodes, Secret, finalizer, statuses,
+                // roles, request, annotation, events.
+                let writes = leader.gate.writes(&space.name);
+                assert!(writes.len() >= 20, "{writes:#?}");
+                println!("{} writes in a life: {writes:#?}", writes.len());
+                drop(life);
+                space.leave().await;
+                break;
+            }
+        }
+        leader.kill(&connection).await;
+        let name = format!("killed-{}", after + 2);
+        let (next, ()) = tokio::join!(Gated::start(&world, &name), life);
+        (leader, heir) = (heir, next);
+        space.leave().await;
+    }
+    world.put_operator(world.operator("operator-after", &[]).await);
+    drop(heir);
+    leader.kill(&connection).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_gets_lost_changes_nothing_whichever_it_is() {
+    let Some(world) = world_alone().await else { return };
+    let connection = world.connection().await;
+    let leader = Gated::start(&world, "unheard").await;
+    drop(world.take_operator());
+    forget_leader(&connection).await;
+    leader.leads().await;
+    let space = world.namespace("heard").await;
+    leader.gate.open(&space.name);
+    live(&world, &space, &connection).await;
+    let writes = leader.gate.each_write(&space.name);
+    assert!(writes.len() >= 20, "{writes:#?}");
+    space.leave().await;
+    let (world, leader, connection) = (&*world, &leader, &connection);
+    let lives = writes.iter().map(|write| async move {
+        let space = world.namespace("unheard").await;
+        leader.gate.lose(&space.name, write.clone());
+        live(world, &space, connection).await;
+        let is_met = leader.gate.is_met(&space.name);
+        space.leave().await;
+        (!is_met && write.always_comes()).then_some(write)
+    });
+    let unmet = futures_util::future::join_all(lives).await;
+    let unmet: Vec<_> = unmet.into_iter().flatten().collect();
+    assert_eq!(unmet, [] as [&Write; 0], "these did not come again");
+    world.put_operator(world.operator("operator-heard", &[]).await);
+}

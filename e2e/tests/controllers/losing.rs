@@ -1,0 +1,82 @@
+//! The operator's reports of problems: a holder that is gone, and a resource that is too old.
+
+use lockkeeper_crds::DistributedLockSpec;
+use lockkeeper_product::beside::conditions::{condition, holders, message};
+use lockkeeper_product::chart::CRD;
+use lockkeeper_testbed::eventually::eventually;
+use serde_json::Value;
+
+use crate::contender::Contender;
+use crate::world::world_alone;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_dies_is_counted_as_a_loss_and_one_that_releases_is_not() {
+    let Some(world) = world_alone().await else { return };
+    let operator = world.take_operator();
+    let space = world.namespace("losing").await;
+    let a = Contender::hold(&world, &space).await;
+    a.leave().await;
+    let note = space.wait_for_event("report", "LockReleased").await;
+    assert_eq!(note, "a holds the lock no more");
+    let pod = space.pod("b", "report").await;
+    let b = Contender::join(&world, &space, "report", &pod).await;
+    space
+        .wait_for_lock("report", "b holds", |lock| holders(lock) == ["b"])
+        .await;
+    let metrics = operator.pages.ask("/metrics").await.unwrap();
+    assert!(
+        !metrics.contains("lockkeeper_operator_losses_total{"),
+        "{metrics}"
+    );
+    // Its session expires.
+    drop(b);
+    let note = space.wait_for_event("report", "LockLost").await;
+    assert!(
+        note.starts_with("b holds the lock no more, and did not release it"),
+        "{note}"
+    );
+    let name = &space.name;
+    let series = format!("lockkeeper_operator_losses_total{{namespace=\"{name}\",lock=\"report\"}} 1");
+    eventually("it is counted", async || {
+        operator
+            .pages
+            .ask("/metrics")
+            .await?
+            .contains(&series)
+            .then_some(())
+    })
+    .await;
+    world.put_operator(operator);
+    space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_of_an_older_release_is_told_where_users_look_until_it_is_upgraded() {
+    let Some(world) = world_alone().await else { return };
+    let mut older: Value = serde_saphyr::from_str(CRD).unwrap();
+    let version = &mut older["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let status = version["properties"]["status"]["properties"]
+        .as_object_mut()
+        .unwrap();
+    assert!(status.remove("ensemble").is_some() && status.remove("trial").is_some());
+    world.cluster.apply(&older.to_string()).unwrap();
+    let space = world.namespace("older").await;
+    space.lock("report", DistributedLockSpec::default()).await;
+    let lock = space
+        .wait_for_lock("report", "it says that the resource is too old", |lock| {
+            condition(lock, "Ready") == ("False".into(), "ResourceOutdated".into())
+        })
+        .await;
+    let said = message(&lock, "Ready");
+    assert!(said.contains("upgrade the chart lockkeeper-crds"), "{said}");
+    let note = space.wait_for_event("report", "ProvisioningFailed").await;
+    assert_eq!(note, said);
+
+    world.cluster.apply(CRD).unwrap();
+    space
+        .wait_for_lock("report", "it is ready", |lock| {
+            condition(lock, "Ready").0 == "True"
+        })
+        .await;
+    space.leave().await;
+}

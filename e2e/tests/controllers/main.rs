@@ -1,0 +1,20 @@
+//! The operator as a process, with a real API server and a real ensemble, under exactly the rights that
+//! the chart gives it.
+
+mod churn;
+mod contender;
+mod deleting;
+mod ensembles;
+mod following;
+mod gate;
+mod handing_over;
+mod history;
+mod killed;
+mod life;
+mod losing;
+mod others;
+mod outages;
+mod replicas;
+mod rotating;
+mod secured;
+mod world;

@@ -1,0 +1,133 @@
+//! The output and the refusals of the charts without a cluster, by the real helm.
+
+use std::path::Path;
+use std::process::Command;
+
+use lockkeeper_product::chart::{CHART, GIVEN, Helm, WORKSPACE};
+use serde_json::Value;
+
+const README: &str = include_str!("../../../README.md");
+
+/// `None` where helm has not been built.
+fn helm() -> Option<Helm> {
+    match Helm::alone() {
+        Ok(helm) => Some(helm),
+        Err(reason) => {
+            lockkeeper_skip::skip(reason);
+            None
+        }
+    }
+}
+
+/// Whether helm succeeded, and its whole output.
+fn run(helm: &Helm, arguments: &[&str]) -> (bool, String) {
+    let said = helm.run(arguments).unwrap();
+    (said.is_done, said.output + &said.words)
+}
+
+fn template(helm: &Helm, part: &str, values: &[&str]) -> Vec<Value> {
+    let text = helm.render(&[part], values);
+    let documents = text.split("\n---\n").filter(|one| one.contains("kind:"));
+    documents
+        .map(|one| serde_saphyr::from_str(one).unwrap())
+        .collect()
+}
+
+#[test]
+fn without_a_cluster_to_look_at_the_chart_draws_no_identity_for_the_operator_and_says_what_to_do() {
+    let Some(helm) = helm() else { return };
+    let connect = "--set=zookeeper.connect=zookeeper:2181";
+    for verb in [
+        &["template", "lockkeeper"][..],
+        &["install", "lockkeeper", "--dry-run=client"],
+    ] {
+        let (is_done, words) = run(&helm, &[verb, &[CHART, connect]].concat());
+        assert!(!is_done, "{words}");
+        for part in ["zookeeper.authSecret", "digest:USER:PASSWORD", "--dry-run=server"] {
+            assert!(words.contains(part), "{words}");
+        }
+    }
+    let secrets = template(&helm, "serviceaccount", &[]);
+    assert!(secrets.iter().all(|one| one["kind"] != "Secret"), "{secrets:?}");
+}
+
+#[test]
+fn the_next_steps_that_helm_prints_wait_for_the_pods_before_the_lock_changes() {
+    let Some(helm) = helm() else { return };
+    let (is_done, words) = run(
+        &helm,
+        &["install", "lockkeeper", CHART, GIVEN, "--dry-run=client"],
+    );
+    assert!(is_done, "{words}");
+    let (_, notes) = words.split_once("NOTES:").unwrap();
+    let steps: Vec<_> = notes
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("kubectl "))
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert_eq!(steps, ["scale", "wait", "annotate", "scale", "get"], "{notes}");
+}
+
+#[test]
+fn the_commands_of_the_readme_install_what_they_say() {
+    let Some(helm) = helm() else { return };
+    let text = README.replace("\\\n", " ");
+    let commands: Vec<_> = text.lines().filter(|line| line.starts_with("helm ")).collect();
+    let [crds, operator] = commands[..] else {
+        panic!("{commands:?}")
+    };
+    // With the value that makes a cluster unnecessary.
+    let operator = format!("{operator} --set zookeeper.authSecret=given");
+    for command in [crds, &operator] {
+        // Run the line in a shell.
+        let dry = format!("{command} --dry-run=client").replacen("helm", "\"$0\"", 1);
+        let done = Command::new("bash")
+            .args(["-c", &dry])
+            .arg(helm.program())
+            .current_dir(Path::new(WORKSPACE))
+            .env("KUBECONFIG", "/dev/null")
+            .output()
+            .unwrap();
+        let words = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+        assert!(done.status.success(), "{command}: {words}");
+        if command.contains("zookeeper.connect") {
+            let (_, connect) = words.split_once("LOCKKEEPER_CONNECT, value: ").unwrap();
+            assert_eq!(
+                connect.split('"').nth(1).unwrap().split(',').count(),
+                3,
+                "{connect}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_class_of_kubernetes_own_comes_with_the_quota_that_admits_it() {
+    let Some(helm) = helm() else { return };
+    let quotas = |more: &[&str]| -> Vec<Value> {
+        let objects = template(&helm, "availability", more);
+        objects
+            .into_iter()
+            .filter(|one| one["kind"] == "ResourceQuota")
+            .collect()
+    };
+    let [quota] = &quotas(&[])[..] else {
+        panic!("one quota")
+    };
+    let scope = &quota["spec"]["scopeSelector"]["matchExpressions"][0];
+    let [operator] = &template(&helm, "deployment", &[])[..] else {
+        panic!("one deployment")
+    };
+    assert_eq!(scope["scopeName"], "PriorityClass");
+    assert_eq!(
+        scope["values"][0],
+        operator["spec"]["template"]["spec"]["priorityClassName"]
+    );
+    for other in [
+        "priorityClassName=mine",
+        "priorityClassName=",
+        "resourceQuota.enabled=false",
+    ] {
+        assert!(quotas(&[other]).is_empty(), "{other}");
+    }
+}

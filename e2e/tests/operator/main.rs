@@ -1,0 +1,11 @@
+//! The operator and a real ensemble: the picture of the queues, and the rights to nodes.
+
+mod agreement;
+mod apart;
+mod crowds;
+mod harness;
+mod ids;
+mod others;
+mod picture;
+mod rights;
+mod strangers;

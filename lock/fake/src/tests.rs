@@ -1,0 +1,48 @@
+//! The promises of ZooKeeper that the simulated ensemble keeps.
+
+mod clients;
+mod nodes;
+mod sessions;
+
+use std::time::Duration;
+
+use lockkeeper_lock::Clock;
+use lockkeeper_lock::ensemble::{Closed, Connection, Ensemble, EnsembleError, NodeEvent, Op};
+use tokio::time::Instant;
+
+use crate::{Client, FakeConnection, Freezable, Options, SkewedClock, World};
+
+const PATIENCE: Duration = Duration::from_secs(1);
+const FOR_EVER: Duration = Duration::from_secs(100_000);
+const T: Duration = Duration::from_secs(4);
+const TICK: Duration = Duration::from_secs(1);
+
+fn world() -> World {
+    World::new(Options {
+        session_timeout: T,
+        tick: TICK,
+        sync_limit: 10,
+        ..Options::default()
+    })
+}
+
+async fn connect(client: &Client, server: usize) -> FakeConnection {
+    client.attach(server, None, PATIENCE).await.unwrap()
+}
+
+/// Waits until `is_so`, for a minute of the simulated clock at most.
+async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..60_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("never: {what}");
+}
+
+fn check(path: &str) -> Vec<Op> {
+    vec![Op::Check {
+        path: path.to_owned(),
+    }]
+}

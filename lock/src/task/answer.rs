@@ -1,0 +1,68 @@
+//! Answers and events that the task waits for.
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::requests::agreement::{Entered, NotEntered};
+use super::requests::attach::Attached;
+use super::requests::find::Found;
+use super::requests::strangers::Listed;
+use crate::clock::BootInstant;
+use crate::ensemble::{Closed, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent};
+use crate::participant::Participant;
+
+/// An answer or event that the task waits for, always of the present connection.
+pub(super) enum Answer<Connection> {
+    Attached(Result<Attached<Connection>, EnsembleError>),
+    Closed(Closed),
+    Entered {
+        sent: BootInstant,
+        result: Result<Entered, NotEntered>,
+    },
+    Found(EnsembleResult<Option<Found>>),
+    Unbarred(NodeEvent),
+    Renewed {
+        sent: BootInstant,
+        result: Result<(), MultiError>,
+    },
+    Listed(EnsembleResult<Listed>),
+    Predecessor {
+        name: String,
+        result: EnsembleResult<(Node, BoxFuture<'static, NodeEvent>)>,
+    },
+    PredecessorEvent {
+        name: String,
+        event: NodeEvent,
+    },
+    Own(EnsembleResult<(Node, BoxFuture<'static, NodeEvent>)>),
+    OwnEvent(NodeEvent),
+    Control {
+        reading: u64,
+        result: EnsembleResult<(Node, BoxFuture<'static, NodeEvent>)>,
+    },
+    ControlEvent(NodeEvent),
+    Recorded {
+        sent: BootInstant,
+        is_settlement: bool,
+        result: Result<(), MultiError>,
+    },
+    Marked {
+        sent: BootInstant,
+        result: EnsembleResult<()>,
+    },
+    Deleted {
+        sent: BootInstant,
+        result: EnsembleResult<()>,
+    },
+    Participants(EnsembleResult<Vec<Participant>>),
+}
+
+pub(super) type Answers<Connection> = FuturesUnordered<BoxFuture<'static, Answer<Connection>>>;
+
+/// The next answer; waits without a limit while there is no request.
+pub(super) async fn next<Connection>(answers: &mut Answers<Connection>) -> Answer<Connection> {
+    match answers.next().await {
+        Some(answer) => answer,
+        None => std::future::pending().await,
+    }
+}

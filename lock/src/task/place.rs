@@ -1,0 +1,56 @@
+//! Our place in the queue.
+
+use std::collections::HashMap;
+
+use super::command::Reply;
+use super::past::Past;
+use crate::ensemble::Incarnation;
+use crate::queue::Ahead;
+use crate::token::FencingToken;
+
+/// Our own contender, and what is known about those before it.
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) path: String,
+    pub(super) token: FencingToken,
+    /// The lock root under whose agreement it was created; `None` when it was created without one that admits us.
+    pub(super) agreed: Option<Incarnation>,
+    /// The contenders before us; `None` if the children have to be listed.
+    pub(super) ahead: Option<Ahead>,
+    pub(super) is_listing: bool,
+    /// The contenders that are watched, and whether they were seen to hold.
+    pub(super) watched: HashMap<String, bool>,
+    /// The contenders that may still be writing. For `lockDelay`.
+    pub(super) past: Box<Past>,
+    pub(super) is_our_turn: bool,
+    /// Whether the lease was made to last until renewals extend it. A waiter further back does not renew, so little of
+    /// its lease may be left when its turn comes.
+    pub(super) is_renewing: bool,
+    pub(super) is_held: bool,
+    pub(super) is_marked: bool,
+    pub(super) is_own_watched: bool,
+    /// Whether that watch is in place over this connection: we then hear of a deletion of our own node before any later
+    /// one.
+    pub(super) is_own_seen: bool,
+    pub(super) predecessor_unclean: bool,
+}
+
+/// Our state in relation to the queue.
+pub(super) enum Place {
+    Out,
+    /// The contender is being created; `is_uncertain` when it may exist already.
+    Entering {
+        prefix: String,
+        is_asked: bool,
+        is_uncertain: bool,
+    },
+    In(Entry),
+}
+
+pub(super) struct Releasing {
+    pub(super) queue_again: bool,
+    pub(super) is_asked: bool,
+    /// Whether the contender held, so that the control node has to record its release.
+    pub(super) was_held: bool,
+    pub(super) replies: Vec<Reply<()>>,
+}

@@ -1,0 +1,133 @@
+//! The loop of the task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::FutureExt;
+use futures_util::stream::StreamExt;
+
+use super::answer::{Answer, next};
+use super::command::Command;
+use super::place::Place;
+use super::state::{Link, Task};
+use crate::clock::{BootInstant, Clock};
+use crate::ensemble::Ensemble;
+
+impl<E: Ensemble, C: Clock> Task<E, C> {
+    /// Runs until the lock is closed or abandoned. Its end, also by a panic, closes only the TCP connection: the
+    /// contender stays until its session expires.
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.drive();
+            self.publish();
+            let wake = Self::sleep_until(self.clock.clone(), self.next_wake());
+            tokio::select! {
+                biased;
+                answer = next(&mut self.answers) => {
+                    self.take(answer);
+                    // A release causes two events for the heir. Handle both before the next step.
+                    while let Some(Some(answer)) = self.answers.next().now_or_never() {
+                        self.take(answer);
+                    }
+                }
+                answer = next(&mut self.link_answers) => self.take(answer),
+                command = self.commands.recv() => match command {
+                    Some(Command::Close(done)) => return self.close(done).await,
+                    Some(command) => self.obey(command),
+                    None => return,
+                },
+                Ok(()) = self.retained.changed() => {}
+                Ok(()) = self.settled.changed() => {}
+                () = wake => {}
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Contend(reply) => self.contend(reply),
+            Command::Release { queue_again, reply } => self.release(queue_again, Some(reply)),
+            Command::Participants(reply) => self.queries.push(reply),
+            Command::Close(_) => unreachable!("taken by the loop"),
+        }
+    }
+
+    fn take(&mut self, answer: Answer<E::Connection>) {
+        match answer {
+            Answer::Attached(result) => self.attached(result),
+            Answer::Closed(closed) => self.closed(closed),
+            Answer::Entered { sent, result } => self.entered(sent, result),
+            Answer::Found(result) => self.found(result),
+            Answer::Unbarred(event) => self.unbarred(event),
+            Answer::Renewed { sent, result } => self.renewed(sent, result),
+            Answer::Listed(result) => self.listed(result),
+            Answer::Predecessor { name, result } => self.predecessor(name, result),
+            Answer::PredecessorEvent { name, event } => self.predecessor_event(name, event),
+            Answer::Own(result) => self.own(result),
+            Answer::OwnEvent(event) => self.own_event(event),
+            Answer::Control { reading, result } => self.control(reading, result),
+            Answer::ControlEvent(event) => self.control_event(event),
+            Answer::Recorded {
+                sent,
+                is_settlement,
+                result,
+            } => self.recorded(sent, is_settlement, result),
+            Answer::Marked { sent, result } => self.marked(sent, result),
+            Answer::Deleted { sent, result } => self.deleted(sent, result),
+            Answer::Participants(result) => self.participants(result),
+        }
+    }
+
+    /// Starts every request that is missing.
+    fn drive(&mut self) {
+        self.watch_the_lease();
+        self.keep_the_link();
+        let Link::Up(connection) = &self.link else { return };
+        let connection = Arc::clone(connection);
+        self.ask_participants(&connection);
+        if self.releasing.is_some() {
+            return self.drive_release(&connection);
+        }
+        if self.lost.is_some() {
+            return self.drive_lost(&connection);
+        }
+        match &self.place {
+            Place::Out => {
+                if self.is_contending && !self.is_barred {
+                    self.place = Place::Entering {
+                        prefix: self.new_prefix(),
+                        is_asked: false,
+                        is_uncertain: false,
+                    };
+                    self.drive_entering(&connection);
+                }
+            }
+            Place::Entering { .. } => self.drive_entering(&connection),
+            Place::In(_) => self.drive_queue(&connection),
+        }
+    }
+
+    fn next_wake(&self) -> Option<BootInstant> {
+        let renewal = self.renewal_due();
+        let unanswered = self
+            .unanswered_since()
+            .map(|sent| sent + self.patience_for_writes());
+        let deadline = match &self.place {
+            Place::In(entry) if entry.is_held => self.lease.deadline(),
+            _ => None,
+        };
+        [renewal, unanswered, deadline].into_iter().flatten().min()
+    }
+
+    async fn sleep_until(clock: C, moment: Option<BootInstant>) {
+        match moment {
+            // One nanosecond more: then everything that is due *after* the moment is due.
+            Some(moment) => {
+                clock
+                    .sleep((moment - clock.now()) + Duration::from_nanos(1))
+                    .await
+            }
+            None => std::future::pending().await,
+        }
+    }
+}

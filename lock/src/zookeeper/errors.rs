@@ -1,0 +1,27 @@
+//! What the errors of `zookeeper-client` mean.
+
+use zookeeper_client as zk;
+
+use crate::ensemble::EnsembleError;
+
+impl From<zk::Error> for EnsembleError {
+    fn from(error: zk::Error) -> Self {
+        match error {
+            zk::Error::ConnectionLoss | zk::Error::ClientClosed | zk::Error::Timeout | zk::Error::NoHosts => {
+                Self::ConnectionLoss
+            }
+            zk::Error::SessionExpired => Self::SessionExpired,
+            zk::Error::SessionMoved => Self::SessionMoved,
+            zk::Error::Throttled => Self::Throttled,
+            zk::Error::AuthFailed => Self::AuthFailed,
+            zk::Error::NoAuth => Self::NoAuth,
+            zk::Error::NoNode => Self::NoNode,
+            zk::Error::NodeExists => Self::NodeExists,
+            zk::Error::BadVersion => Self::BadVersion,
+            zk::Error::NotEmpty => Self::NotEmpty,
+            // An I/O error ends the connection; the client wraps it.
+            zk::Error::Custom(_) => Self::ConnectionLoss,
+            other => Self::Other(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Why a pod runs or waits, in one sentence. Pure.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use lockkeeper_crds::settings::word_of;
+use lockkeeper_crds::{DistributedLock, keys};
+use serde::Serialize;
+
+use crate::holders::named;
+use crate::workload::Workload;
+
+/// How to put a workload behind the lock that it already names.
+const PUT_BEHIND: &str = "scale it to zero, wait until its pods are gone, change anything in it (`kubectl rollout \
+                          restart` does) and scale it up";
+
+/// What is known of a pod and its lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// The pod.
+    pub pod: String,
+    /// Its lock, if it names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock: Option<String>,
+    /// Whether it holds the lock.
+    pub holds: bool,
+    /// Its place behind the holders, from 1, if that is among those shown in the status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<usize>,
+    /// The pods ahead of it: the holders, and those that wait before it.
+    pub before: Vec<String>,
+    /// All that in words.
+    pub sentence: String,
+}
+
+/// Says why a pod runs its application, or does not.
+/// `is_left_out` is true where its namespace says that the webhooks are not asked.
+pub fn explain(
+    pod: &Pod,
+    workload: Option<&Workload>,
+    is_left_out: bool,
+    lock: Option<&DistributedLock>,
+) -> Explanation {
+    let name = pod.name_any();
+    let named_lock = pod
+        .labels()
+        .get(keys::LOCK)
+        .or_else(|| pod.annotations().get(keys::LOCK));
+    let mut explanation = Explanation {
+        pod: name.clone(),
+        lock: named_lock.cloned(),
+        holds: false,
+        position: None,
+        before: Vec::new(),
+        sentence: String::new(),
+    };
+    let Some(lock_name) = named_lock else {
+        explanation.sentence = match workload {
+            Some(Workload {
+                name: workload,
+                lock,
+                is_followed: true,
+            }) if is_left_out => format!(
+                "{name} runs WITHOUT the lock {lock} that {workload} names: its namespace has the label {}: \
+                 disabled, so its pods are not marked; remove {} from {workload}, or the label from the namespace, \
+                 and then {PUT_BEHIND}",
+                keys::INJECTION,
+                keys::LOCK,
+            ),
+            // Only a change of the workload goes past the operator, which marks its pods.
+            Some(Workload {
+                name: workload,
+                lock,
+                is_followed: true,
+            }) => format!(
+                "{name} runs WITHOUT the lock {lock} that {workload} names: the annotation is older than the \
+                 operator, or the operator's chart leaves this namespace out; if it is older, {PUT_BEHIND}"
+            ),
+            Some(Workload {
+                name: workload, lock, ..
+            }) => format!(
+                "{name} runs WITHOUT the lock {lock} that {workload} names: Lockkeeper does not look at that kind, but at \
+                 its pods; write {}: {lock} into the metadata of its pod template",
+                keys::LOCK
+            ),
+            None => format!(
+                "{name} has no lock: neither it nor its workload has the annotation {}",
+                keys::LOCK
+            ),
+        };
+        return explanation;
+    };
+    let made_with = pod.annotations().get(keys::SETTINGS);
+    let is_outdated = lock
+        .zip(made_with)
+        .is_some_and(|(lock, word)| *word != word_of(&lock.spec));
+    if is_outdated {
+        let of_queue = of_queue(pod, lock_name, lock, explanation);
+        return Explanation {
+            sentence: format!(
+                "{}; it was created with other settings than the lock has now: restart it to apply them",
+                of_queue.sentence
+            ),
+            ..of_queue
+        };
+    }
+    of_queue(pod, lock_name, lock, explanation)
+}
+
+/// The same of a pod that names a lock, by its status.
+fn of_queue(
+    pod: &Pod,
+    lock_name: &str,
+    lock: Option<&DistributedLock>,
+    mut explanation: Explanation,
+) -> Explanation {
+    let name = pod.name_any();
+    let Some(status) = lock.and_then(|lock| lock.status.as_ref()) else {
+        explanation.sentence =
+            format!("{name} waits for {lock_name}, which the operator has not looked at yet: does it run?");
+        return explanation;
+    };
+    let uid = pod.uid();
+    if let Some(holder) = status.holders.iter().find(|holder| holder.uid == uid) {
+        explanation.holds = true;
+        explanation.sentence = format!("{name} holds {lock_name} under token {}", holder.fencing_token);
+        return explanation;
+    }
+    if let Some(problem) = status.dispute() {
+        explanation.sentence = format!("{name} does not get {lock_name}: {problem}");
+        return explanation;
+    }
+    let holders = status.holders.iter().map(|holder| holder.pod.clone());
+    explanation.before.extend(holders);
+    let Some(index) = status.queue.iter().position(|one| one.uid == uid) else {
+        let shown = status.queue.len();
+        let is_all = status
+            .waiting
+            .is_none_or(|waiting| usize::try_from(waiting).is_ok_and(|waiting| waiting <= shown));
+        explanation.sentence = if is_all {
+            format!(
+                "{name} is not in the queue of {lock_name}: see the log of its sidecar, `kubectl logs {name} -c lockkeeper`"
+            )
+        } else {
+            format!(
+                "{name} is not among the first {shown} that wait for {lock_name}, held by {}",
+                named(&status.holders)
+            )
+        };
+        return explanation;
+    };
+    explanation.position = Some(index + 1);
+    let waiting = status.queue[..index].iter().map(|one| one.pod.clone());
+    explanation.before.extend(waiting);
+    let place = match index {
+        0 => "is the next".to_owned(),
+        index => format!("is number {} in the queue", index + 1),
+    };
+    explanation.sentence = if status.holders.is_empty() {
+        format!("{name} {place} for {lock_name}, which no pod holds yet")
+    } else {
+        let nodes: Vec<_> = status
+            .holders
+            .iter()
+            .filter_map(|holder| holder.node.as_deref())
+            .collect();
+        let nodes = match nodes.as_slice() {
+            [node] => format!(" on {node}"),
+            _ => String::new(),
+        };
+        format!(
+            "{name} {place} for {lock_name}, held by {}{nodes}",
+            named(&status.holders)
+        )
+    };
+    explanation
+}
+
+/// Whether a handoff can be asked for, by what the status shows.
+///
+/// # Errors
+/// Why it cannot, in one sentence.
+pub fn can_hand_over(lock: &DistributedLock, to: Option<&str>) -> Result<(), String> {
+    let name = lock.name_any();
+    let Some(status) = &lock.status else {
+        return Err(format!("the operator has not looked at {name} yet"));
+    };
+    if status.holders.is_empty() {
+        return Err(format!("no pod holds {name}"));
+    }
+    let waiting = usize::try_from(status.waiting.unwrap_or(0)).unwrap_or(0);
+    if waiting == 0 {
+        return Err(format!("no pod waits for {name}"));
+    }
+    let Some(to) = to else { return Ok(()) };
+    if status.holders.iter().any(|holder| holder.pod == to) {
+        return Err(format!("{to} holds {name} already"));
+    }
+    if waiting <= status.queue.len() && !status.queue.iter().any(|one| one.pod == to) {
+        return Err(format!("{to} does not wait for {name}"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(name: &str) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "uid": name, "labels": {"lockkeeper.io/lock": "report"}},
+        }))
+        .unwrap()
+    }
+
+    fn lock() -> DistributedLock {
+        serde_json::from_value(json!({
+            "apiVersion": "lockkeeper.io/v1alpha1", "kind": "DistributedLock",
+            "metadata": {"name": "report"}, "spec": {},
+            "status": {
+                "holders": [{"pod": "a", "uid": "a", "node": "n1", "contender": "c1", "fencingToken": 7}],
+                "waiting": 2,
+                "queue": [
+                    {"pod": "b", "uid": "b", "contender": "c2"},
+                    {"pod": "c", "uid": "c", "contender": "c3"},
+                ],
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_pod_is_told_who_is_in_its_way() {
+        let lock = lock();
+        let sentence = |name: &str| explain(&pod(name), None, false, Some(&lock)).sentence;
+        assert_eq!(sentence("a"), "a holds report under token 7");
+        assert_eq!(sentence("b"), "b is the next for report, held by a on n1");
+        assert_eq!(
+            sentence("c"),
+            "c is number 2 in the queue for report, held by a on n1"
+        );
+        assert_eq!(explain(&pod("c"), None, false, Some(&lock)).before, ["a", "b"]);
+        assert!(sentence("d").starts_with("d is not in the queue of report: see the log"));
+    }
+
+    #[test]
+    fn a_pod_without_a_lock_and_one_without_an_operator_are_told_what_is_missing() {
+        let free: Pod = serde_json::from_value(json!({"metadata": {"name": "x"}})).unwrap();
+        assert!(
+            explain(&free, None, false, None)
+                .sentence
+                .contains("has no lock: neither")
+        );
+        let sentence = |name: &str, is_followed, is_left_out| {
+            let workload = Workload {
+                name: name.into(),
+                lock: "report".into(),
+                is_followed,
+            };
+            explain(&free, Some(&workload), is_left_out, None).sentence
+        };
+        let restart = sentence("deployment/report", true, false);
+        assert!(
+            restart.starts_with("x runs WITHOUT the lock report") && restart.contains("rollout restart"),
+            "{restart}"
+        );
+        let left_out = sentence("deployment/report", true, true);
+        assert!(
+            left_out.starts_with("x runs WITHOUT the lock report")
+                && left_out.contains("the label lockkeeper.io/injection: disabled"),
+            "{left_out}"
+        );
+        let template = sentence("cloneset/report", false, true);
+        assert!(
+            template.starts_with("x runs WITHOUT the lock report") && template.contains("its pod template"),
+            "{template}"
+        );
+        assert!(
+            explain(&pod("a"), None, false, None)
+                .sentence
+                .contains("does it run?")
+        );
+    }
+
+    #[test]
+    fn a_pod_that_was_made_before_its_lock_was_changed_is_told_so() {
+        let mut lock = lock();
+        let mut pod = pod("a");
+        pod.annotations_mut()
+            .insert(keys::SETTINGS.into(), word_of(&lock.spec));
+        let sentence = |lock: &DistributedLock| explain(&pod, None, false, Some(lock)).sentence;
+        assert_eq!(sentence(&lock), "a holds report under token 7");
+        lock.spec.max_holders = 2;
+        assert!(
+            sentence(&lock).starts_with("a holds report under token 7; it was created with other settings"),
+            "{}",
+            sentence(&lock)
+        );
+    }
+
+    #[test]
+    fn a_pod_of_a_lock_in_another_ensemble_is_told_what_the_status_says() {
+        let mut lock = lock();
+        lock.status.as_mut().unwrap().conditions = serde_json::from_value(json!([{
+            "type": "Ready", "status": "False", "reason": "EnsembleChanged", "message": "b was made for the former",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]))
+        .unwrap();
+        let sentence = explain(&pod("b"), None, false, Some(&lock)).sentence;
+        assert_eq!(sentence, "b does not get report: b was made for the former");
+    }
+
+    #[test]
+    fn a_handoff_that_cannot_be_is_not_asked_for() {
+        let mut lock = lock();
+        assert_eq!(can_hand_over(&lock, None), Ok(()));
+        assert_eq!(can_hand_over(&lock, Some("c")), Ok(()));
+        let refused = |lock: &DistributedLock, to| can_hand_over(lock, to).unwrap_err();
+        assert_eq!(refused(&lock, Some("a")), "a holds report already");
+        assert_eq!(refused(&lock, Some("x")), "x does not wait for report");
+        lock.status.as_mut().unwrap().waiting = Some(0);
+        assert_eq!(refused(&lock, None), "no pod waits for report");
+        lock.status.as_mut().unwrap().holders.clear();
+        assert_eq!(refused(&lock, None), "no pod holds report");
+    }
+}

@@ -1,0 +1,42 @@
+//! `kubectl lockkeeper`: parses, asks, prints.
+
+use std::io::Write;
+use std::process::{ExitCode, Termination};
+
+use clap::Parser;
+use lockkeeper_daemon::exit::{Exit, Failure};
+
+mod explain;
+mod holders;
+mod plugin;
+mod table;
+mod workload;
+
+use plugin::Plugin;
+
+fn main() -> ExitCode {
+    let plugin = Plugin::parse();
+    match answer(plugin).and_then(|text| print(&text)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn answer(plugin: Plugin) -> Result<String, Failure> {
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .map_err(|_| Failure::software("a TLS provider is already installed"))?;
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::software(format!("cannot start the runtime: {error}")))?
+        .block_on(plugin.run())
+}
+
+/// `println!` would panic when the reader is gone.
+fn print(text: &str) -> Result<(), Failure> {
+    std::io::stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .map_err(|error| Failure::new(Exit::CannotCreate, format!("cannot write to stdout: {error}")))
+}

@@ -1,0 +1,259 @@
+//! `kubectl lockkeeper`: answers questions about locks from the Kubernetes API alone, without access to the ensemble.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, ResourceExt};
+use lockkeeper_crds::DistributedLock;
+use lockkeeper_crds::keys::{self, HANDOFF};
+use lockkeeper_daemon::duration;
+use lockkeeper_daemon::exit::Failure;
+use serde_json::json;
+
+use crate::explain::{can_hand_over, explain};
+use crate::table::{self, describe, list};
+use crate::workload;
+
+/// Time between two looks at a lock that is being handed over.
+const POLL: Duration = Duration::from_millis(300);
+
+/// Shows the locks of a cluster and their queues, says why a pod waits, and hands a lock over
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-lockkeeper", bin_name = "kubectl lockkeeper", version)]
+pub struct Plugin {
+    /// Where to ask
+    #[command(flatten)]
+    pub target: Target,
+
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Where to ask.
+#[derive(Debug, Args)]
+pub struct Target {
+    /// Namespace. Default: the one of the kubeconfig's context
+    #[arg(short, long, global = true)]
+    pub namespace: Option<String>,
+
+    /// Context of the kubeconfig
+    #[arg(long, global = true)]
+    pub context: Option<String>,
+
+    /// The kubeconfig. Default: as kubectl does, $KUBECONFIG or ~/.kube/config
+    #[arg(long, global = true)]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// How to write it
+    #[arg(short, long, global = true, value_name = "FORMAT", default_value = "table")]
+    pub output: Output,
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Lists locks with their holders
+    List {
+        /// Of all namespaces
+        #[arg(short = 'A', long)]
+        all_namespaces: bool,
+    },
+    /// Shows one lock: who holds it, who waits, and what is wrong
+    Status {
+        /// Name of the lock
+        lock: String,
+    },
+    /// Asks the holder to step down, and waits until another pod holds the lock
+    Handoff {
+        /// Name of the lock
+        lock: String,
+        /// The pod that is to hold next. Default: the next in the queue
+        #[arg(long, value_name = "POD")]
+        to: Option<String>,
+        /// How long to wait
+        #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration::parse)]
+        timeout: Duration,
+    },
+    /// Says why a pod runs its application, or does not
+    Why {
+        /// Name of the pod
+        pod: String,
+    },
+}
+
+impl Plugin {
+    /// Does it, and tells what to print.
+    ///
+    /// # Errors
+    /// What cannot be done, in one sentence.
+    pub async fn run(self) -> Result<String, Failure> {
+        let Self { target, command } = self;
+        let output = target.output;
+        let (client, namespace) = target.connect().await?;
+        let locks: Api<DistributedLock> = Api::namespaced(client.clone(), &namespace);
+        match command {
+            Command::List { all_namespaces } => {
+                let api = if all_namespaces { Api::all(client) } else { locks };
+                let found = api.list(&ListParams::default()).await;
+                let found = found.map_err(|error| failed("list locks", &error))?.items;
+                match output {
+                    Output::Json => json(&found),
+                    Output::Table => Ok(list(&found, all_namespaces, Timestamp::now())),
+                }
+            }
+            Command::Status { lock } => {
+                let lock = get(&locks, &lock).await?;
+                match output {
+                    Output::Json => json(&lock),
+                    Output::Table => Ok(describe(&lock, Timestamp::now())),
+                }
+            }
+            Command::Handoff { lock, to, timeout } => {
+                hand_over(&locks, &lock, to.as_deref(), timeout, output).await
+            }
+            Command::Why { pod } => why(client, &namespace, &pod, output).await,
+        }
+    }
+}
+
+impl Target {
+    async fn connect(self) -> Result<(Client, String), Failure> {
+        let options = KubeConfigOptions {
+            context: self.context,
+            ..KubeConfigOptions::default()
+        };
+        let config = match &self.kubeconfig {
+            None => Config::from_kubeconfig(&options).await,
+            Some(path) => match Kubeconfig::read_from(path) {
+                Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options).await,
+                Err(error) => Err(error),
+            },
+        };
+        let config =
+            config.map_err(|error| Failure::usage(format!("the kubeconfig cannot be used: {error}")))?;
+        let namespace = self.namespace.unwrap_or_else(|| config.default_namespace.clone());
+        let client = Client::try_from(config)
+            .map_err(|error| Failure::usage(format!("the kubeconfig cannot be used: {error}")))?;
+        Ok((client, namespace))
+    }
+}
+
+async fn hand_over(
+    locks: &Api<DistributedLock>,
+    name: &str,
+    to: Option<&str>,
+    timeout: Duration,
+    output: Output,
+) -> Result<String, Failure> {
+    let before = get(locks, name).await?;
+    can_hand_over(&before, to).map_err(Failure::usage)?;
+    let patch = json!({"metadata": {"annotations": {HANDOFF: to.unwrap_or_default()}}});
+    let patched = locks
+        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await;
+    patched.map_err(|error| failed("ask for the handoff", &error))?;
+    let known: Vec<_> = tokens(&before);
+    let handed_over = async {
+        loop {
+            let lock = get(locks, name).await?;
+            let is_new = tokens(&lock).iter().any(|token| !known.contains(token));
+            if is_new && !lock.annotations().contains_key(HANDOFF) {
+                return Ok(lock);
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    let lock = tokio::time::timeout(timeout, handed_over).await.map_err(|_| {
+        Failure::unavailable(format!(
+            "{name} was not handed over within {}: see `kubectl describe distributedlock {name}`",
+            duration::format(timeout)
+        ))
+    })??;
+    match output {
+        Output::Json => json(&lock),
+        Output::Table => Ok(describe(&lock, Timestamp::now())),
+    }
+}
+
+fn tokens(lock: &DistributedLock) -> Vec<i64> {
+    let status = lock.status.iter();
+    status
+        .flat_map(|status| status.holders.iter().map(|holder| holder.fencing_token))
+        .collect()
+}
+
+async fn why(client: Client, namespace: &str, name: &str, output: Output) -> Result<String, Failure> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let pod = match pods.get_opt(name).await {
+        Ok(Some(pod)) => pod,
+        Ok(None) => {
+            return Err(Failure::usage(format!(
+                "there is no pod {name} in the namespace {namespace}"
+            )));
+        }
+        Err(error) => return Err(failed("read the pod", &error)),
+    };
+    let lock = match pod
+        .labels()
+        .get(keys::LOCK)
+        .or_else(|| pod.annotations().get(keys::LOCK))
+    {
+        None => None,
+        Some(lock) => {
+            let api: Api<DistributedLock> = Api::namespaced(client.clone(), namespace);
+            let found = api.get_opt(lock).await;
+            found.map_err(|error| failed("read the lock", &error))?
+        }
+    };
+    let workload = workload::named_above(&client, namespace, pod.owner_references()).await;
+    // A user that may not read the namespace gets the rest of the answer.
+    let space = Api::<Namespace>::all(client)
+        .get_opt(namespace)
+        .await
+        .ok()
+        .flatten();
+    let is_left_out = space.is_some_and(|space| {
+        let injection = space.labels().get(keys::INJECTION);
+        injection.is_some_and(|value| value == "disabled")
+    });
+    let explanation = explain(&pod, workload.as_ref(), is_left_out, lock.as_ref());
+    match output {
+        Output::Json => json(&explanation),
+        Output::Table => Ok(format!("{}\n", table::plain(&explanation.sentence))),
+    }
+}
+
+async fn get(locks: &Api<DistributedLock>, name: &str) -> Result<DistributedLock, Failure> {
+    match locks.get_opt(name).await {
+        Ok(Some(lock)) => Ok(lock),
+        Ok(None) => Err(Failure::usage(format!(
+            "there is no DistributedLock {name} in this namespace; `kubectl lockkeeper list -A` shows all"
+        ))),
+        Err(error) => Err(failed("read the lock", &error)),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value)
+        .map(|text| format!("{text}\n"))
+        .map_err(|error| Failure::software(format!("cannot write JSON: {error}")))
+}
+
+fn failed(what: &str, error: &kube::Error) -> Failure {
+    Failure::unavailable(format!("cannot {what}: {error}"))
+}

@@ -1,0 +1,254 @@
+//! Tables for people. Pure.
+
+use std::fmt::Write as _;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use lockkeeper_crds::DistributedLock;
+use lockkeeper_crds::lock::ConditionType;
+
+use crate::holders::named;
+
+/// One line for each lock.
+pub fn list(locks: &[DistributedLock], with_namespace: bool, now: Timestamp) -> String {
+    if locks.is_empty() {
+        return "No locks found.\n".to_owned();
+    }
+    let mut rows = vec![header(
+        with_namespace,
+        ["NAME", "HOLDER", "TOKEN", "WAITING", "SINCE", "READY"],
+    )];
+    for lock in locks {
+        let status = lock.status.clone().unwrap_or_default();
+        let first = status.holders.first();
+        let cells = [
+            lock.name_any(),
+            if status.holders.is_empty() {
+                "-".to_owned()
+            } else {
+                named(&status.holders)
+            },
+            first.map_or_else(|| "-".to_owned(), |holder| holder.fencing_token.to_string()),
+            status
+                .waiting
+                .map_or_else(|| "-".to_owned(), |waiting| waiting.to_string()),
+            first
+                .and_then(|holder| holder.since.as_ref())
+                .map_or_else(|| "-".to_owned(), |since| age(since.0, now)),
+            ready(lock),
+        ];
+        let namespace = with_namespace.then(|| lock.namespace().unwrap_or_default());
+        rows.push(namespace.into_iter().chain(cells).collect());
+    }
+    columns(&rows)
+}
+
+/// Everything about one lock.
+pub fn describe(lock: &DistributedLock, now: Timestamp) -> String {
+    let status = lock.status.clone().unwrap_or_default();
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{:<13}{}", format!("{name}:"), plain(value));
+    };
+    line("Lock", &lock.name_any());
+    line("Mode", lock.spec.mode.as_str());
+    if let Some(budget) = status.stop_budget {
+        line(
+            "Stop budget",
+            &format!("{budget} without an answer of the ensemble"),
+        );
+    }
+    for condition in &status.conditions {
+        let value = format!(
+            "{} ({}: {})",
+            condition.status, condition.reason, condition.message
+        );
+        line(&condition.type_, &value);
+    }
+    if let Some(ensemble) = &status.ensemble {
+        line("Ensemble", &ensemble.id);
+    }
+    let mut rows = vec![header(
+        false,
+        ["PLACE", "POD", "NODE", "TOKEN", "SINCE", "GUARD", "REVISION"],
+    )];
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    for holder in &status.holders {
+        rows.push(vec![
+            "holds".to_owned(),
+            holder.pod.clone(),
+            or_dash(holder.node.clone()),
+            holder.fencing_token.to_string(),
+            or_dash(holder.since.as_ref().map(|since| age(since.0, now))),
+            or_dash(holder.guard.clone()),
+            or_dash(holder.revision.clone()),
+        ]);
+    }
+    for (index, waiter) in status.queue.iter().enumerate() {
+        rows.push(vec![
+            (index + 1).to_string(),
+            waiter.pod.clone(),
+            or_dash(waiter.node.clone()),
+            "-".to_owned(),
+            "-".to_owned(),
+            or_dash(waiter.guard.clone()),
+            or_dash(waiter.revision.clone()),
+        ]);
+    }
+    if rows.len() > 1 {
+        let _ = write!(text, "\n{}", columns(&rows));
+    }
+    let waiting = usize::try_from(status.waiting.unwrap_or(0)).unwrap_or(0);
+    if let Some(more) = waiting.checked_sub(status.queue.len()).filter(|more| *more > 0) {
+        let _ = writeln!(text, "and {more} more");
+    }
+    text
+}
+
+fn header<const COUNT: usize>(with_namespace: bool, names: [&str; COUNT]) -> Vec<String> {
+    let namespace = with_namespace.then(|| "NAMESPACE".to_owned());
+    namespace.into_iter().chain(names.map(str::to_owned)).collect()
+}
+
+fn ready(lock: &DistributedLock) -> String {
+    let conditions = lock.status.iter().flat_map(|status| &status.conditions);
+    let mut ready = conditions.filter(|one| one.type_ == ConditionType::Ready.as_str());
+    ready
+        .next()
+        .map_or_else(|| "-".to_owned(), |one| one.status.clone())
+}
+
+/// In the two largest units that kubectl would show: `41m`, `3h`, `2d`.
+fn age(since: Timestamp, now: Timestamp) -> String {
+    let seconds = now.as_second().saturating_sub(since.as_second()).max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m", seconds / 60),
+        7_200..172_800 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// The same without control characters and marks that change the direction of text: other clients may write into a
+/// status, too.
+pub fn plain(text: &str) -> String {
+    /// Marks that change the direction of what follows (Unicode Standard Annex 9).
+    const TURNING: [char; 12] = [
+        '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}',
+        '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
+    ];
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || TURNING.contains(&c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Pads all columns but the last, with three spaces between them as kubectl does.
+fn columns(rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(|cell| plain(cell)).collect())
+        .collect();
+    let widths: Vec<_> = (0..rows[0].len())
+        .map(|at| {
+            let cells = rows.iter().map(|row| row[at].chars().count());
+            cells.max().unwrap_or(0)
+        })
+        .collect();
+    let mut text = String::new();
+    for row in &rows {
+        let (last, others) = row.split_last().expect("a table has columns");
+        for (cell, width) in others.iter().zip(&widths) {
+            let _ = write!(text, "{cell:<width$}   ");
+        }
+        text.push_str(last);
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn lock() -> DistributedLock {
+        serde_json::from_value(json!({
+            "apiVersion": "lockkeeper.io/v1alpha1", "kind": "DistributedLock",
+            "metadata": {"name": "report", "namespace": "shop"}, "spec": {},
+            "status": {
+                "holders": [{"pod": "report-1", "node": "n1", "contender": "c", "fencingToken": 4294967331i64,
+                    "since": "2026-01-01T00:00:00Z", "revision": "6c9d", "guard": "wrap"}],
+                "ensemble": {"id": "6f1d"},
+                "waiting": 12,
+                "queue": [{"pod": "report-2", "contender": "c"}],
+                "conditions": [{"type": "Ready", "status": "True", "reason": "Provisioned", "message": "there",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            },
+        }))
+        .unwrap()
+    }
+
+    fn now() -> Timestamp {
+        "2026-01-01T00:41:00Z".parse().unwrap()
+    }
+
+    #[test]
+    fn a_list_has_a_line_for_each_lock_and_its_namespace_where_all_are_asked_for() {
+        assert_eq!(
+            list(&[lock()], false, now()),
+            "NAME     HOLDER     TOKEN        WAITING   SINCE   READY\n\
+             report   report-1   4294967331   12        41m     True\n"
+        );
+        assert!(list(&[lock()], true, now()).starts_with("NAMESPACE   NAME"));
+        assert_eq!(list(&[], true, now()), "No locks found.\n");
+    }
+
+    #[test]
+    fn a_lock_is_described_with_its_queue_and_how_many_are_not_shown() {
+        let text = describe(&lock(), now());
+        assert!(text.contains("Ready:       True (Provisioned: there)"), "{text}");
+        assert!(
+            text.contains("holds   report-1   n1     4294967331   41m     wrap    6c9d"),
+            "{text}"
+        );
+        assert!(text.contains("1       report-2   -      -"), "{text}");
+        assert!(text.contains("Ensemble:    6f1d\n"), "{text}");
+        assert!(text.ends_with("and 11 more\n"), "{text}");
+    }
+
+    #[test]
+    fn what_somebody_writes_into_a_status_is_shown_and_not_carried_out() {
+        let mut lock = lock();
+        let status = lock.status.as_mut().unwrap();
+        status.holders[0].pod = "a\u{1b}]0;owned\u{7}\nreport-9 \u{202e}b".into();
+        status.holders[0].revision = Some("\u{9b}31m".into());
+        status.conditions[0].message = "\u{1b}[2J".into();
+        for text in [list(&[lock.clone()], true, now()), describe(&lock, now())] {
+            let odd = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+            assert!(!text.contains(odd), "{text:?}");
+            assert!(text.contains("a\\u{1b}]0;owned\\u{7}\\nreport-9"), "{text}");
+        }
+    }
+
+    #[test]
+    fn ages_are_as_kubectl_shows_them() {
+        let since = |seconds| Timestamp::from_second(now().as_second() - seconds).unwrap();
+        for (seconds, shown) in [
+            (5, "5s"),
+            (119, "119s"),
+            (120, "2m"),
+            (7_200, "2h"),
+            (172_800, "2d"),
+            (-5, "0s"),
+        ] {
+            assert_eq!(age(since(seconds), now()), shown);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The workload that a pod belongs to, as far as the user may read it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client, ResourceExt, discovery};
+use lockkeeper_crds::keys;
+
+/// Deployment, ReplicaSet, pod; or CronJob, Job, pod.
+const LONGEST_CHAIN: usize = 3;
+
+/// The kinds whose keys the webhook copies to their pods, by their groups.
+const FOLLOWED: [(&str, &str); 5] = [
+    ("apps", "Deployment"),
+    ("apps", "StatefulSet"),
+    ("apps", "DaemonSet"),
+    ("batch", "Job"),
+    ("batch", "CronJob"),
+];
+
+/// What may be between one of these and its pods.
+const BETWEEN: [(&str, &str); 1] = [("apps", "ReplicaSet")];
+
+/// A workload with a lock's name on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// As kubectl names it: `deployment/report`.
+    pub name: String,
+    /// The lock that its annotation names.
+    pub lock: String,
+    /// Whether its keys are copied to its pods: it is of a kind that we follow.
+    pub is_followed: bool,
+}
+
+/// The topmost workload above the pod that names a lock: those between have its annotations. The search ends at a
+/// workload that the user may not read.
+pub async fn named_above(client: &Client, namespace: &str, owners: &[OwnerReference]) -> Option<Workload> {
+    let mut owners = owners.to_vec();
+    let mut named = None;
+    for _ in 0..LONGEST_CHAIN {
+        let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
+            break;
+        };
+        let Some(found) = read(client, namespace, owner).await else {
+            break;
+        };
+        let lock = found.annotations().get(keys::LOCK);
+        if let Some(lock) = lock.or_else(|| found.labels().get(keys::LOCK)) {
+            named = Some(Workload {
+                name: format!("{}/{}", owner.kind.to_lowercase(), owner.name),
+                lock: lock.clone(),
+                is_followed: is_of(&FOLLOWED, owner),
+            });
+        }
+        owners = found.metadata.owner_references.unwrap_or_default();
+    }
+    named
+}
+
+async fn read(client: &Client, namespace: &str, owner: &OwnerReference) -> Option<DynamicObject> {
+    let (group, version) = group(owner);
+    let kind = GroupVersionKind::gvk(group, version, &owner.kind);
+    // The plurals of Kubernetes' own are regular; those of others only the API server knows.
+    let resource = if is_of(&FOLLOWED, owner) || is_of(&BETWEEN, owner) {
+        ApiResource::from_gvk(&kind)
+    } else {
+        discovery::oneshot::pinned_kind(client, &kind).await.ok()?.0
+    };
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    api.get_opt(&owner.name).await.ok().flatten()
+}
+
+fn group(owner: &OwnerReference) -> (&str, &str) {
+    let version = owner.api_version.as_str();
+    version.split_once('/').unwrap_or(("", version))
+}
+
+fn is_of(kinds: &[(&str, &str)], owner: &OwnerReference) -> bool {
+    kinds.contains(&(group(owner).0, owner.kind.as_str()))
+}

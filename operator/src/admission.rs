@@ -1,0 +1,14 @@
+//! The admission webhooks: how pods are put behind their locks, and what has to be known for that.
+//!
+//! [`webhook`] answers the API server's reviews, [`inject`] changes the pod (pure), [`image`] asks registries for the
+//! commands of images, and [`certificates`] authenticates the webhooks to the API server.
+
+pub mod app_token;
+pub mod args;
+pub(crate) mod cache;
+pub mod callers;
+pub mod certificates;
+pub mod image;
+pub mod inject;
+pub mod run;
+pub mod webhook;

@@ -1,0 +1,175 @@
+//! Checks on a pod before anything is added to it.
+
+use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, PodSpec};
+use lockkeeper_crds::DistributedLockSpec;
+use lockkeeper_crds::keys::LockRequest;
+use lockkeeper_crds::lock::{OnLoss, OnSuspect};
+
+use serde_json::Value;
+
+use super::chosen::{DEFAULT_CONTAINER, Said, chosen};
+use super::context::Context;
+use super::refusal::Refusal;
+use super::{environment, names, signal};
+
+/// Refuses pods that cannot be guarded at all.
+///
+/// # Errors
+/// The first reason.
+pub fn pod(object: &Value, spec: &PodSpec) -> Result<(), Refusal> {
+    if is_windows(&object["spec"]) {
+        return Err(Refusal::Windows);
+    }
+    if spec.host_pid == Some(true) {
+        return Err(Refusal::HostPid);
+    }
+    Ok(())
+}
+
+/// Whether a pod with this `spec` says that it runs on Windows.
+pub fn is_windows(spec: &Value) -> bool {
+    spec["os"]["name"] == "windows" || spec["nodeSelector"]["kubernetes.io/os"] == "windows"
+}
+
+/// Refuses pods with parts that are named as ours and are not: only for pods without a sidecar.
+///
+/// # Errors
+/// The first name that is taken.
+pub fn names_are_free(spec: &PodSpec) -> Result<(), Refusal> {
+    let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    for name in [names::SIDECAR, names::INSTALL] {
+        if containers.clone().any(|container| container.name == name) {
+            return Err(Refusal::NameTaken {
+                kind: "container",
+                name,
+            });
+        }
+    }
+    for name in [names::BINARY_VOLUME, names::RUN_VOLUME, names::AUTH_VOLUME] {
+        if spec.volumes.iter().flatten().any(|volume| volume.name == name) {
+            return Err(Refusal::NameTaken { kind: "volume", name });
+        }
+    }
+    let has_port = |container: &&Container| {
+        container
+            .ports
+            .iter()
+            .flatten()
+            .any(|port| port.container_port == i32::from(names::PORT))
+    };
+    match containers.find(has_port) {
+        Some(container) => Err(Refusal::PortTaken(container.name.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a sidecar that was injected for another lock, ensemble or container, as in a copy of a pod whose
+/// keys were changed: it would guard by the wrong lock, or not at all.
+///
+/// # Errors
+/// The first variable that differs.
+pub fn is_for(
+    sidecar: &Container,
+    container: &Container,
+    lock: &str,
+    context: &Context<'_>,
+) -> Result<(), Refusal> {
+    let by_signals = signal::is_chosen(sidecar).then(|| signal::guarded(container));
+    let common = [
+        environment::of_name(lock, context),
+        environment::of_ensemble(context),
+    ];
+    for wanted in common.into_iter().chain(by_signals) {
+        let has = sidecar.env.iter().flatten().find(|var| var.name == wanted.name);
+        if has != Some(&wanted) {
+            let value = |var: &EnvVar| var.value.clone().unwrap_or_default();
+            return Err(Refusal::OtherSidecar {
+                problem: format!(
+                    "its {} is `{}` and not `{}`",
+                    wanted.name,
+                    has.map(value).unwrap_or_default(),
+                    value(&wanted)
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a guarded container whose folders are taken.
+///
+/// # Errors
+/// The first folder.
+pub fn mounts_are_free(container: &Container, folders: &[&'static str]) -> Result<(), Refusal> {
+    for path in folders {
+        if container
+            .volume_mounts
+            .iter()
+            .flatten()
+            .any(|mount| mount.mount_path.trim_end_matches('/') == *path)
+        {
+            return Err(Refusal::MountTaken {
+                container: container.name.clone(),
+                path,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The position of the guarded container, and how it was chosen.
+///
+/// # Errors
+/// As [`chosen`].
+pub fn guarded(pod: &Pod, request: &LockRequest) -> Result<(usize, Said), Refusal> {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let names = containers.map(|container| container.name.as_str());
+    let annotations = pod.metadata.annotations.as_ref();
+    let default = annotations.and_then(|annotations| annotations.get(DEFAULT_CONTAINER));
+    chosen(
+        request.container.as_deref(),
+        default.map(String::as_str),
+        &names.collect::<Vec<_>>(),
+    )
+}
+
+/// Refuses settings of a lock that its sidecars would refuse.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn lock(request: &LockRequest, spec: &DistributedLockSpec, context: &Context<'_>) -> Result<(), Refusal> {
+    if spec.zookeeper.is_none() && context.sidecar.connect.is_none() {
+        return Err(Refusal::NoEnsemble(request.lock.clone()));
+    }
+    spec.validate(context.sidecar.tick_time)
+        .map_err(|problem| Refusal::InvalidLock {
+            name: request.lock.clone(),
+            problem: problem.to_string(),
+        })?;
+    Ok(request.check(spec)?)
+}
+
+/// Refuses pauses where the kubelet would restart what is paused: it asks the application itself. A readiness probe
+/// may stay: what it executes is stopped like the rest, and the container is not ready then.
+///
+/// # Errors
+/// When there is a liveness or startup probe and the lock pauses.
+pub fn pauses(
+    request: &LockRequest,
+    spec: &DistributedLockSpec,
+    container: &Container,
+) -> Result<(), Refusal> {
+    let field = match (spec.on_loss, spec.on_suspect) {
+        (OnLoss::Pause, _) => "onLoss",
+        (_, OnSuspect::Pause) => "onSuspect",
+        _ => return Ok(()),
+    };
+    if container.liveness_probe.is_none() && container.startup_probe.is_none() {
+        return Ok(());
+    }
+    Err(Refusal::PauseWithProbes {
+        lock: request.lock.clone(),
+        container: container.name.clone(),
+        field,
+    })
+}

@@ -1,0 +1,262 @@
+//! What the webhooks ask the API server beside the object itself. Most of it serves convenience or the search for a
+//! command: a look-up that fails never leaves a pod unguarded. A pod is refused only if the settings of its lock
+//! cannot be read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
+use serde_json::Value;
+
+use crate::admission::cache::{Cache, Weigh};
+use crate::admission::inject::Replicas;
+use crate::kubernetes::names::{is_label, is_subdomain};
+use crate::kubernetes::objects::{
+    AutoscalerPart, DESIRED_REPLICAS, JobPart, LockPart, PAGE, ReplicaSetPart, SecretPart, StatefulSetPart,
+    is_deployment,
+};
+use crate::kubernetes::objects::{CERTIFICATE, KEY};
+
+/// Pods of one owner come in bursts. "Many" is kept and may be stale: then standbys are ready, which is right for one
+/// pod, too. "One" is not kept: a second pod is the sign that the owner wants more by now.
+const OWNER_LIFE: Duration = Duration::from_secs(60);
+/// Whether a Secret has a certificate changes with its installation.
+const SECRET_LIFE: Duration = Duration::from_secs(30);
+/// A webhook has five seconds in all, three of which a registry may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What answers of one kind may take, in bytes: some thousands.
+const KEPT: usize = 1 << 20;
+
+/// Longest UID of an owner that is asked for, in bytes; those of an API server are UUIDs.
+const LONGEST_UID: usize = 64;
+
+/// Kinds of owners whose pods are counted.
+const COUNTED: [&str; 4] = ["ReplicaSet", "StatefulSet", "Job", "DaemonSet"];
+
+/// Autoscalers cause only a warning, so a stale answer does no harm.
+const AUTOSCALERS_LIFE: Duration = Duration::from_secs(2);
+
+/// Autoscalers of one workload that are named.
+const NAMED: usize = 3;
+
+/// Asks the API server.
+#[derive(Debug)]
+pub struct Lookups {
+    replicas: Cache<OwnerQuestion, Replicas>,
+    certificates: Cache<(String, String), bool>,
+    /// By namespace.
+    autoscalers: Cache<String, Arc<Vec<Autoscaler>>>,
+}
+
+/// Identifies an owner. Its UID alone does not: any client may write one of another namespace, or another kind, into
+/// a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct OwnerQuestion {
+    namespace: String,
+    kind: &'static str,
+    name: String,
+    uid: String,
+}
+
+/// What is known of an autoscaler.
+#[derive(Debug)]
+struct Autoscaler {
+    name: String,
+    kind: String,
+    target: String,
+}
+
+/// Why an answer is not kept.
+enum NotKept {
+    One,
+    Failed(kube::Error),
+}
+
+impl Default for Lookups {
+    fn default() -> Self {
+        Self {
+            replicas: Cache::new(OWNER_LIFE, KEPT),
+            certificates: Cache::new(SECRET_LIFE, KEPT),
+            autoscalers: Cache::new(AUTOSCALERS_LIFE, KEPT),
+        }
+    }
+}
+
+impl Lookups {
+    /// How many siblings a pod has.
+    pub async fn replicas(&self, client: &Client, namespace: &str, pod: &Value) -> Replicas {
+        let references = &pod["metadata"]["ownerReferences"];
+        let owners: Vec<OwnerReference> = serde_json::from_value(references.clone()).unwrap_or_default();
+        let Some(owner) = owners.into_iter().find(|owner| owner.controller == Some(true)) else {
+            return Replicas::One;
+        };
+        // The API server admits such a reference, since it does not look for owners; no such owner exists.
+        if owner.uid.len() > LONGEST_UID || !is_subdomain(&owner.name) || !is_label(namespace) {
+            return Replicas::Unknown;
+        }
+        let Some(kind) = COUNTED.into_iter().find(|kind| *kind == owner.kind) else {
+            return Replicas::Unknown;
+        };
+        let question = OwnerQuestion {
+            namespace: namespace.to_owned(),
+            kind,
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+        };
+        let asked = self
+            .replicas
+            .get(question, async || match count(client, namespace, &owner).await {
+                Ok(Replicas::One) => Err(NotKept::One),
+                Ok(more) => Ok(more),
+                Err(error) => Err(NotKept::Failed(error)),
+            });
+        match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(Ok(replicas)) => replicas,
+            Ok(Err(NotKept::One)) => Replicas::One,
+            Ok(Err(NotKept::Failed(error))) => {
+                tracing::warn!(%error, namespace, owner.kind, owner.name, "Failed to read the owner of a pod");
+                Replicas::Unknown
+            }
+            Err(_) => Replicas::Unknown,
+        }
+    }
+
+    /// Whether the lock's `tlsSecret` has a certificate for the pods themselves.
+    pub async fn client_certificate(
+        &self,
+        client: &Client,
+        namespace: &str,
+        lock: Option<&DistributedLockSpec>,
+    ) -> bool {
+        let Some(name) =
+            lock.and_then(|lock| Some(lock.zookeeper.as_ref()?.tls_secret.as_ref()?.name.clone()))
+        else {
+            return false;
+        };
+        if !is_subdomain(&name) || !is_label(namespace) {
+            return false;
+        }
+        let question = (namespace.to_owned(), name.clone());
+        let asked = self.certificates.get(question, || async {
+            let secret = Api::<SecretPart>::namespaced(client.clone(), namespace)
+                .get_opt(&name)
+                .await?;
+            let has = |key| secret.as_ref().is_some_and(|secret| secret.data.has(key));
+            Ok::<_, kube::Error>(has(CERTIFICATE) && has(KEY))
+        });
+        match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(Ok(has)) => has,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, namespace, secret = name, "Failed to read the tlsSecret of a lock");
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Names of the autoscalers of a workload, if they are among the first of its namespace.
+    pub async fn autoscalers(&self, client: &Client, namespace: &str, kind: &str, name: &str) -> Vec<String> {
+        if !is_label(namespace) {
+            return Vec::new();
+        }
+        let asked = self.autoscalers.get(namespace.to_owned(), || async {
+            let api = Api::<AutoscalerPart>::namespaced(client.clone(), namespace);
+            let list = api.list(&ListParams::default().limit(PAGE)).await?;
+            let all = list.items.into_iter().map(|one| Autoscaler {
+                name: one.metadata.name.unwrap_or_default(),
+                kind: one.spec.scale_target_ref.kind.into(),
+                target: one.spec.scale_target_ref.name.into(),
+            });
+            Ok::<_, kube::Error>(Arc::new(all.collect::<Vec<_>>()))
+        });
+        let Ok(Ok(all)) = tokio::time::timeout(PATIENCE, asked).await else {
+            tracing::warn!(namespace, "Failed to list the autoscalers of a namespace");
+            return Vec::new();
+        };
+        let of_it = all.iter().filter(|one| one.kind == kind && one.target == name);
+        of_it.take(NAMED).map(|one| one.name.clone()).collect()
+    }
+}
+
+/// A lock that the watch has not shown yet; `None` if it does not exist.
+///
+/// # Errors
+/// Why it cannot be read. Its pod would get the defaults in the place of its settings.
+pub async fn lock(client: &Client, namespace: &str, name: &str) -> Result<Option<DistributedLock>, String> {
+    if !is_label(namespace) {
+        return Err("the review names no namespace".to_owned());
+    }
+    let api = Api::<LockPart>::namespaced(client.clone(), namespace);
+    match tokio::time::timeout(PATIENCE, api.get_opt(name)).await {
+        Ok(found) => found
+            .map(|found| found.map(DistributedLock::from))
+            .map_err(|error| error.to_string()),
+        Err(_) => Err(format!("the API server has not answered for {PATIENCE:?}")),
+    }
+}
+
+async fn count(client: &Client, namespace: &str, owner: &OwnerReference) -> Result<Replicas, kube::Error> {
+    let name = &owner.name;
+    let mut one = Replicas::One;
+    let wanted = match owner.kind.as_str() {
+        "ReplicaSet" => {
+            let set = Api::<ReplicaSetPart>::namespaced(client.clone(), namespace)
+                .get(name)
+                .await?;
+            // Another controller (an Argo Rollout) makes more of them in its own way, and says nowhere how many.
+            if !set.owner_references().iter().all(is_deployment) {
+                return Ok(Replicas::Unknown);
+            }
+            let own = set.spec.as_ref().and_then(|spec| spec.replicas);
+            own.max(desired(set.metadata.annotations.as_ref()))
+        }
+        "StatefulSet" => {
+            let set = Api::<StatefulSetPart>::namespaced(client.clone(), namespace)
+                .get(name)
+                .await?;
+            let spec = set.spec.as_ref();
+            // The API server's default is OrderedReady.
+            let policy = spec.and_then(|spec| spec.pod_management_policy.as_ref());
+            if policy.is_none_or(|policy| policy.0 != "Parallel") {
+                one = Replicas::InOrder;
+            }
+            spec.and_then(|spec| spec.replicas)
+        }
+        "Job" => {
+            let job = Api::<JobPart>::namespaced(client.clone(), namespace)
+                .get(name)
+                .await?;
+            job.spec.and_then(|spec| spec.parallelism)
+        }
+        "DaemonSet" => return Ok(Replicas::Many),
+        _ => return Ok(Replicas::Unknown),
+    };
+    // The API server's default of all three fields is 1.
+    Ok(if wanted.unwrap_or(1) > 1 {
+        Replicas::Many
+    } else {
+        one
+    })
+}
+
+impl Weigh for OwnerQuestion {
+    fn weight(&self) -> usize {
+        self.namespace.len() + self.name.len() + self.uid.len()
+    }
+}
+
+impl Weigh for Arc<Vec<Autoscaler>> {
+    fn weight(&self) -> usize {
+        let words = self.iter().flat_map(|one| [&one.name, &one.kind, &one.target]);
+        self.len() * size_of::<Autoscaler>() + words.map(String::len).sum::<usize>()
+    }
+}
+
+fn desired(annotations: Option<&BTreeMap<String, String>>) -> Option<i32> {
+    annotations?.get(DESIRED_REPLICAS)?.parse().ok()
+}

@@ -1,0 +1,117 @@
+//! What this replica remembers of locks between two reconciliations, and nowhere else.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use lockkeeper_crds::lock::Trial;
+use lockkeeper_lock::{Agreement, FencingToken};
+use tokio::time::Instant;
+
+use crate::lock_key::LockKey;
+
+/// What this replica remembers of one lock.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// The token of the time for which this replica has led without a break.
+    pub term: Option<FencingToken>,
+    /// The uid of its object when its namespace was last seen to have an identity. A namespace that was deleted and
+    /// created again has other objects.
+    pub identified: Option<String>,
+    /// When its status was written last.
+    pub written: Option<Instant>,
+    /// Since when it is between two holders.
+    pub between: Option<Instant>,
+    /// When its nodes were found in order, on which connection and for which identities.
+    pub provisioned: Option<Provisioned>,
+    /// When a yield was requested last.
+    pub yielded: Option<Instant>,
+    /// The handoff of a rollout that was requested last, until the status that is seen has it.
+    pub trial: Option<Trial>,
+    /// The contender of the revision on trial that holds, and since when it was seen to.
+    pub trying: Option<(String, Instant)>,
+    /// The last loss of the ensemble that its status speaks of.
+    pub lost: u64,
+    /// Since when nothing of it is left in the ensemble before.
+    pub abandoned: Option<Instant>,
+    /// Since when it is in this ensemble after another one.
+    pub moved: Option<Instant>,
+}
+
+/// Nodes that were found in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provisioned {
+    /// When.
+    pub at: Instant,
+    /// In which session.
+    pub session: i64,
+    /// For which identities: the ids of the ACLs.
+    pub identities: Vec<String>,
+    /// What is written of what contenders have to agree on.
+    pub agreement: Agreement,
+}
+
+/// What is remembered of all locks.
+#[derive(Debug, Default)]
+pub struct Memories(Mutex<HashMap<LockKey, Memory>>);
+
+// === impl Memory ===
+
+impl Memory {
+    /// This replica leads under this token. What it saw under another one of a move between ensembles is forgotten: others
+    /// may have led and written meanwhile.
+    pub fn enter(&mut self, term: FencingToken) {
+        if self.term != Some(term) {
+            self.term = Some(term);
+            self.abandoned = None;
+            self.moved = None;
+        }
+    }
+}
+
+// === impl Memories ===
+
+impl Memories {
+    /// What is remembered of a lock.
+    pub fn of(&self, key: &LockKey) -> Memory {
+        let memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        memories.get(key).cloned().unwrap_or_default()
+    }
+
+    /// Remembers something.
+    pub fn edit(&self, key: &LockKey, edit: impl FnOnce(&mut Memory)) {
+        let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        edit(memories.entry(key.clone()).or_default());
+    }
+
+    /// Forgets all locks but these.
+    pub fn keep(&self, is_there: impl Fn(&LockKey) -> bool) {
+        let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        memories.retain(|key, _| is_there(key));
+    }
+
+    /// Forgets a lock that is gone.
+    pub fn forget(&self, key: &LockKey) {
+        let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        memories.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_of_a_move_is_forgotten_when_another_replica_may_have_led_meanwhile() {
+        let seen = Memory {
+            term: Some(FencingToken(1)),
+            abandoned: Some(Instant::now()),
+            moved: Some(Instant::now()),
+            ..Memory::default()
+        };
+        let (mut same, mut other) = (seen.clone(), seen);
+        same.enter(FencingToken(1));
+        other.enter(FencingToken(2));
+        assert!(same.abandoned.is_some() && same.moved.is_some());
+        assert!(other.abandoned.is_none() && other.moved.is_none());
+    }
+}

@@ -1,0 +1,115 @@
+//! One reconciliation: `resolve → validate → build → apply → report`, the middle pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use kube::runtime::controller::Action;
+use lockkeeper_crds::DistributedLock;
+use tokio::time::Instant;
+
+use crate::controller::context::Context;
+use crate::controller::error::Error;
+use crate::lock_key::LockKey;
+use crate::zookeeper::foreign::Source;
+use crate::zookeeper::reachability::Reach;
+
+pub mod apply;
+pub mod build;
+mod claim;
+pub mod membership;
+mod news;
+mod readiness;
+pub mod report;
+pub mod resolve;
+pub mod situation;
+pub mod validate;
+mod workload;
+
+use apply::Applied;
+use situation::Situation;
+
+/// Brings the cluster and the ensemble to what one `DistributedLock` asks for.
+///
+/// # Errors
+/// What failed; it is tried again.
+pub async fn reconcile(lock: Arc<DistributedLock>, ctx: Arc<Context>) -> Result<Action, Error> {
+    let key = LockKey::new(lock.namespace().unwrap_or_default(), lock.name_any());
+    // The lock is announced when there is a turn.
+    let Some(_turn) = ctx.turns.take(&key) else {
+        return Ok(Action::await_change());
+    };
+    let started = Instant::now();
+    let done = steps(key, lock, &ctx).await;
+    ctx.metrics.duration.observe(started.elapsed().as_secs_f64());
+    let result = done.as_ref().map_or_else(Error::reason, |_| "ok");
+    ctx.metrics.reconciled(result);
+    done
+}
+
+async fn steps(key: LockKey, lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Error> {
+    let is_in_own = matches!(Source::of(&lock, &ctx.own.connect), Ok(None));
+    let own = ctx.own.reach.borrow().clone();
+    let lost = match &own {
+        Reach::Lost { time, .. } if is_in_own => Some(*time),
+        Reach::Up(_) | Reach::Unsure | Reach::Lost { .. } => None,
+    };
+    // Once for each loss: a replica that alone is cut off does not keep overwriting the leader's status.
+    if lost.is_some_and(|time| ctx.memories.of(&key).lost == time) {
+        return Ok(Action::await_change());
+    }
+    let writer = match (ctx.writers.writer(), &own) {
+        _ if lost.is_some() => None,
+        (Ok(writer), Reach::Up(_)) => {
+            ctx.memories.edit(&key, |memory| memory.enter(writer.term()));
+            Some(writer)
+        }
+        // The leader does it; or the lock is reconciled again when the ensemble is back.
+        (_, Reach::Up(_) | Reach::Unsure | Reach::Lost { .. }) => return Ok(Action::await_change()),
+    };
+    let Some(mut resolved) = resolve::resolve(ctx, key.clone(), lock, own).await? else {
+        return Ok(Action::await_change());
+    };
+    let valid = validate::validate(&resolved);
+    let plan = build::build(&resolved, &valid, Timestamp::now());
+    let Some(writer) = writer else {
+        let done = Applied::default();
+        let again = report::report(ctx, ctx.writers.loss_writer(), &resolved, plan.status, done).await?;
+        if again.is_none() {
+            ctx.memories
+                .edit(&key, |memory| memory.lost = lost.unwrap_or_default());
+        }
+        return Ok(again.map_or_else(Action::await_change, Action::requeue));
+    };
+    let applied = apply::apply(ctx, writer, &mut resolved, &valid, &plan).await?;
+    let is_followed = matches!(resolved.situation, Situation::Followed { .. });
+    let is_gone = applied.is_gone;
+    let again = report::report(ctx, writer, &resolved, plan.status, applied).await?;
+    let again = again.into_iter().chain(resolved.again).min();
+    Ok(match again {
+        _ if is_gone && !is_followed => Action::await_change(),
+        Some(again) => Action::requeue(again),
+        None if is_followed => Action::requeue(recheck()),
+        None => Action::await_change(),
+    })
+}
+
+/// When to look again although nothing happens: spread, so that not all locks come at once.
+fn recheck() -> Duration {
+    apply::RECHECK.mul_f64(1.0 + fastrand::f64() / 2.0)
+}
+
+/// When to reconcile again after an error.
+pub fn on_error(lock: Arc<DistributedLock>, error: &Error, _: Arc<Context>) -> Action {
+    if error.is_failure() {
+        let cause = std::error::Error::source(error).map(ToString::to_string);
+        tracing::warn!(
+            lock = %format!("{}/{}", lock.namespace().unwrap_or_default(), lock.name_any()),
+            %error,
+            cause,
+            "Reconciliation failed; trying again"
+        );
+    }
+    error.rest().map_or_else(Action::await_change, Action::requeue)
+}

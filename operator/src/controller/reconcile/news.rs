@@ -1,0 +1,91 @@
+//! What changed between two statuses, for events. Pure.
+
+use lockkeeper_crds::lock::{ConditionType, DistributedLockStatus, Reason as ConditionReason};
+use lockkeeper_lock::{CleanRelease, FencingToken};
+
+use crate::controller::status::named;
+use crate::kubernetes::events::{Notice, Reason};
+
+/// The holders of the previous status that do not hold according to this one. Only our keepers record when they got
+/// the lock and how they released it.
+pub(super) fn gone(previous: &DistributedLockStatus, status: &DistributedLockStatus) -> Vec<CleanRelease> {
+    let still = |contender: &str| {
+        let holders = status.holders.iter().map(|one| &one.contender);
+        let waiting = status.queue.iter().map(|one| &one.contender);
+        holders.chain(waiting).any(|one| one == contender)
+    };
+    let gone = previous.holders.iter();
+    gone.filter(|holder| holder.since.is_some() && !still(&holder.contender))
+        .map(|holder| CleanRelease {
+            contender: holder.contender.clone(),
+            token: FencingToken(holder.fencing_token),
+        })
+        .collect()
+}
+
+/// The events for users. A first status causes none: an operator may see ten thousand locks for the first time.
+pub(super) fn news(
+    previous: &DistributedLockStatus,
+    status: &DistributedLockStatus,
+    lost: &[String],
+) -> Vec<Notice> {
+    if previous.observed_generation.is_none() {
+        return Vec::new();
+    }
+    let mut notices = Vec::new();
+    let is_in = |contender: &str, list: &DistributedLockStatus| {
+        list.holders.iter().any(|holder| holder.contender == contender)
+    };
+    for holder in &previous.holders {
+        if !is_in(&holder.contender, status) {
+            notices.push(if lost.contains(&holder.contender) {
+                let note = format!(
+                    "{} holds the lock no more, and did not release it: its session expired, or its node in ZooKeeper was deleted",
+                    holder.pod
+                );
+                Notice::new(Reason::LockLost, note)
+            } else {
+                let note = format!("{} holds the lock no more", holder.pod);
+                Notice::new(Reason::LockReleased, note)
+            });
+        }
+    }
+    for holder in &status.holders {
+        if !is_in(&holder.contender, previous) {
+            let note = format!(
+                "{} holds the lock under token {}",
+                holder.pod, holder.fencing_token
+            );
+            notices.push(Notice::new(Reason::LockAcquired, note));
+        }
+    }
+    let ready = |status: &DistributedLockStatus| {
+        let ready = ConditionType::Ready.as_str();
+        let found = status.conditions.iter().find(|one| one.type_ == ready);
+        found.map(|one| (one.reason.clone(), one.message.clone()))
+    };
+    if let Some((reason, message)) = ready(status).filter(|now| ready(previous).as_ref() != Some(now)) {
+        let reasons = [
+            (ConditionReason::HandoffHeldBack, Reason::HandoffHeldBack),
+            (ConditionReason::InvalidSpec, Reason::InvalidSpec),
+            (ConditionReason::ProvisioningFailed, Reason::ProvisioningFailed),
+            (ConditionReason::AgreementPending, Reason::ProvisioningFailed),
+            (ConditionReason::UnknownContender, Reason::ProvisioningFailed),
+            (ConditionReason::TooManyContenders, Reason::ProvisioningFailed),
+            (ConditionReason::SecretUnusable, Reason::ProvisioningFailed),
+            (ConditionReason::CredentialsRefused, Reason::ProvisioningFailed),
+            (ConditionReason::TlsFailed, Reason::ProvisioningFailed),
+            (ConditionReason::EnsembleNotAllowed, Reason::ProvisioningFailed),
+            (ConditionReason::EnsembleUnusable, Reason::ProvisioningFailed),
+            (ConditionReason::EnsembleChanged, Reason::EnsembleChanged),
+        ];
+        let told = reasons.iter().find(|(condition, _)| condition.as_str() == reason);
+        if let Some((_, told)) = told {
+            notices.push(Notice::new(*told, message));
+        } else if reason == ConditionReason::Deleting.as_str() && !status.holders.is_empty() {
+            let note = format!("waits until the lock is not held by {}", named(&status.holders));
+            notices.push(Notice::new(Reason::DeletionWaits, note));
+        }
+    }
+    notices
+}

@@ -1,0 +1,109 @@
+//! Whether a lock is ready, for its status. Pure.
+
+use lockkeeper_crds::lock::Reason;
+use lockkeeper_crds::settings::word_of;
+use lockkeeper_lock::is_contender;
+
+use super::resolve::Resolved;
+use crate::controller::rollout::trial;
+use crate::controller::status::{self, Readiness};
+use crate::problem::Problem;
+use crate::zookeeper::queues::picture::Queue;
+
+/// Whether the lock is ready. `not_ready` is why its settings are not in force.
+pub(super) fn readiness(resolved: &Resolved, not_ready: Option<Problem>) -> Readiness {
+    if resolved.lock.metadata.deletion_timestamp.is_some() {
+        let holders: Vec<_> = resolved
+            .participants
+            .iter()
+            .filter(|one| status::holds(one))
+            .filter_map(|one| Some(one.data.pod.as_ref()?.name.as_str()))
+            .collect();
+        let message = match holders.as_slice() {
+            [] => waits_for(&resolved.queue),
+            pods => format!(
+                "being deleted: waits until the lock is not held by {}",
+                pods.join(", ")
+            ),
+        };
+        return Readiness::NotReady(Reason::Deleting, message);
+    }
+    match not_ready.or_else(|| stranger(resolved)) {
+        None => match (held_back(resolved), outdated(resolved)) {
+            (Some(message), _) => Readiness::HeldBack(message),
+            (None, pods) if pods.is_empty() => Readiness::Ready,
+            (None, pods) => Readiness::Outdated(pods),
+        },
+        Some(Problem { reason, message }) => Readiness::NotReady(reason, message),
+    }
+}
+
+/// What keeps the nodes of a lock that has no holder. A contender without a session stays when its client ends.
+fn waits_for(queue: &Queue) -> String {
+    let in_queue = queue
+        .contenders()
+        .filter(|node| node.is_ephemeral || is_contender(&node.name));
+    match in_queue.min_by_key(|node| &node.name) {
+        Some(node) if node.is_ephemeral => {
+            format!("being deleted: waits until {} has left the queue", node.name)
+        }
+        Some(node) => format!(
+            "being deleted: waits until {} has left the queue, a node that belongs to no session: delete it, if no \
+             client waits there",
+            node.name
+        ),
+        None => "being deleted: its nodes in ZooKeeper are being removed".to_owned(),
+    }
+}
+
+/// Why a rollout is held back, if one is.
+fn held_back(resolved: &Resolved) -> Option<String> {
+    let trial = resolved.trial.as_ref()?;
+    trial::held_back(trial, &resolved.participants, &resolved.pods)
+}
+
+/// Pods that were made with other settings of the lock: it was changed since, or made after them.
+fn outdated(resolved: &Resolved) -> Vec<String> {
+    let word = word_of(&resolved.lock.spec);
+    let pods = resolved.pods.iter();
+    let pods = pods.filter(|(_, pod)| !pod.is_over && pod.settings.as_ref().is_some_and(|own| *own != word));
+    pods.map(|(name, _)| name.clone()).collect()
+}
+
+/// A client in the queue beside which no keeper holds the lock.
+fn stranger(resolved: &Resolved) -> Option<Problem> {
+    let stranger = resolved.queue.strangers().min()?;
+    let message = format!(
+        "the node {stranger} below the lock root belongs to a client whose place in the queue cannot be told from that \
+         name, so the lock is not held beside it: end that client, or give it a lock root of its own"
+    );
+    Some(Problem::new(Reason::UnknownContender, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zookeeper::queues::picture::Contender;
+    use lockkeeper_lock::FencingToken;
+
+    #[test]
+    fn the_status_of_an_object_that_is_being_deleted_names_who_stands_in_the_queue_and_nobody_else() {
+        let of = |children: &[(&str, bool)]| {
+            let children = children
+                .iter()
+                .map(|(name, is_ephemeral)| Contender::read(*name, FencingToken(1), *is_ephemeral, b""));
+            waits_for(&Queue::of(true, children))
+        };
+        let waiter = ("_c_x-lock-0000000001", true);
+        assert!(of(&[waiter, ("a-note", false)]).ends_with("until _c_x-lock-0000000001 has left the queue"));
+        assert!(of(&[("stranger", true)]).contains("until stranger has left"));
+        let forgotten = of(&[("_c_x-lock-0000000001", false)]);
+        assert!(
+            forgotten.contains("belongs to no session: delete it"),
+            "{forgotten}"
+        );
+        for bystanders in [&[][..], &[("a-note", false)]] {
+            assert!(of(bystanders).ends_with("its nodes in ZooKeeper are being removed"));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Fifth step: the status, where it changed, and events for people.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::{Resource, ResourceExt};
+use lockkeeper_crds::lock::DistributedLockStatus;
+use tokio::time::Instant;
+
+use super::apply::Applied;
+use super::news::{gone, news};
+use super::resolve::Resolved;
+use super::situation::Situation;
+use crate::controller::context::Context;
+use crate::controller::error::Error;
+use crate::controller::status::{self, is_between_holders};
+use crate::controller::writer::StatusWriter;
+use crate::kubernetes::events::Notice;
+use crate::metrics::OfLock;
+
+/// Least time between two writes of one status.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a lock may be between two holders before its status says so: a few round trips to the
+/// ensemble. Below, a handoff is one write, with the new holder.
+const BETWEEN: Duration = Duration::from_millis(200);
+
+/// Writes the status if it changed, publishes events, and returns after which time there is more to do.
+///
+/// # Errors
+/// Those of the API server; and when this replica does not lead, unless the writer takes no lease.
+pub async fn report(
+    ctx: &Context,
+    writer: impl StatusWriter,
+    resolved: &Resolved,
+    status: DistributedLockStatus,
+    applied: Applied,
+) -> Result<Option<Duration>, Error> {
+    let Applied {
+        not_ready,
+        mut notices,
+        is_gone,
+        again,
+        trial,
+        version,
+    } = applied;
+    if is_gone {
+        tell(&writer, resolved, &notices).await;
+        ctx.memories.forget(&resolved.key);
+        ctx.metrics.losses.remove(&OfLock::from(&resolved.key));
+        return Ok(None);
+    }
+    if let Some(rest) = still_between(ctx, resolved) {
+        tell(&writer, resolved, &notices).await;
+        return Ok(Some(rest));
+    }
+    let previous = resolved.lock.status.clone().unwrap_or_default();
+    let status = match not_ready {
+        Some(problem) => status::not_ready(status, &previous, &problem, Timestamp::now()),
+        None => status,
+    };
+    let status = DistributedLockStatus {
+        trial: trial.or(status.trial),
+        ..status
+    };
+    let version = version.or_else(|| resolved.lock.resource_version());
+    let written = write(ctx, &writer, resolved, &previous, &status, version).await?;
+    if written == Written::Now {
+        let lost = lost(ctx, resolved, &previous, &status).await;
+        notices.extend(news(&previous, &status, &lost));
+    }
+    tell(&writer, resolved, &notices).await;
+    Ok(match written {
+        Written::After(rest) => Some(again.map_or(rest, |again| again.min(rest))),
+        Written::Now | Written::Unchanged => again,
+    })
+}
+
+fn still_between(ctx: &Context, resolved: &Resolved) -> Option<Duration> {
+    if !matches!(resolved.situation, Situation::Followed { .. }) {
+        return None;
+    }
+    let is_between = is_between_holders(&resolved.participants);
+    let mut rest = None;
+    ctx.memories.edit(&resolved.key, |memory| {
+        if is_between {
+            let since = *memory.between.get_or_insert_with(Instant::now);
+            rest = BETWEEN
+                .checked_sub(since.elapsed())
+                .filter(|rest| !rest.is_zero());
+        } else {
+            memory.between = None;
+        }
+    });
+    rest
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    Now,
+    Unchanged,
+    /// Not before this time is over.
+    After(Duration),
+}
+
+async fn write(
+    ctx: &Context,
+    writer: &impl StatusWriter,
+    resolved: &Resolved,
+    previous: &DistributedLockStatus,
+    status: &DistributedLockStatus,
+    version: Option<String>,
+) -> Result<Written, Error> {
+    if status == previous {
+        return Ok(Written::Unchanged);
+    }
+    let written = ctx.memories.of(&resolved.key).written;
+    if let Some(rest) = written
+        .and_then(|at| PAUSE.checked_sub(at.elapsed()))
+        .filter(|rest| !rest.is_zero())
+    {
+        return Ok(Written::After(rest));
+    }
+    let written = writer.write_status(&resolved.key, version, status).await?;
+    if written.is_none() {
+        return Ok(Written::Unchanged);
+    }
+    ctx.memories
+        .edit(&resolved.key, |memory| memory.written = Some(Instant::now()));
+    Ok(Written::Now)
+}
+
+/// The holders of the previous status that ended without a clean release. Counts them here because a keeper that ends
+/// with the loss cannot.
+///
+/// Each is counted only once, since every replica writes a status only on top of the one that it has seen.
+async fn lost(
+    ctx: &Context,
+    resolved: &Resolved,
+    previous: &DistributedLockStatus,
+    status: &DistributedLockStatus,
+) -> Vec<String> {
+    let gone = gone(previous, status);
+    let Some(way) = resolved.situation.way().filter(|_| !gone.is_empty()) else {
+        return Vec::new();
+    };
+    match way.lost(&resolved.key, &gone).await {
+        Ok(lost) => {
+            let lost = gone.into_iter().zip(lost).filter(|(_, is_lost)| *is_lost);
+            let lost: Vec<_> = lost.map(|(one, _)| one.contender).collect();
+            if !lost.is_empty() {
+                tracing::warn!(lock = %resolved.key, contenders = ?lost, "A holder ended without a clean release");
+                let losses = ctx.metrics.losses.get_or_create(&OfLock::from(&resolved.key));
+                losses.inc_by(lost.len() as u64);
+            }
+            lost
+        }
+        Err(error) => {
+            tracing::warn!(lock = %resolved.key, %error, "Failed to find out how a holder ended");
+            Vec::new()
+        }
+    }
+}
+
+async fn tell(writer: &impl StatusWriter, resolved: &Resolved, notices: &[Notice]) {
+    writer.tell(notices, &resolved.lock.object_ref(&())).await;
+}

@@ -1,0 +1,164 @@
+//! Events on objects, for users: a closed set of reasons.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::core::Status;
+use kube::runtime::events::{Event, EventType, Recorder};
+
+use crate::metrics::Metrics;
+
+/// The reporter of the events, which the chart's policy on the operator checks.
+pub const REPORTER: &str = "lockkeeper-operator";
+
+/// The reason of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A pod holds the lock now.
+    LockAcquired,
+    /// A pod does not hold the lock any more.
+    LockReleased,
+    /// A pod does not hold the lock any more, and did not release it.
+    LockLost,
+    /// The holder was asked to step down.
+    HandoffRequested,
+    /// A handoff that a user has requested is not possible.
+    HandoffRefused,
+    /// A rollout does not go on: its revision failed under the lock.
+    HandoffHeldBack,
+    /// Nodes in ZooKeeper were missing, or open to others, and are in order again.
+    NodesRepaired,
+    /// The identity of the namespace is to be rotated, and pods do not know the one in use yet.
+    RotationWaits,
+    /// The object cannot be deleted while a client is in the queue.
+    DeletionWaits,
+    /// The object is gone, and its nodes in ZooKeeper could not be removed.
+    NodesLeft,
+    /// The settings do not fit together.
+    InvalidSpec,
+    /// The lock could not be provided.
+    ProvisioningFailed,
+    /// The operator reaches another ensemble than the lock's.
+    EnsembleChanged,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Why.
+    pub reason: Reason,
+    /// One sentence.
+    pub note: String,
+}
+
+// === impl Reason ===
+
+impl Reason {
+    /// As shown by `kubectl describe`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::LockAcquired => "LockAcquired",
+            Self::LockReleased => "LockReleased",
+            Self::LockLost => "LockLost",
+            Self::HandoffRequested => "HandoffRequested",
+            Self::HandoffRefused => "HandoffRefused",
+            Self::HandoffHeldBack => "HandoffHeldBack",
+            Self::NodesRepaired => "NodesRepaired",
+            Self::RotationWaits => "RotationWaits",
+            Self::DeletionWaits => "DeletionWaits",
+            Self::NodesLeft => "NodesLeft",
+            Self::InvalidSpec => "InvalidSpec",
+            Self::ProvisioningFailed => "ProvisioningFailed",
+            Self::EnsembleChanged => "EnsembleChanged",
+        }
+    }
+
+    const fn action(self) -> &'static str {
+        match self {
+            Self::LockAcquired | Self::LockReleased | Self::LockLost | Self::EnsembleChanged => "Follow",
+            Self::HandoffRequested | Self::HandoffRefused | Self::HandoffHeldBack => "HandOver",
+            Self::NodesRepaired | Self::ProvisioningFailed | Self::InvalidSpec => "Provide",
+            Self::RotationWaits => "Rotate",
+            Self::DeletionWaits | Self::NodesLeft => "Delete",
+        }
+    }
+
+    const fn kind(self) -> EventType {
+        match self {
+            Self::LockAcquired | Self::LockReleased | Self::HandoffRequested => EventType::Normal,
+            Self::HandoffRefused
+            | Self::HandoffHeldBack
+            | Self::LockLost
+            | Self::NodesRepaired
+            | Self::RotationWaits
+            | Self::DeletionWaits
+            | Self::NodesLeft
+            | Self::InvalidSpec
+            | Self::ProvisioningFailed
+            | Self::EnsembleChanged => EventType::Warning,
+        }
+    }
+}
+
+/// Cause of every refusal to create an object in such a namespace (`NamespaceTerminatingCause` of Kubernetes'
+/// `core/v1`).
+const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
+
+fn is_of_a_namespace_that_ends(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.is_forbidden()
+        && causes
+            .into_iter()
+            .any(|cause| cause.reason == NAMESPACE_TERMINATING)
+}
+
+// === impl Notice ===
+
+impl Notice {
+    /// An event with a sentence.
+    pub fn new(reason: Reason, note: impl Into<String>) -> Self {
+        Self {
+            reason,
+            note: note.into(),
+        }
+    }
+
+    /// Publishes it, best effort: nothing depends on an event.
+    pub async fn tell(&self, recorder: &Recorder, metrics: &Metrics, about: &ObjectReference) {
+        let event = Event {
+            type_: self.reason.kind(),
+            reason: self.reason.as_str().to_owned(),
+            note: Some(self.note.clone()),
+            action: self.reason.action().to_owned(),
+            secondary: None,
+        };
+        metrics.wrote("event");
+        let reason = self.reason.as_str();
+        match recorder.publish(&event, about).await {
+            Ok(()) => {}
+            // A namespace that is being deleted takes no events.
+            Err(kube::Error::Api(status)) if is_of_a_namespace_that_ends(&status) => {
+                tracing::debug!(%status, reason, "Left out an event: its namespace is being deleted");
+            }
+            Err(error) => tracing::warn!(%error, reason, "Failed to publish an event"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_in_a_namespace_that_is_going_is_told_apart_from_one_that_may_not_be_written() {
+        let status = |causes: &str| -> Status {
+            let status = format!(
+                r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","reason":"Forbidden",
+                    "message":"events.events.k8s.io \"report.18\" is forbidden","code":403,
+                    "details":{{"name":"report.18","group":"events.k8s.io","kind":"events","causes":[{causes}]}}}}"#
+            );
+            serde_json::from_str(&status).unwrap()
+        };
+        let going = r#"{"reason":"NamespaceTerminating","message":"","field":"metadata.namespace"}"#;
+        assert!(is_of_a_namespace_that_ends(&status(going)));
+        assert!(!is_of_a_namespace_that_ends(&status("")));
+    }
+}

@@ -1,0 +1,124 @@
+//! One ensemble, as the operator knows it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lockkeeper_crds::lock::Reason;
+use lockkeeper_lock::zookeeper::{ConnectString, ZooKeeper};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::changes::Changes;
+use crate::problem::Problem;
+use crate::zookeeper::client::Way;
+use crate::zookeeper::direct::Direct;
+use crate::zookeeper::nodes::Tree;
+use crate::zookeeper::queues::{Link, Mirror, View};
+use crate::zookeeper::reachability::{self, Reach};
+use crate::zookeeper::sandbox::parent::Follow;
+use crate::zookeeper::sandbox::wire::Hello;
+
+/// An ensemble: its queues, and how the operator stands with it.
+#[derive(Debug)]
+pub struct Ensemble {
+    /// Where it is.
+    pub connect: ConnectString,
+    /// The node below which everything is.
+    pub root: String,
+    /// The queues.
+    pub view: View,
+    /// How the operator stands with it, and the way there.
+    pub reach: watch::Receiver<Reach>,
+    /// Whether it is the operator's own, whose locks are open to the identities of their namespaces.
+    pub is_own: bool,
+}
+
+impl Ensemble {
+    /// The operator's own ensemble, which `tasks` follow from now on, and how the connection stands.
+    pub fn own(
+        zookeeper: ZooKeeper,
+        tree: Tree,
+        changes: Arc<Changes>,
+        tasks: &mut JoinSet<()>,
+    ) -> (Arc<Self>, watch::Receiver<Link>) {
+        let (connect, root) = (
+            zookeeper.connect_string().clone(),
+            tree.layout().root().to_owned(),
+        );
+        let (mirror, mirror_task) = Mirror::new(zookeeper, tree.clone(), changes);
+        let (reach, reach_seen) = watch::channel(Reach::Unsure);
+        let view = mirror.view().clone();
+        let way = {
+            let view = view.clone();
+            move |connection| {
+                let (tree, view) = (tree.clone(), view.clone());
+                Way::Direct(Direct {
+                    connection,
+                    tree,
+                    view,
+                })
+            }
+        };
+        tasks.spawn(mirror_task.run());
+        let link = mirror.watch_link();
+        tasks.spawn(reachability::follow(link.clone(), way, reach));
+        let own = Self {
+            connect,
+            root,
+            view,
+            reach: reach_seen,
+            is_own: true,
+        };
+        (Arc::new(own), link)
+    }
+
+    /// An ensemble that locks name, which processes of `program` follow from now on.
+    pub fn apart(
+        connect: ConnectString,
+        program: PathBuf,
+        hello: Hello,
+        changes: Arc<Changes>,
+        tasks: &mut JoinSet<()>,
+    ) -> Arc<Self> {
+        let root = hello.root.clone();
+        let (reach, reach_seen) = watch::channel(Reach::Unsure);
+        let view = View::new(changes);
+        let nothing_yet = Problem::new(Reason::Disconnected, "not connected yet");
+        let (link, link_seen) = watch::channel(Link::Down(nothing_yet));
+        let follow = Follow {
+            program,
+            hello,
+            view: view.clone(),
+            link,
+        };
+        tasks.spawn(follow.run());
+        tasks.spawn(reachability::follow(link_seen, Way::Apart, reach));
+        Arc::new(Self {
+            connect,
+            root,
+            view,
+            reach: reach_seen,
+            is_own: false,
+        })
+    }
+}
+
+/// Follows whether the operator may maintain the nodes in the ensemble; to be run as a task. It may not if they
+/// belong to another cluster, or if the node with the ID is invalid.
+pub async fn judge(mut link: watch::Receiver<Link>, is_acceptable: watch::Sender<bool>) {
+    loop {
+        match &*link.borrow_and_update() {
+            Link::Down(problem) if problem.reason == Reason::EnsembleChanged => {
+                is_acceptable.send_replace(false);
+            }
+            Link::Up(_) => {
+                is_acceptable.send_replace(true);
+            }
+            // Not known now.
+            Link::Down(_) | Link::Reading => {}
+        }
+        if link.changed().await.is_err() {
+            return;
+        }
+    }
+}

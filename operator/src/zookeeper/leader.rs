@@ -1,0 +1,76 @@
+//! Leader election: the replica that holds the operator's own lock writes.
+
+use std::time::Duration;
+
+use lockkeeper_lock::{BootClock, FencingToken, Lock, LockView};
+use tokio::sync::watch;
+
+/// Pause after the ensemble refused, so that a lasting refusal fills no log.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Whether this replica leads. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Leadership {
+    view: LockView<BootClock>,
+}
+
+/// This replica does not lead, or not for long enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this replica does not lead")]
+pub struct NotLeading;
+
+// === impl Leadership ===
+
+impl Leadership {
+    /// By the lock that the replicas share.
+    pub fn of(lock: &Lock<BootClock>) -> Self {
+        Self { view: lock.view() }
+    }
+
+    /// Whether this replica leads at this moment.
+    pub fn is_leading(&self) -> bool {
+        self.view.is_held()
+    }
+
+    /// To be called before each write, by the writer. Returns the token of the time for which this replica leads without
+    /// a break.
+    ///
+    /// # Errors
+    /// When this replica does not lead.
+    pub fn check(&self) -> Result<FencingToken, NotLeading> {
+        // The token is read last: if another turn has begun meanwhile, this returns its token, which cannot be
+        // mistaken for ours.
+        let token = self.is_leading().then(|| self.view.status().token);
+        token.flatten().ok_or(NotLeading)
+    }
+}
+
+/// Stands in the queue of leaders until `stop`, and says in `leading` when this replica's turn begins
+/// and ends. Then releases the lock; the caller has to have ended its writes by then.
+pub async fn lead(lock: Lock<BootClock>, leading: watch::Sender<bool>, stop: impl Future<Output = ()>) {
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let turn = lock.guarded(|token, _| {
+            tracing::info!(lock.token = token.0, "Leading");
+            leading.send_replace(true);
+            std::future::pending::<()>()
+        });
+        let ended = tokio::select! {
+            biased;
+            () = &mut stop => break,
+            ended = turn => ended,
+        };
+        leading.send_replace(false);
+        if let Err(error) = ended {
+            tracing::warn!(%error, "No longer leading");
+        }
+        tokio::select! {
+            () = &mut stop => break,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    }
+    leading.send_replace(false);
+    if let Err(error) = lock.close().await {
+        tracing::warn!(%error, "Failed to hand over; the next replica leads when our session expires");
+    }
+}

@@ -1,0 +1,95 @@
+//! The outcomes of requests about nodes.
+
+use lockkeeper_lock::Agreement;
+use zookeeper_client::Error;
+
+/// Longest rights and data that are sent in one request, in bytes: half of what a server reads (`jute.maxbuffer`, 1 MB).
+/// It closes the connection at a longer one, and that is the one on which all locks are followed.
+pub(super) const LONGEST_REQUEST: usize = 512 << 10;
+
+/// What had to be done for a lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repairs {
+    /// Nodes that were missing.
+    pub made: usize,
+    /// Nodes that had other rights.
+    pub rights: usize,
+}
+
+/// The outcome of the removal of a lock, or of one child of its root. A later variant is the greater obstacle.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Removal {
+    /// Nothing of it is left.
+    Done,
+    /// Some of what was below its root is gone, and more is there: it takes another try.
+    Goes,
+    /// A child that is no place in the queue stays, and so do the lock's nodes: which child, and why.
+    Left(String),
+    /// A contender is in its queue.
+    InUse,
+}
+
+/// The outcome of a change of the agreement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Agreed {
+    /// It is written.
+    Done,
+    /// A contender is in the queue, and the former agreement stays.
+    Pending {
+        /// What that is, if it can be read.
+        before: Option<Agreement>,
+    },
+}
+
+/// What could not be done to the tree.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum TreeError {
+    /// A node belongs to another identity.
+    #[error(
+        "there is no right to {path} for the identity in use: delete the node, or give the right with setAcl"
+    )]
+    Foreign {
+        /// The node.
+        path: String,
+    },
+    /// The ensemble is reached by another process, which is gone, or failed to do it.
+    #[error("{0}")]
+    Away(String),
+    /// As many requests as allowed are under way in an ensemble that locks name.
+    #[error("the ensemble has not answered the requests before yet")]
+    Busy,
+    /// It would take a longer request than servers read.
+    #[error(
+        "the rights to {path} take {bytes} bytes, and the operator sends at most {LONGEST_REQUEST}: leave fewer \
+         identities in the Secret"
+    )]
+    TooLong {
+        /// The node.
+        path: String,
+        /// How many bytes.
+        bytes: usize,
+    },
+    /// Anything else, mostly a lost connection.
+    #[error("failed to maintain {path}: {error}")]
+    Failed {
+        /// The node.
+        path: String,
+        /// Why.
+        error: Error,
+    },
+}
+
+pub(super) fn failed(path: &str, error: Error) -> TreeError {
+    TreeError::new(path, error)
+}
+
+impl TreeError {
+    /// What came of a request about a node.
+    pub(crate) fn new(path: &str, error: Error) -> Self {
+        let path = path.to_owned();
+        match error {
+            Error::NoAuth => Self::Foreign { path },
+            error => Self::Failed { path, error },
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The queues of all locks, as they stand in ZooKeeper, in memory.
+//!
+//! There is one session, one persistent recursive watch, and a full read after every connection: events between two
+//! connections are lost. Each connection is a client of its own, so events of an old connection cannot be taken for
+//! those of a new one.
+
+mod backlog;
+mod churn;
+mod follow;
+pub mod link;
+pub mod mirror;
+pub mod picture;
+mod reads;
+mod under_way;
+pub mod view;
+
+pub use link::Link;
+pub use mirror::Mirror;
+pub use view::View;

@@ -1,0 +1,280 @@
+//! The subcommands and their options. Doc comments of the fields are the help that users read.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+use lockkeeper_daemon::duration;
+use lockkeeper_daemon::log::LogArgs;
+
+use super::lock::{LockArgs, Restart};
+use super::pod::PodArgs;
+use crate::client::{OutputFormat, WaitFor};
+use crate::guard::ContainmentChoice;
+use crate::peer::UserName;
+use crate::probes::Kind;
+use crate::socket_file::check_path;
+
+/// Where the keeper of a pod listens, and where clients look for it.
+pub const DEFAULT_SOCKET: &str = "/run/lockkeeper/lock.sock";
+
+/// Where the keeper of a pod waits for guards.
+pub const DEFAULT_GUARD_SOCKET: &str = "/run/lockkeeper/guard.sock";
+
+/// Runs an application only while it holds a distributed lock, and stops it before another contender can get the
+/// lock.
+#[derive(Debug, Parser)]
+#[command(
+    name = "lockkeeper",
+    version,
+    subcommand_required = true,
+    disable_help_subcommand = true
+)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Acquire the lock, run a command under it, and stop the command before the lock can be lost
+    Run(Box<RunArgs>),
+    /// Keep the lock for the other containers of this pod
+    Sidecar(Box<SidecarArgs>),
+    /// Run a command while the keeper of this pod holds the lock (first process of a container)
+    Guard(GuardArgs),
+    /// Copy this binary into a directory, such as a volume shared with other containers
+    Install(InstallArgs),
+    /// Show the state of the lock
+    Status(StatusArgs),
+    /// Wait until the lock is in a certain state
+    Wait(WaitArgs),
+    /// Stop the application, release the lock, and queue again at the end
+    Release(ReleaseArgs),
+    /// Tell the keeper that its pod is ending (preStop hook of the sidecar)
+    Terminating(KeeperArgs),
+    /// Execute a probe or hook of the application, if that runs under the lock
+    Probe(ProbeArgs),
+}
+
+/// Arguments of `lockkeeper run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The lock.
+    #[command(flatten)]
+    pub lock: LockArgs,
+
+    /// Give up when the lock is not held after this time (exit code 69); 0 tries once. Default: wait for ever
+    #[arg(long, env = "LOCKKEEPER_WAIT_TIMEOUT", value_name = "DURATION", value_parser = duration::parse)]
+    pub wait_timeout: Option<Duration>,
+
+    /// When the command exits by itself: end as well, or start it again under the lock
+    #[arg(
+        long,
+        env = "LOCKKEEPER_RESTART",
+        value_name = "WHEN",
+        default_value = "never",
+        ignore_case = true
+    )]
+    pub restart: Restart,
+
+    /// What holds the command and all that it starts together until it is stopped: auto takes a control group, else a sweep
+    #[arg(
+        long,
+        env = "LOCKKEEPER_CONTAINMENT",
+        value_name = "HOW",
+        default_value = "auto",
+        ignore_case = true
+    )]
+    pub containment: ContainmentChoice,
+
+    /// Unix socket on which to answer questions about the lock. Default: one in a private directory
+    // Not LOCKKEEPER_SOCKET: that is set for the command, which may be another `lockkeeper run`.
+    #[arg(long, env = "LOCKKEEPER_RUN_SOCKET", value_name = "PATH", value_parser = socket_path())]
+    pub socket: Option<PathBuf>,
+
+    /// TCP address for probes and metrics. Default: none
+    #[arg(long, env = "LOCKKEEPER_ADMIN_LISTEN", value_name = "IP:PORT", value_parser = listen_address)]
+    pub admin_listen: Option<SocketAddr>,
+
+    /// The log.
+    #[command(flatten)]
+    pub log: LogArgs,
+
+    /// The command to run, and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// Arguments of `lockkeeper sidecar`.
+#[derive(Debug, Args)]
+pub struct SidecarArgs {
+    /// The lock.
+    #[command(flatten)]
+    pub lock: LockArgs,
+
+    /// Unix socket on which to answer questions about the lock
+    #[arg(long, env = "LOCKKEEPER_SOCKET", value_name = "PATH", default_value = DEFAULT_SOCKET, value_parser = socket_path())]
+    pub socket: PathBuf,
+
+    /// Unix socket on which to wait for guards
+    #[arg(long, env = "LOCKKEEPER_GUARD_SOCKET", value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
+    pub guard_socket: PathBuf,
+
+    /// User id, or `any`, that may connect as the guard and ask for a release, besides root and our own user: that of
+    /// the application's container. May be repeated
+    #[arg(
+        long = "guard-user",
+        env = "LOCKKEEPER_GUARD_USER",
+        value_name = "UID",
+        value_delimiter = ','
+    )]
+    pub guard_users: Vec<UserName>,
+
+    /// Guard this container of the pod from here, by signals (the pod shares its process namespace).
+    /// Default: the container runs `lockkeeper guard`
+    #[arg(long, env = "LOCKKEEPER_CONTAINER", value_name = "NAME")]
+    pub container: Option<String>,
+
+    /// TCP address for probes and metrics
+    #[arg(long, env = "LOCKKEEPER_ADMIN_LISTEN", value_name = "IP:PORT", default_value = "[::]:9808", value_parser = listen_address)]
+    pub admin_listen: SocketAddr,
+
+    /// File with the fencing token, there only while the lock is held
+    #[arg(
+        long,
+        env = "LOCKKEEPER_LEASE_FILE",
+        value_name = "PATH",
+        default_value = "/run/lockkeeper/lease.env"
+    )]
+    pub lease_file: PathBuf,
+
+    /// The pod.
+    #[command(flatten)]
+    pub pod: PodArgs,
+
+    /// The log.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// Arguments of `lockkeeper guard`.
+#[derive(Debug, Args)]
+pub struct GuardArgs {
+    /// Unix socket on which the keeper waits for guards
+    #[arg(long, env = "LOCKKEEPER_GUARD_SOCKET", value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
+    pub guard_socket: PathBuf,
+
+    /// Unix socket on which the keeper answers questions, for the application's environment
+    #[arg(long, env = "LOCKKEEPER_SOCKET", value_name = "PATH", default_value = DEFAULT_SOCKET, value_parser = socket_path())]
+    pub socket: PathBuf,
+
+    /// The command to run, and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// Arguments of `lockkeeper install`.
+#[derive(Debug, Args)]
+pub struct InstallArgs {
+    /// Where to copy to
+    #[arg(env = "LOCKKEEPER_INSTALL_DIR", value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+/// Arguments of `lockkeeper status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The keeper.
+    #[command(flatten)]
+    pub keeper: KeeperArgs,
+
+    /// How to show it
+    #[arg(
+        long,
+        short,
+        env = "LOCKKEEPER_OUTPUT",
+        value_name = "FORMAT",
+        default_value = "text",
+        ignore_case = true
+    )]
+    pub output: OutputFormat,
+}
+
+/// Arguments of `lockkeeper wait`.
+#[derive(Debug, Args)]
+pub struct WaitArgs {
+    /// The keeper.
+    #[command(flatten)]
+    pub keeper: KeeperArgs,
+
+    /// What to wait for
+    #[arg(
+        long = "for",
+        env = "LOCKKEEPER_WAIT_FOR",
+        value_name = "STATE",
+        default_value = "held",
+        ignore_case = true
+    )]
+    pub wait_for: WaitFor,
+
+    /// Give up after this time (exit code 69). Default: wait for ever
+    #[arg(long, env = "LOCKKEEPER_TIMEOUT", value_name = "DURATION", value_parser = duration::parse)]
+    pub timeout: Option<Duration>,
+}
+
+/// Arguments of `lockkeeper release`.
+#[derive(Debug, Args)]
+pub struct ReleaseArgs {
+    /// The keeper.
+    #[command(flatten)]
+    pub keeper: KeeperArgs,
+
+    /// Do not wait for processes that have outlived SIGKILL: leave the lock to expire though they may still run
+    #[arg(long)]
+    pub abandon_survivors: bool,
+}
+
+/// Arguments of `lockkeeper probe`.
+#[derive(Debug, Args)]
+pub struct ProbeArgs {
+    /// The keeper.
+    #[command(flatten)]
+    pub keeper: KeeperArgs,
+
+    /// What the command is for
+    #[arg(long, env = "LOCKKEEPER_PROBE_KIND", value_name = "KIND", ignore_case = true)]
+    pub kind: Kind,
+
+    /// Unix socket on which the keeper waits for guards: the postStart hook is stored beside it
+    #[arg(long, env = "LOCKKEEPER_GUARD_SOCKET", value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
+    pub guard_socket: PathBuf,
+
+    /// The command to run, and its arguments. Default: for liveness and readiness, the probe in the keeper's
+    /// --app-probes
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// Where a client finds the keeper.
+#[derive(Debug, Args)]
+pub struct KeeperArgs {
+    /// Unix socket of the keeper
+    #[arg(long, env = "LOCKKEEPER_SOCKET", value_name = "PATH", default_value = DEFAULT_SOCKET, value_parser = socket_path())]
+    pub socket: PathBuf,
+}
+
+fn socket_path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| check_path(&path).map(|()| path))
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "an address to listen on is IP:PORT, such as 127.0.0.1:9808, or [::]:9808 for all addresses"
+            .to_owned()
+    })
+}

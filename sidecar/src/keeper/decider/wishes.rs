@@ -1,0 +1,63 @@
+//! Requests of users, and of the pod.
+
+use lockkeeper_lock::BootInstant;
+
+/// Requests that are not fulfilled yet.
+#[derive(Debug, Default)]
+pub(super) struct Wishes {
+    /// A user wants the lock handed over, and waits for the answer.
+    step_down: bool,
+    /// The lock that was to be handed over is released.
+    answer_is_due: bool,
+    /// The keeper is asked to end; the code if the application has none of its own.
+    ending: Option<u8>,
+    /// When everything has to be stopped, since the pod is ending.
+    gone_by: Option<BootInstant>,
+}
+
+impl Wishes {
+    /// A user wants the lock handed over.
+    pub fn want_step_down(&mut self) {
+        self.step_down = true;
+    }
+
+    /// Whether a user wants the lock handed over.
+    pub fn has_step_down(&self) -> bool {
+        self.step_down
+    }
+
+    /// The lock is not handed over: it is left to expire.
+    pub fn drop_step_down(&mut self) {
+        self.step_down = false;
+    }
+
+    /// The lock is released.
+    pub fn released(&mut self) {
+        self.answer_is_due |= std::mem::take(&mut self.step_down);
+    }
+
+    /// Whether requests for a handover are to be answered; true only once.
+    pub fn take_answer(&mut self) -> bool {
+        std::mem::take(&mut self.answer_is_due)
+    }
+
+    /// The keeper is asked to end, with this code if the application has none of its own.
+    pub fn want_end(&mut self, code: u8) {
+        self.ending = Some(code);
+    }
+
+    /// The code to end with, once that is asked.
+    pub fn ending(&self) -> Option<u8> {
+        self.ending
+    }
+
+    /// The pod is ending. The first report counts.
+    pub fn pod_ends(&mut self, gone_by: BootInstant) {
+        self.gone_by.get_or_insert(gone_by);
+    }
+
+    /// When everything has to be stopped, in a pod that is ending.
+    pub fn gone_by(&self) -> Option<BootInstant> {
+        self.gone_by
+    }
+}

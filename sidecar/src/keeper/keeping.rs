@@ -1,0 +1,275 @@
+//! The main loop of the keeper: it passes events to the decider, and carries out its actions.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use lockkeeper_daemon::exit::{Exit, Failure};
+use lockkeeper_lock::{BootClock, BootInstant, Clock, LockError, LockState, LockStatus};
+use tokio::sync::{mpsc, oneshot};
+
+use super::application::{Probed, Shown};
+use super::contender::Contender;
+use super::decider::{Act, Decider, Ending};
+use super::leftovers::Leftovers;
+use super::observer::Observer;
+use super::policy::{Kind, Policy};
+use super::terminations::Terminations;
+use crate::lease_env::LeaseEnv;
+use crate::link::keeper_end::{Heard, KeeperEnd};
+use crate::link::protocol::FromGuard;
+use crate::socket::Command;
+
+/// How long the session may take to end at the end of the keeper, when the contender is gone already.
+const PATIENCE_FOR_CLOSE: Duration = Duration::from_secs(1);
+
+/// One keeper.
+pub(super) struct Keeper<'a> {
+    pub(super) decider: Decider,
+    pub(super) policy: Policy,
+    pub(super) contender: Contender,
+    pub(super) guards: &'a mut KeeperEnd,
+    pub(super) lease: Option<LeaseEnv>,
+    pub(super) leftovers: Leftovers,
+    pub(super) shown: Shown,
+    pub(super) probed: Probed,
+    pub(super) metrics: Observer,
+    /// Whether another contender was seen before ours in the queue.
+    pub(super) has_seen_others: bool,
+    /// Where the answers to requests to step down go.
+    pub(super) step_downs: Vec<oneshot::Sender<Result<(), String>>>,
+    /// Ends when a server has a longer tick than stated, with the sentence about it.
+    pub(super) looking_at_ticks: Option<Pin<Box<dyn Future<Output = Failure>>>>,
+    /// Why the lock is refused.
+    pub(super) refusal: Option<Failure>,
+}
+
+impl Keeper<'_> {
+    /// Keeps the lock until the decider wants to end, and gives the exit code.
+    pub(super) async fn keep(
+        mut self,
+        mut commands: mpsc::Receiver<Command>,
+        mut terminations: Terminations,
+    ) -> Result<u8, Failure> {
+        loop {
+            let now = BootInstant::now();
+            // Before a release, after which the wait does not matter any more.
+            if let Some(token) = self.decider.waited_under(now) {
+                self.contender.settle(token);
+            }
+            for act in self.decider.decide(now) {
+                if let Act::End(ending) = act {
+                    return self.end(ending).await;
+                }
+                self.act(act).await?;
+            }
+            self.probed.publish(self.decider.running());
+            // The place in the queue is kept while something may be left of the application.
+            self.contender.retain(self.decider.keeps_the_contender());
+            self.shown
+                .survivors(self.decider.survivors(now), self.decider.has_survivors(now));
+            let wake = self
+                .decider
+                .wake_at(now)
+                .map(|moment| BootClock.sleep(moment - now));
+            let (view, asking) = self.contender.news();
+            tokio::select! {
+                biased;
+                status = view.changed() => match status {
+                    Ok(status) => self.lock_changed(status),
+                    Err(_) => return Err(Failure::software("the task that keeps the lock has ended")),
+                },
+                heard = self.guards.hear() => match heard {
+                    Ok(Heard::Frame(frame)) => self.guard_said(frame),
+                    Ok(Heard::Lost { is_watched }) => {
+                        if self.policy.kind != Kind::Wrap {
+                            return self.orphaned(&mut commands).await;
+                        }
+                        self.decider.guard_lost(is_watched);
+                    }
+                    Ok(Heard::Ended { is_proof }) => self.decider.guard_ended(is_proof),
+                    Ok(Heard::Succeeded) => self.decider.guard_succeeded(),
+                    Err(error) => return Err(Failure::software(format!("cannot accept a guard: {error}"))),
+                },
+                answer = ask(asking) => self.answered(answer),
+                sent = ask(self.probed.hook()) => {
+                    if self.probed.hook_sent(sent) {
+                        self.decider.post_start_failed();
+                    }
+                }
+                failure = ask(&mut self.looking_at_ticks) => {
+                    self.looking_at_ticks = None;
+                    self.decider.refused();
+                    self.refusal = Some(failure);
+                }
+                () = terminations.next() => self.decider.end_wanted(0),
+                Some(command) = commands.recv() => self.obey(command),
+                () = async { match wake { Some(wake) => wake.await, None => std::future::pending().await } } => {}
+            }
+        }
+    }
+
+    fn guard_said(&mut self, frame: FromGuard) {
+        tracing::debug!(?frame, "Guard said");
+        self.metrics.guard_said(&frame);
+        if let FromGuard::Hello(hello) = frame {
+            self.shown.contained(hello.containment);
+        }
+        self.decider.guard_said(frame, BootInstant::now());
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::StepDown(reply) => {
+                if self.decider.step_down_wanted() {
+                    self.step_downs.push(reply);
+                } else {
+                    let _ = reply.send(Err("the lock is not in the queue".to_owned()));
+                }
+            }
+            Command::AbandonSurvivors(reply) => {
+                let noted = self.decider.give_up_survivors(BootInstant::now());
+                if noted.is_ok() {
+                    tracing::warn!(
+                        "A user gives up what has outlived its deadline; the lock is left to expire"
+                    );
+                }
+                let _ = reply.send(noted);
+            }
+            Command::Terminating(reply) => {
+                let noted = self.decider.pod_ends(BootInstant::now());
+                if noted.is_ok() {
+                    tracing::info!("The pod is ending; nothing is started any more");
+                }
+                let _ = reply.send(noted);
+            }
+        }
+    }
+
+    fn lock_changed(&mut self, status: LockStatus) {
+        self.metrics.lock_changed(&status);
+        self.contender.publish(&status);
+        self.has_seen_others |= status.position.is_some_and(|position| position > 0);
+        // While we are connecting or waiting, the problem may pass.
+        let may_pass = matches!(status.state, LockState::Connecting | LockState::Waiting);
+        if !may_pass && let Some(refusal) = &status.refusal {
+            self.ensemble_refuses(refusal.to_string());
+        }
+        self.decider.lock_changed(status, BootInstant::now());
+    }
+
+    fn answered(&mut self, answer: Result<(), LockError>) {
+        let status = self.contender.answered();
+        // If the lock was lost or left meanwhile, this is no refusal: the state determines what to do.
+        let is_refused = matches!(
+            answer,
+            Err(LockError::Refused { .. }
+                | LockError::Timing { .. }
+                | LockError::OutOfNumbers { .. }
+                | LockError::NotAgreed { .. })
+        );
+        if let (true, Err(error)) = (is_refused, answer) {
+            self.ensemble_refuses(error.to_string());
+        }
+        self.decider
+            .lock_answered(status, !is_refused, BootInstant::now());
+    }
+
+    /// A refusal because of the ticks stands: the ensemble does not know of it.
+    fn ensemble_refuses(&mut self, sentence: String) {
+        if self.looking_at_ticks.is_some() {
+            self.refusal = Some(Failure::unavailable(sentence));
+        }
+    }
+
+    async fn act(&mut self, act: Act) -> Result<(), Failure> {
+        match act {
+            Act::Tell(frame) => {
+                tracing::debug!(?frame, "Guard told");
+                self.metrics.guard_told(&frame);
+                self.guards.tell(frame).await;
+            }
+            Act::WriteLease(token) => {
+                if let Some(lease) = &self.lease {
+                    lease.write(token)?;
+                }
+            }
+            Act::RemoveLease => {
+                if let Some(lease) = &self.lease {
+                    lease.remove()?;
+                }
+            }
+            Act::Ask(ask) => self.contender.ask(ask),
+            Act::Abandon => {
+                self.metrics.abandoned();
+                self.contender.abandon()?;
+                for reply in self.step_downs.drain(..) {
+                    let unsure = "there is no proof that the application is gone; the lock is left to expire";
+                    let _ = reply.send(Err(unsure.to_owned()));
+                }
+            }
+            Act::KillGuard => {
+                tracing::error!(
+                    "The guard has not stopped the application by its deadline; killing the guard"
+                );
+                self.leftovers.kill_container().await;
+                self.guards.kill();
+            }
+            Act::AnswerStepDown => {
+                for reply in self.step_downs.drain(..) {
+                    let _ = reply.send(Ok(()));
+                }
+            }
+            Act::End(_) => unreachable!("taken by the loop"),
+        }
+        Ok(())
+    }
+
+    /// The guard was killed. Its leftovers are stopped before another contender gets the lock.
+    async fn orphaned(self, commands: &mut mpsc::Receiver<Command>) -> Result<u8, Failure> {
+        // First, even if anything else fails: our own end may be near, too.
+        let removed = self.lease.as_ref().map_or(Ok(()), LeaseEnv::remove);
+        self.leftovers
+            .stop(self.contender, &self.shown, &self.metrics, &self.policy, commands)
+            .await;
+        removed?;
+        Ok(match self.policy.kind {
+            Kind::Signal => Exit::GateAnew.code(),
+            _ => Exit::LockLost.code(),
+        })
+    }
+
+    /// Ends the keeper, and the session if that is possible at once.
+    async fn end(self, ending: Ending) -> Result<u8, Failure> {
+        let lock = self.contender.path().to_owned();
+        if self.contender.is_out() && !self.contender.close(PATIENCE_FOR_CLOSE).await {
+            tracing::debug!("Session not ended; it will expire");
+        }
+        match ending {
+            Ending::Code(code) => Ok(code),
+            Ending::NotAcquired if !self.has_seen_others => Err(Failure::unavailable(format!(
+                "the lock {lock} was not acquired: the ensemble did not answer in time, so it is not known whether \
+                 it is held"
+            ))),
+            Ending::NotAcquired => Err(Failure::unavailable(match self.policy.wait_timeout {
+                Some(limit) if !limit.is_zero() => {
+                    format!("the lock {lock} was not acquired within {limit:?}")
+                }
+                _ => format!("the lock {lock} is not free, and --wait-timeout says not to wait"),
+            })),
+            Ending::Refused => Err(self.refusal.unwrap_or_else(|| {
+                Failure::unavailable(format!(
+                    "the ensemble refuses the lock {lock} for good; the log says what and why"
+                ))
+            })),
+        }
+    }
+}
+
+/// The result of a future, if there is one.
+async fn ask<T>(asking: &mut Option<Pin<Box<dyn Future<Output = T>>>>) -> T {
+    match asking {
+        Some(asking) => asking.await,
+        None => std::future::pending().await,
+    }
+}

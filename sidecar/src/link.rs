@@ -1,0 +1,5 @@
+//! The one socket between keeper and guard: its protocol, and its two ends.
+
+pub(crate) mod guard_end;
+pub mod keeper_end;
+pub mod protocol;

@@ -1,0 +1,149 @@
+//! The guard's end of the socket to the keeper: never blocks, allocates nothing.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use lockkeeper_lock::BootInstant;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::protocol::{FRAME_LEN, Frame, FrameError, FromGuard, ToGuard};
+
+/// Limits of the time between two attempts to connect: doubled each time, short again after success.
+const RETRY_SHORTEST: Duration = Duration::from_millis(100);
+const RETRY_LONGEST: Duration = Duration::from_secs(1);
+
+/// The connection, if there is one.
+#[derive(Debug)]
+pub(crate) struct GuardEnd {
+    socket: Option<OwnedFd>,
+    /// Where to connect; `None` for an inherited socket, which cannot reconnect.
+    address: Option<SocketAddrUnix>,
+    retry_at: BootInstant,
+    retry_after: Duration,
+    buffer: Frame,
+    filled: usize,
+}
+
+/// The result of a read.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// A whole frame.
+    Frame(ToGuard),
+    /// Nothing more for now.
+    Nothing,
+    /// The connection is over, or has to be.
+    Lost(Option<FrameError>),
+}
+
+impl GuardEnd {
+    /// Over a connected socket.
+    pub fn inherited(socket: OwnedFd) -> io::Result<Self> {
+        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Self {
+            socket: Some(socket),
+            ..Self::new(None)
+        })
+    }
+
+    /// Over a socket at a path, which the keeper may create later.
+    pub fn at(address: SocketAddrUnix) -> Self {
+        Self::new(Some(address))
+    }
+
+    fn new(address: Option<SocketAddrUnix>) -> Self {
+        Self {
+            socket: None,
+            address,
+            retry_at: BootInstant::from_nanos(0),
+            retry_after: RETRY_SHORTEST,
+            buffer: [0; FRAME_LEN],
+            filled: 0,
+        }
+    }
+
+    /// Whether it reconnects after a lost connection.
+    pub fn reconnects(&self) -> bool {
+        self.address.is_some()
+    }
+
+    /// The socket while there is one.
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(AsFd::as_fd)
+    }
+
+    /// When [`GuardEnd::connect`] is to be called.
+    pub fn retry_at(&self) -> Option<BootInstant> {
+        (self.socket.is_none() && self.address.is_some()).then_some(self.retry_at)
+    }
+
+    /// Connects if it is time to. True when there is a new connection.
+    pub fn connect(&mut self, now: BootInstant) -> bool {
+        let Some(address) = &self.address else {
+            return false;
+        };
+        if self.socket.is_some() || now < self.retry_at {
+            return false;
+        }
+        match connect(address) {
+            Ok(socket) => {
+                self.socket = Some(socket);
+                self.retry_after = RETRY_SHORTEST;
+                self.filled = 0;
+                true
+            }
+            Err(_) => {
+                self.retry_at = now + self.retry_after;
+                self.retry_after = (self.retry_after * 2).min(RETRY_LONGEST);
+                false
+            }
+        }
+    }
+
+    /// Closes the connection.
+    pub fn hang_up(&mut self, now: BootInstant) {
+        self.socket = None;
+        self.retry_at = now + self.retry_after;
+    }
+
+    /// The next frame, if one is there.
+    pub fn receive(&mut self) -> Received {
+        let Some(socket) = &self.socket else {
+            return Received::Nothing;
+        };
+        while self.filled < FRAME_LEN {
+            match rustix::io::read(socket, &mut self.buffer[self.filled..]) {
+                Ok(0) => return Received::Lost(None),
+                Ok(read) => self.filled += read,
+                Err(Errno::AGAIN) => return Received::Nothing,
+                Err(Errno::INTR) => {}
+                Err(_) => return Received::Lost(None),
+            }
+        }
+        self.filled = 0;
+        match ToGuard::decode(&self.buffer) {
+            Ok(frame) => Received::Frame(frame),
+            Err(error) => Received::Lost(Some(error)),
+        }
+    }
+
+    /// Sends a frame. False when the connection has to be given up: a keeper that has left a whole socket buffer
+    /// unread would otherwise read outdated frames later. Only `EndWanted` may be lost.
+    pub fn send(&mut self, frame: &FromGuard) -> bool {
+        let Some(socket) = &self.socket else { return true };
+        match rustix::net::send(socket, &frame.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(sent) => sent == FRAME_LEN,
+            Err(Errno::AGAIN) => matches!(frame, FromGuard::EndWanted { .. }),
+            Err(_) => false,
+        }
+    }
+}
+
+fn connect(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, address)?;
+    Ok(socket)
+}

@@ -1,0 +1,94 @@
+//! The keeper's end of the socket: a guard that is its parent, or the guards that connect to a path.
+
+mod connection;
+mod listener;
+mod parent;
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use lockkeeper_daemon::exit::Failure;
+use rustix::process::Pid;
+
+pub use self::connection::Heard;
+pub use self::listener::GuardListener;
+use self::parent::Parent;
+use super::protocol::ToGuard;
+use crate::peer::Users;
+
+/// Where the guard is.
+#[derive(Debug)]
+pub(crate) enum KeeperEnd {
+    /// It is the parent of this process, over a socket pair. `None` when the connection is over.
+    Parent(Option<Parent>),
+    /// It connects to a path.
+    Listener(Box<GuardListener>),
+}
+
+impl KeeperEnd {
+    /// Over the socket pair that this process shares with the guard, its parent.
+    ///
+    /// # Errors
+    /// When the socket is no such pair.
+    pub fn parent(socket: UnixStream) -> Result<Self, Failure> {
+        Parent::new(socket)
+            .map(|parent| Self::Parent(Some(parent)))
+            .map_err(|error| Failure::software(format!("the keeper has no socket to its guard: {error}")))
+    }
+
+    /// Over a socket that is made at `path`, for guards of these users.
+    ///
+    /// # Errors
+    /// As [`GuardListener::bind`].
+    pub fn listen(path: &Path, users: Users) -> Result<Self, Failure> {
+        GuardListener::bind(path, users).map(|listener| Self::Listener(Box::new(listener)))
+    }
+
+    /// The process id of a guard that is our parent.
+    pub fn parent_pid(&self) -> Option<Pid> {
+        match self {
+            Self::Parent(Some(parent)) => Some(parent.pid()),
+            _ => None,
+        }
+    }
+
+    /// Kills a guard that is our parent. [`KeeperEnd::hear`] reports its end.
+    pub fn kill(&self) {
+        if let Self::Parent(Some(parent)) = self
+            && let Err(error) = parent.kill()
+        {
+            tracing::error!(%error, "The guard does not answer, and cannot be killed");
+        }
+    }
+
+    /// The next event. Cancel-safe.
+    ///
+    /// # Errors
+    /// When no connection can be accepted any more.
+    pub async fn hear(&mut self) -> io::Result<Heard> {
+        match self {
+            Self::Parent(Some(parent)) => match parent.recv().await {
+                Some(frame) => Ok(Heard::Frame(frame)),
+                None => {
+                    *self = Self::Parent(None);
+                    Ok(Heard::Lost { is_watched: false })
+                }
+            },
+            Self::Parent(None) => std::future::pending().await,
+            Self::Listener(listener) => listener.recv().await,
+        }
+    }
+
+    /// Sends a frame to the guard. If that fails, [`KeeperEnd::hear`] reports the end of the connection.
+    pub async fn tell(&mut self, frame: ToGuard) {
+        let told = match self {
+            Self::Parent(Some(parent)) => parent.send(&frame).await,
+            Self::Parent(None) => Err(io::ErrorKind::NotConnected.into()),
+            Self::Listener(listener) => listener.send(&frame).await,
+        };
+        if let Err(error) = told {
+            tracing::debug!(%error, ?frame, "Guard not told");
+        }
+    }
+}
