@@ -72,9 +72,13 @@ struct Line {
 /// By namespace; writes about other namespaces go through.
 type State = HashMap<String, Line>;
 
+/// Whether the API server's watch of all Secrets is late: what it tells waits.
+type IsLate = watch::Sender<bool>;
+
 /// The proxies of one operator.
 pub struct Gate {
     state: Arc<watch::Sender<State>>,
+    are_secrets_late: Arc<IsLate>,
     tasks: [AbortHandle; 2],
     /// The address of the API server for the operator.
     pub server: String,
@@ -86,10 +90,12 @@ impl Gate {
     /// Open to everything.
     pub async fn new(world: &World) -> Self {
         let state = Arc::<watch::Sender<State>>::default();
-        let (api, server) = api::serve(world, Arc::clone(&state)).await;
+        let are_secrets_late = Arc::<IsLate>::default();
+        let (api, server) = api::serve(world, Arc::clone(&state), Arc::clone(&are_secrets_late)).await;
         let (ensemble, connect) = ensemble::serve(world, Arc::clone(&state)).await;
         Self {
             state,
+            are_secrets_late,
             tasks: [api, ensemble],
             server,
             connect,
@@ -109,6 +115,11 @@ impl Gate {
     /// Lets the writes wait whose description, as in [`Gate::writes`], contains this.
     pub fn hold(&self, namespace: &str, what: &'static str) {
         self.set(namespace, Rule::Hold { what });
+    }
+
+    /// From now on the operator does not hear of Secrets that are made or changed.
+    pub fn hold_secrets(&self) {
+        self.are_secrets_late.send_replace(true);
     }
 
     /// Lets everything through, also waiting writes.

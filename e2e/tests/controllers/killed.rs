@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
+use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_lock::zookeeper::Onlooker;
+use lockkeeper_product::beside::conditions::condition;
 use lockkeeper_product::beside::{Operator, World};
 use lockkeeper_testbed::eventually::eventually;
 
 use crate::gate::{Gate, Write};
 use crate::life::live;
-use crate::world::world_alone;
+use crate::world::{identities, world_alone};
 
 /// The lock by which operators elect their leader.
 const LEADERS: &str = "/lockkeeper/operator";
@@ -135,4 +137,57 @@ async fn an_answer_that_gets_lost_changes_nothing_whichever_it_is() {
     let unmet: Vec<_> = unmet.into_iter().flatten().collect();
     assert_eq!(unmet, [] as [&Write; 0], "these did not come again");
     world.put_operator(world.operator("operator-heard", &[]).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_leads_before_it_hears_of_a_secret_leaves_the_locks_open_to_those_who_read_it() {
+    let Some(world) = world_alone().await else { return };
+    let connection = world.connection().await;
+    let leader = Gated::start(&world, "before").await;
+    wait_for_queue(&connection, 2).await;
+    let heir = Gated::start(&world, "after").await;
+    wait_for_queue(&connection, 3).await;
+    drop(world.take_operator());
+    forget_leader(&connection).await;
+    leader.leads().await;
+    heir.gate.hold_secrets();
+
+    let space = world.namespace("late").await;
+    heir.gate.open(&space.name);
+    let provided = async |name: &str| {
+        space.lock(name, DistributedLockSpec::default()).await;
+        space
+            .wait_for_lock(name, "it is provided", |lock| {
+                condition(lock, "Ready").0 == "True"
+            })
+            .await;
+        let root = format!("/lockkeeper/locks/{}/{name}", space.name);
+        let (acls, _) = connection.get_acl(&root).await.unwrap();
+        let ids = acls.iter().map(|acl| acl.id().to_owned());
+        ids.collect::<Vec<_>>()
+    };
+    let first = provided("first").await;
+    let known = identities(&space).await;
+    assert!(first.contains(&known[0].acl_id()), "{first:?}");
+    leader.kill(&connection).await;
+    heir.leads().await;
+    // The next lock makes the heir look whether the namespace has an identity.
+    assert_eq!(provided("second").await, first);
+    assert_eq!(identities(&space).await, known);
+    let answers = heir.gate.answers(&space.name);
+    let is_secret = |answer: &&String| answer.contains("/secrets");
+    let of_secret: Vec<_> = answers.iter().filter(is_secret).collect();
+    // It had not heard of the Secret.
+    assert!(
+        of_secret.len() == 1 && of_secret[0].starts_with("409 POST"),
+        "{answers:#?}"
+    );
+    let (acls, _) = connection
+        .get_acl(&format!("/lockkeeper/locks/{}/first", space.name))
+        .await
+        .unwrap();
+    let ids: Vec<_> = acls.iter().map(|acl| acl.id().to_owned()).collect();
+    assert_eq!(ids, first);
+    space.leave().await;
+    world.put_operator(world.operator("operator-late", &[]).await);
 }

@@ -130,8 +130,15 @@ impl Life<'_> {
             "control": [[operator, rights(Permission::ALL)], [namespace, rights(Permission::READ | Permission::WRITE)]],
             "asked": asked,
         });
+        let mut last = Value::Null;
         eventually(&format!("everything as it should be: {wanted:#}"), async || {
-            (self.state().await == wanted).then_some(())
+            let state = self.state().await;
+            // For a test that fails.
+            if state != last {
+                println!("{}: {state}", self.space.name);
+            }
+            last = state;
+            (last == wanted).then_some(())
         })
         .await;
     }

@@ -167,6 +167,18 @@ fn without_the_operator_locks_change_hands_marked_pods_are_refused_and_others_ar
         .unwrap();
 
     drop(back);
+    let mark = ["annotate", "deployment", "later", "lockkeeper.io/lock=report"];
+    wait_for(BOUND, || space.kubectl(&mark).ok()).expect("the operator admits again");
+    // The ReplicaSet's controller pauses for up to 16 min 40 s after so many refusals. A change makes it try at once.
+    space
+        .kubectl(&[
+            "annotate",
+            "deployment",
+            "report",
+            "example.com/note=2",
+            "--overwrite",
+        ])
+        .unwrap();
     space.eventually(
         &[
             "get",
@@ -176,9 +188,6 @@ fn without_the_operator_locks_change_hands_marked_pods_are_refused_and_others_ar
         ],
         |status| status == format!("{next} 2"),
     );
-    space
-        .kubectl(&["annotate", "deployment", "later", "lockkeeper.io/lock=report"])
-        .unwrap();
 }
 
 #[test]

@@ -187,7 +187,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Asks the API server, by a dry run, whether the Secret of a namespace could be written.
+    /// Asks the API server, by a dry run, whether the Secret of a namespace could be written; see
+    /// [`Secrets::would_be_written`].
     ///
     /// # Errors
     /// Those of the API server; [`NotLeading`].
@@ -196,13 +197,13 @@ impl Writer<'_> {
         secrets: &Secrets,
         namespace: &str,
         wanted: &Identities,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         self.is_valid()?;
         let would = secrets.would_be_written(&self.of.client, namespace, wanted);
         would.await.map_err(Error::writing("the namespace's Secret"))
     }
 
-    /// Writes the Secret of a namespace.
+    /// Writes the Secret of a namespace; see [`Secrets::write_secret`].
     ///
     /// # Errors
     /// Those of the API server; [`NotLeading`].

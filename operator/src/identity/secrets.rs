@@ -11,21 +11,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
-use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-use super::namespace_secret::{Certificates, Identities, NAME, TYPE, UnusableSecret};
+use super::namespace_secret::{Certificates, Identities, NAME, UnusableSecret};
 use crate::kubernetes::objects::{PAGE, SecretPart};
-use lockkeeper_crds::keys::ROTATE;
+mod writing;
 
 /// All Secrets of that name.
 #[derive(Debug)]
 pub struct Secrets {
-    known: RwLock<HashMap<String, Result<Identities, UnusableSecret>>>,
+    known: RwLock<HashMap<String, Known>>,
     /// The content of deleted Secrets, until they are created again.
     deleted: Mutex<HashMap<String, Identities>>,
     /// Namespaces whose identities are being changed: they are announced when that is over.
@@ -33,6 +31,14 @@ pub struct Secrets {
     changed: mpsc::UnboundedSender<String>,
     is_ready: watch::Sender<bool>,
     certificates: Certificates,
+}
+
+/// A Secret as it was seen last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Known {
+    identities: Result<Identities, UnusableSecret>,
+    /// Its `resourceVersion`.
+    version: Option<String>,
 }
 
 /// A change of a namespace's identities, until it is dropped.
@@ -71,7 +77,7 @@ impl Secrets {
 
     /// The identities of a namespace; `None` when it has no Secret.
     pub fn of(&self, namespace: &str) -> Option<Result<Identities, UnusableSecret>> {
-        self.read().get(namespace).cloned()
+        self.read().get(namespace).map(|known| known.identities.clone())
     }
 
     /// The same for those that use them; `None` too while they are being changed. The namespace is announced when that is
@@ -115,62 +121,6 @@ impl Secrets {
         }
     }
 
-    /// Checks by a dry run that the API server would let the Secret be created: it refuses that in a namespace that
-    /// is being deleted. A rotation changes a Secret that exists.
-    ///
-    /// # Errors
-    /// Those of the API server.
-    pub async fn would_be_written(
-        &self,
-        client: &Client,
-        namespace: &str,
-        wanted: &Identities,
-    ) -> Result<(), kube::Error> {
-        if self.of(namespace).is_some() {
-            return Ok(());
-        }
-        let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
-        let asked = PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        };
-        match api.create(&asked, &self.secret(wanted)).await {
-            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-            answer => answer.map(drop),
-        }
-    }
-
-    /// Writes what [`Secrets::wanted`] said. A Secret that another replica has made in between is left
-    /// alone.
-    ///
-    /// # Errors
-    /// Those of the API server.
-    pub async fn write_secret(
-        &self,
-        client: &Client,
-        namespace: &str,
-        wanted: &Identities,
-    ) -> Result<(), kube::Error> {
-        let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
-        let parts: Api<SecretPart> = Api::namespaced(client.clone(), namespace);
-        let secret = if self.of(namespace).is_none() {
-            match api.create(&PostParams::default(), &self.secret(wanted)).await {
-                Err(kube::Error::Api(status)) if status.is_already_exists() => parts.get(NAME).await?.into(),
-                created => created?,
-            }
-        } else {
-            let asked = wanted.is_rotation_asked.then_some("");
-            let patch = json!({
-                "metadata": {"annotations": {ROTATE: asked}},
-                "data": wanted.data(&self.certificates),
-            });
-            let patch = Patch::Merge(patch);
-            parts.patch(NAME, &PatchParams::default(), &patch).await?.into()
-        };
-        self.put(&secret);
-        Ok(())
-    }
-
     /// Follows the API server; to be run as a task. Ends with its watch: never.
     pub async fn follow(&self, client: Client) {
         let api: Api<SecretPart> = Api::all(client);
@@ -184,21 +134,21 @@ impl Secrets {
                 Ok(Event::Init) => first = HashMap::new(),
                 Ok(Event::InitApply(secret)) => {
                     let secret = Secret::from(secret);
-                    first.insert(
-                        secret.namespace().unwrap_or_default(),
-                        Identities::of(&secret, &self.certificates),
-                    );
+                    first.insert(secret.namespace().unwrap_or_default(), self.seen(&secret));
                 }
                 Ok(Event::InitDone) => {
                     let new = std::mem::take(&mut first);
                     let old = std::mem::replace(&mut *self.write(), new.clone());
-                    for (namespace, identities) in &old {
+                    for (namespace, known) in &old {
                         if !new.contains_key(namespace) {
-                            self.remember(namespace, identities.clone());
+                            self.remember(namespace, known.identities.clone());
                         }
                     }
+                    let of = |all: &HashMap<String, Known>, name: &String| {
+                        all.get(name).map(|known| known.identities.clone())
+                    };
                     let namespaces = new.keys().chain(old.keys());
-                    for namespace in namespaces.filter(|name| new.get(*name) != old.get(*name)) {
+                    for namespace in namespaces.filter(|name| of(&new, name) != of(&old, name)) {
                         self.announce(namespace);
                     }
                     self.is_ready.send_replace(true);
@@ -213,32 +163,26 @@ impl Secrets {
         }
     }
 
-    fn secret(&self, identities: &Identities) -> Secret {
-        Secret {
-            metadata: ObjectMeta {
-                name: Some(NAME.to_owned()),
-                labels: Some([("app.kubernetes.io/managed-by".to_owned(), "lockkeeper".to_owned())].into()),
-                ..ObjectMeta::default()
-            },
-            type_: Some(TYPE.to_owned()),
-            data: Some(identities.data(&self.certificates)),
-            ..Secret::default()
-        }
-    }
-
     fn put(&self, secret: &Secret) {
         let namespace = secret.namespace().unwrap_or_default();
-        let identities = Identities::of(secret, &self.certificates);
+        let seen = self.seen(secret);
         self.deleted().remove(&namespace);
-        let old = self.write().insert(namespace.clone(), identities.clone());
-        if old != Some(identities) {
+        let old = self.write().insert(namespace.clone(), seen.clone());
+        if old.map(|old| old.identities) != Some(seen.identities) {
             self.announce(&namespace);
         }
     }
 
+    fn seen(&self, secret: &Secret) -> Known {
+        Known {
+            identities: Identities::of(secret, &self.certificates),
+            version: secret.resource_version(),
+        }
+    }
+
     fn forget(&self, namespace: &str) {
-        if let Some(identities) = self.write().remove(namespace) {
-            self.remember(namespace, identities);
+        if let Some(known) = self.write().remove(namespace) {
+            self.remember(namespace, known.identities);
         }
         self.announce(namespace);
     }
@@ -256,7 +200,7 @@ impl Secrets {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Result<Identities, UnusableSecret>>> {
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Known>> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -268,13 +212,15 @@ impl Secrets {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Result<Identities, UnusableSecret>>> {
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Known>> {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use lockkeeper_crds::keys::ROTATE;
+
     use super::*;
     use crate::kubernetes::objects::CA;
     use k8s_openapi::ByteString;

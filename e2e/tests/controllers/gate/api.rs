@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use http_body_util::BodyExt;
+use futures_util::StreamExt;
+use http_body_util::{BodyExt, BodyStream, StreamBody};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
@@ -15,14 +16,18 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::{Fate, State, admit, line_of};
+use super::{Fate, IsLate, State, admit, line_of};
 
 /// The answer got lost.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer")]
 struct Lost;
 
-pub(super) async fn serve(world: &World, state: Arc<watch::Sender<State>>) -> (AbortHandle, String) {
+pub(super) async fn serve(
+    world: &World,
+    state: Arc<watch::Sender<State>>,
+    are_secrets_late: Arc<IsLate>,
+) -> (AbortHandle, String) {
     let client = client(world.kubeconfig()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
@@ -32,8 +37,9 @@ pub(super) async fn serve(world: &World, state: Arc<watch::Sender<State>>) -> (A
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             let (client, state) = (client.clone(), Arc::clone(&state));
+            let are_secrets_late = Arc::clone(&are_secrets_late);
             connections.spawn(async move {
-                let service = service_fn(|request| pass(&client, &state, request));
+                let service = service_fn(|request| pass(&client, &state, &are_secrets_late, request));
                 // An error of either side ends the connection.
                 let _ = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service)
@@ -47,6 +53,7 @@ pub(super) async fn serve(world: &World, state: Arc<watch::Sender<State>>) -> (A
 async fn pass(
     client: &Client,
     state: &watch::Sender<State>,
+    are_secrets_late: &IsLate,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Lost> {
     let (mut head, body) = request.into_parts();
@@ -54,20 +61,22 @@ async fn pass(
         .uri
         .path_and_query()
         .map_or_else(String::new, ToString::to_string);
+    let is_asked = head.method != Method::GET;
     // A dry run writes nothing.
-    let is_write = head.method != Method::GET && !path.contains("dryRun=");
+    let is_write = is_asked && !path.contains("dryRun=");
     let fate = match is_write {
         true => admit(state, &path, head.method.as_str()).await,
         false => Fate::Passes,
     };
     let what = format!("{} {path}", head.method);
+    let tells_of_secrets = path.starts_with("/api/v1/secrets?") && path.contains("watch=true");
     head.headers.remove(hyper::header::HOST);
     let body = body.collect().await.map_err(|_| Lost)?.to_bytes();
     let answer = client
         .send(Request::from_parts(head, Body::from(body)))
         .await
         .map_err(|_| Lost)?;
-    if is_write {
+    if is_asked {
         state.send_modify(|state| {
             if let Some((_, line)) = line_of(state, &path) {
                 line.answers.push(format!("{} {what}", answer.status().as_u16()));
@@ -76,6 +85,23 @@ async fn pass(
     }
     match fate {
         Fate::LosesItsAnswer => Err(Lost),
+        Fate::Passes | Fate::Waits if tells_of_secrets => Ok(late(answer, are_secrets_late)),
         Fate::Passes | Fate::Waits => Ok(answer),
     }
+}
+
+/// The answer, whose parts wait while `is_late`.
+fn late(answer: Response<Body>, is_late: &IsLate) -> Response<Body> {
+    let is_late = is_late.subscribe();
+    answer.map(|body| {
+        let parts = BodyStream::new(body).then(move |part| {
+            let mut is_late = is_late.clone();
+            async move {
+                // An error says that the gate is gone, and so is the operator.
+                let _ = is_late.wait_for(|is_late| !is_late).await;
+                part
+            }
+        });
+        Body::wrap_body(StreamBody::new(parts))
+    })
 }

@@ -96,12 +96,24 @@ impl IdentityController {
         else {
             return Ok(again);
         };
-        writer.try_secret(&ctx.secrets, namespace, &wanted).await?;
-        let _changing = ctx.secrets.begin(namespace);
-        for key in ctx.own.view.locks_of(namespace) {
-            writer.ensure_lock(&way, &key, &wanted.all).await?;
+        // The Secret of the replica that led before may come late: then there is nothing to change.
+        if !writer.try_secret(&ctx.secrets, namespace, &wanted).await? {
+            return Ok(again);
         }
-        writer.write_secret(&ctx.secrets, namespace, &wanted).await?;
+        let _changing = ctx.secrets.begin(namespace);
+        let keys = ctx.own.view.locks_of(namespace);
+        let changed = async {
+            for key in &keys {
+                writer.ensure_lock(&way, key, &wanted.all).await?;
+            }
+            writer.write_secret(&ctx.secrets, namespace, &wanted).await
+        };
+        let changed = changed.await;
+        // Whatever came of it, each lock is opened to what the Secret shows in the end.
+        for key in &keys {
+            ctx.memories.edit(key, |memory| memory.provisioned = None);
+        }
+        changed?;
         ctx.metrics.reconciled("ok");
         Ok(again)
     }
