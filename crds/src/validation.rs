@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use lockkeeper_lock::zookeeper::{ConnectString, InvalidConnectString};
-use lockkeeper_lock::{Timing, UnsafeTiming};
+use lockkeeper_lock::{LeaseDuration, Timing, UnsafeTiming};
 
 use crate::duration::ApiDuration;
 use crate::lock::{
@@ -78,6 +78,7 @@ impl DistributedLockSpec {
             tick_time: self.tick_time(tick_time),
             renew_interval: self.renew_interval.map_or(session_timeout / 8, ApiDuration::get),
             stop_grace: self.stop_grace.get(),
+            lease_duration: LeaseDuration::Off,
         }
     }
 

@@ -131,6 +131,15 @@ pub struct Incarnation {
     pub version: i32,
 }
 
+/// Which node there is, without its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The transaction that created it.
+    pub czxid: FencingToken,
+    /// The session with which it ends; 0 for a persistent node.
+    pub owner: i64,
+}
+
 /// The children of a node, and the node that they belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Children {
@@ -161,7 +170,7 @@ pub fn is_ephemeral(owner: i64) -> bool {
     owner != 0 && owner != i64::MIN
 }
 
-/// The first event of a one-time data watch.
+/// The first event of a one-time watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeEvent {
     /// The data were changed, or the node was created.
@@ -186,8 +195,8 @@ pub enum Op {
         path: String,
         /// The new data.
         data: Vec<u8>,
-        /// The version that it has to have.
-        version: i32,
+        /// The version that it has to have; `None` if any.
+        version: Option<i32>,
     },
     /// Create a persistent node.
     Create {
@@ -200,6 +209,8 @@ pub enum Op {
     Delete {
         /// Its path.
         path: String,
+        /// The version that its data have to have; `None` if any.
+        version: Option<i32>,
     },
 }
 
@@ -263,6 +274,13 @@ pub trait Connection: Send + Sync + 'static {
     ) -> impl Future<Output = EnsembleResult<(Node, impl Future<Output = NodeEvent> + Send + Unpin + 'static)>>
     + Send
     + 'static;
+
+    /// Which node there is, and a watch for its deletion alone ([`NodeEvent::Deleted`]). It has to be a node that never
+    /// has children, such as an ephemeral one. A server reports deletions in their order.
+    fn watch_deletion(
+        &self,
+        path: &str,
+    ) -> impl Future<Output = EnsembleResult<(Standing, BoxFuture<'static, NodeEvent>)>> + Send + 'static;
 
     /// A watch for the creation of a node that does not exist ([`NodeEvent::Changed`]); `None` if the node exists.
     /// Newer servers require the right to read an existing node ([`EnsembleError::NoAuth`]), and announce its creation

@@ -2,7 +2,7 @@
 //! `fuzzing`.
 
 pub use crate::queue::{Ahead, Contender, Place, excludes, out_of_numbers, sorted, unknown};
-pub use crate::record::contender_data;
+pub use crate::record::{Said, contender_data};
 pub use crate::task::ensemble_id;
 
 /// The tick in a server's answer to `conf`.

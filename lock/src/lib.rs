@@ -33,9 +33,10 @@
 //! `CLOCK_BOOTTIME` before which the leader of the ensemble cannot have ended its session. Only renewals extend a
 //! lease: quorum writes that change nothing. Pings, reads and the state of the connection do not. The *deadline*
 //! ([`LockStatus::deadline`]) is a margin before the end of the lease. If it comes before a further proof, the lock is
-//! [`LockState::Lost`], whatever the state of the network, and [`LockView::is_held`] is false. Everything under the lock
-//! has to have ended by then: [`Lock::guarded`] cancels a future in time, and the program `lockkeeper` stops whole
-//! processes. docs/safety.md has the argument, step by step.
+//! [`LockState::Lost`], whatever the state of the network, and [`LockView::is_held`] is false. With a
+//! [`LeaseDuration`] the next contender may replace a silent one before its session ends; the deadline comes before
+//! that. Everything under the lock has to have ended by then: [`Lock::guarded`] cancels a future in time, and the program
+//! `lockkeeper` stops whole processes. docs/safety.md has the argument, step by step.
 //!
 //! # What it does not promise
 //!
@@ -62,6 +63,7 @@ pub mod path;
 mod queue;
 mod record;
 mod state;
+mod takeover;
 mod task;
 mod timing;
 mod token;
@@ -79,8 +81,10 @@ pub use path::LockPath;
 pub use queue::{Mode, is_contender};
 pub use record::{
     CleanRelease, ContenderData, Control, Holder, Identity, LONGEST_CONTENDER_DATA, LONGEST_CONTROL_DATA,
-    Pod, YieldRequest,
+    Pod, TookOver, YieldRequest,
 };
 pub use state::{LockState, LockStatus};
-pub use timing::{KILL_ALLOWANCE, SESSION_TIMEOUT_TICKS, SLACK, Timing, UnsafeTiming};
+pub use timing::{
+    KILL_ALLOWANCE, LONGEST_LEASE, LeaseDuration, SESSION_TIMEOUT_TICKS, SLACK, Timing, UnsafeTiming,
+};
 pub use token::FencingToken;

@@ -14,6 +14,8 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     fn renewed(&self, took: Duration);
     /// The session was taken to another server.
     fn session_moved(&self);
+    /// Our contender took the place of a silent one.
+    fn took_over(&self);
     /// A server serves the session: another one, or the same one anew.
     fn connected(&self);
 }

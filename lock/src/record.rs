@@ -5,7 +5,9 @@ mod control;
 mod document;
 mod holders;
 
-pub use self::contender::{ContenderData, Identity, LONGEST_CONTENDER_DATA, Pod, contender_data};
+pub use self::contender::{
+    ContenderData, Identity, LONGEST_CONTENDER_DATA, Pod, Said, TookOver, contender_data, now,
+};
 pub use self::control::{CleanRelease, Control, Holder, LONGEST_CONTROL_DATA, YieldRequest};
 pub(crate) use self::document::document;
 pub(crate) use self::holders::{Claimant, Debts};

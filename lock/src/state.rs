@@ -67,6 +67,9 @@ pub struct LockStatus {
     pub position: Option<usize>,
     /// End of the lease, once there is one. The holder stops before it, at [`LockStatus::deadline`].
     pub lease_end: Option<BootInstant>,
+    /// Until when no other contender can have taken our place, less the margin, if it states a lease duration
+    /// ([`crate::Timing::lease`]).
+    pub takeover_deadline: Option<BootInstant>,
     /// The session, while there is one.
     pub session: Option<i64>,
     /// The session timeout, while there is a session: the shortest one that a server has granted to it.
@@ -94,6 +97,7 @@ impl LockStatus {
             contender: None,
             position: None,
             lease_end: None,
+            takeover_deadline: None,
             session: None,
             session_timeout: None,
             predecessor_unclean: false,
@@ -104,9 +108,14 @@ impl LockStatus {
     }
 
     /// The moment by which everything that runs under the lock has to have ended: the end of the lease less the margin
-    /// ([`crate::Timing::margin`]) for the clocks' rates and for the kernel.
+    /// ([`crate::Timing::margin`]) for the clocks' rates and for the kernel; or [`LockStatus::takeover_deadline`] if that
+    /// is earlier.
     pub fn deadline(&self) -> Option<BootInstant> {
-        Some(timing::deadline(self.lease_end?, self.session_timeout?))
+        let of_session = timing::deadline(self.lease_end?, self.session_timeout?);
+        Some(
+            self.takeover_deadline
+                .map_or(of_session, |deadline| deadline.min(of_session)),
+        )
     }
 
     /// Whether the lock is held at `now`: until [`LockStatus::deadline`], and only if the deadline is known.
@@ -145,6 +154,11 @@ mod tests {
             let just_before = deadline.saturating_sub(Duration::from_nanos(1));
             assert_eq!(status.is_held(just_before), may_hold, "{state:?}");
             assert!(!status.is_held(deadline), "{state:?}");
+            let earlier = LockStatus {
+                takeover_deadline: Some(just_before),
+                ..status.clone()
+            };
+            assert!(!earlier.is_held(just_before), "another contender may replace it");
             let unknown = LockStatus {
                 session_timeout: None,
                 ..status

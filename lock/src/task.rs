@@ -19,8 +19,10 @@ mod publish;
 mod release;
 mod requests;
 mod run;
+mod seen;
 mod state;
 mod strangers;
+mod takeover;
 mod turn;
 
 pub(crate) use command::Command;

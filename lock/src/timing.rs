@@ -24,6 +24,23 @@ pub const CLOCK_RATE_ERROR: f64 = 0.01;
 /// (`ZooKeeperServer.getMaxSessionTimeout`).
 pub const SESSION_TIMEOUT_TICKS: std::ops::RangeInclusive<u32> = 2..=20;
 
+/// The longest lease duration, and the longest that is believed of another contender: for longer its session is
+/// trusted alone.
+pub const LONGEST_LEASE: Duration = Duration::from_secs(60 * 60);
+
+/// The lease duration, L: a holder that does not renew for L stops its application by itself, and the contender
+/// behind it may take its place then, whatever the session timeout (docs/safety.md, "The takeover lease").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeaseDuration {
+    /// Only the session decides: the place of a silent contender is free when the ensemble expires its session.
+    #[default]
+    Off,
+    /// The shortest one with which as much time is left for lost answers as without: 8.5 s with the defaults.
+    Auto,
+    /// This one; at most [`LONGEST_LEASE`].
+    Of(Duration),
+}
+
 /// The times of one lock. [`Timing::check`] decides which fit together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
@@ -35,6 +52,8 @@ pub struct Timing {
     pub renew_interval: Duration,
     /// Time between SIGTERM and SIGKILL.
     pub stop_grace: Duration,
+    /// L: for how long a contender may be silent before the one behind it takes its place.
+    pub lease_duration: LeaseDuration,
 }
 
 impl Timing {
@@ -45,7 +64,38 @@ impl Timing {
             tick_time: Duration::from_secs(2),
             renew_interval: session_timeout / 8,
             stop_grace: Duration::from_secs(3),
+            lease_duration: LeaseDuration::Off,
         }
+    }
+
+    /// L; `None` if only the session decides.
+    pub fn lease(&self) -> Option<Duration> {
+        match self.lease_duration {
+            LeaseDuration::Off => None,
+            LeaseDuration::Auto => Some(self.shortest_lease()),
+            LeaseDuration::Of(lease) => Some(lease),
+        }
+    }
+
+    /// The shortest lease that leaves as much time for lost answers as the session with the configured interval does,
+    /// in tenths of a second. It has to cover one interval, the stop grace, the margin, and that time.
+    fn shortest_lease(&self) -> Duration {
+        let alone = Self {
+            lease_duration: LeaseDuration::Off,
+            ..*self
+        };
+        let rest = [self.stop_grace, KILL_ALLOWANCE, alone.spare().unwrap_or_default()];
+        let rest: f64 = rest.iter().map(Duration::as_secs_f64).sum();
+        // With an interval of an eighth of it, or with the configured one.
+        let with_an_eighth = rest / (1.0 - CLOCK_RATE_ERROR - 1.0 / 8.0);
+        let with_the_interval = (rest + self.renew_interval.as_secs_f64()) / (1.0 - CLOCK_RATE_ERROR);
+        let lease = (with_an_eighth.min(with_the_interval) * 10.0).ceil() / 10.0;
+        Duration::try_from_secs_f64(lease).map_or(LONGEST_LEASE, |lease| lease.min(LONGEST_LEASE))
+    }
+
+    /// Time between two renewals: the renew interval, or an eighth of L if that is shorter.
+    pub fn interval(&self) -> Duration {
+        interval(self.renew_interval, self.lease())
     }
 
     /// Time between the deadline, at which everything is killed, and the end of the lease: one
@@ -58,11 +108,11 @@ impl Timing {
     /// interval is shorter than the times that have to lie between the first three renewals of a proof
     /// ([`crate::Lease`]): then the rule has to look further back.
     pub fn proven_age(&self) -> Duration {
-        let intervals = |time| div_ceil(time, self.renew_interval).max(1);
+        let interval = self.interval();
+        let intervals = |time| div_ceil(time, interval).max(1);
         let first_to_third = intervals(proof_age(self.tick_time)).saturating_add(intervals(SLACK));
         // The fourth proves; the fifth is under way.
-        self.renew_interval
-            .saturating_mul(first_to_third.saturating_add(2))
+        interval.saturating_mul(first_to_third.saturating_add(2))
     }
 
     /// How long the holder may be without an answer before it has to begin to stop the application; `None` if no time
@@ -74,18 +124,46 @@ impl Timing {
             .checked_sub(self.margin())
     }
 
-    /// Whether the times fit together: at least a fifth of T has to be left for lost and late answers. With less, they
-    /// would stop the application for nothing.
+    /// The same for a holder that may be silent for `lease`: how long it may be without an answer beyond one interval
+    /// before it has to begin to stop the application.
+    fn spare_of_lease(&self, lease: Duration) -> Option<Duration> {
+        lease
+            .checked_sub(self.interval())?
+            .checked_sub(self.stop_grace)?
+            .checked_sub(margin(lease))
+    }
+
+    /// The same for the shorter of the two leases.
+    pub(crate) fn least_spare(&self) -> Option<Duration> {
+        match self.lease() {
+            Some(lease) => Some(self.spare()?.min(self.spare_of_lease(lease)?)),
+            None => self.spare(),
+        }
+    }
+
+    /// Whether the times fit together: at least a fifth of T, and of L, has to be left for lost and late answers. With
+    /// less, they would stop the application for nothing.
     ///
     /// # Errors
     /// The arithmetic, in one sentence.
     pub fn check(&self) -> Result<(), UnsafeTiming> {
+        let unsafe_timing = |why| Err(UnsafeTiming { timing: *self, why });
         if self.session_timeout.is_zero() || self.tick_time.is_zero() || self.renew_interval.is_zero() {
-            return Err(UnsafeTiming { timing: *self });
+            return unsafe_timing(Why::Zero);
         }
-        match self.spare() {
-            Some(spare) if spare >= self.session_timeout / 5 => Ok(()),
-            _ => Err(UnsafeTiming { timing: *self }),
+        if let LeaseDuration::Of(lease) = self.lease_duration
+            && (lease.is_zero() || lease > LONGEST_LEASE)
+        {
+            return unsafe_timing(Why::Lease(lease));
+        }
+        if self.spare().is_none_or(|spare| spare < self.session_timeout / 5) {
+            return unsafe_timing(Why::Session);
+        }
+        match self.lease() {
+            Some(lease) if self.spare_of_lease(lease).is_none_or(|spare| spare < lease / 5) => {
+                unsafe_timing(Why::Lease(lease))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -101,6 +179,11 @@ pub(crate) fn deadline(lease_end: BootInstant, session_timeout: Duration) -> Boo
     lease_end.saturating_sub(margin(session_timeout))
 }
 
+/// The renew interval, or an eighth of the lease if that is shorter.
+pub(crate) fn interval(renew_interval: Duration, lease: Option<Duration>) -> Duration {
+    lease.map_or(renew_interval, |lease| renew_interval.min(lease / 8))
+}
+
 fn margin(session_timeout: Duration) -> Duration {
     session_timeout.mul_f64(CLOCK_RATE_ERROR) + KILL_ALLOWANCE
 }
@@ -114,6 +197,18 @@ fn div_ceil(a: Duration, b: Duration) -> u32 {
 pub struct UnsafeTiming {
     /// The refused times.
     pub timing: Timing,
+    why: Why,
+}
+
+/// What is wrong with refused times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// One of them is zero.
+    Zero,
+    /// Too little of T is left.
+    Session,
+    /// This L is zero or too long, or too little of it is left.
+    Lease(Duration),
 }
 
 impl fmt::Display for UnsafeTiming {
@@ -123,132 +218,45 @@ impl fmt::Display for UnsafeTiming {
             tick_time,
             renew_interval,
             stop_grace,
+            ..
         } = self.timing;
-        if session_timeout.is_zero() || tick_time.is_zero() || renew_interval.is_zero() {
-            return write!(
+        let interval = self.timing.interval();
+        match self.why {
+            Why::Zero => write!(
                 f,
                 "session timeout ({session_timeout:?}), tick time ({tick_time:?}) and renew interval \
                  ({renew_interval:?}) must all be longer than zero"
-            );
+            ),
+            Why::Session => write!(
+                f,
+                "session timeout {session_timeout:?} is too short: {:?} for four renewals (one every \
+                 {interval:?}, tick time {tick_time:?}) + {stop_grace:?} stop grace + {:?} margin = \
+                 {:?}, which must be at most four fifths of it ({:?}); raise the session timeout or lower \
+                 the stop grace",
+                self.timing.proven_age(),
+                self.timing.margin(),
+                self.timing
+                    .proven_age()
+                    .saturating_add(stop_grace)
+                    .saturating_add(self.timing.margin()),
+                session_timeout - session_timeout / 5,
+            ),
+            Why::Lease(lease) if lease.is_zero() || lease > LONGEST_LEASE => write!(
+                f,
+                "lease duration {lease:?} must be longer than zero and at most {LONGEST_LEASE:?}"
+            ),
+            Why::Lease(lease) => write!(
+                f,
+                "lease duration {lease:?} is too short: {interval:?} until the next renewal + {stop_grace:?} stop \
+                 grace + {:?} margin = {:?}, which must be at most four fifths of it ({:?}); raise the lease duration \
+                 or lower the stop grace",
+                margin(lease),
+                interval.saturating_add(stop_grace).saturating_add(margin(lease)),
+                lease - lease / 5,
+            ),
         }
-        write!(
-            f,
-            "session timeout {session_timeout:?} is too short: {:?} for four renewals (one every \
-             {renew_interval:?}, tick time {tick_time:?}) + {stop_grace:?} stop grace + {:?} margin = \
-             {:?}, which must be at most four fifths of it ({:?}); raise the session timeout or lower \
-             the stop grace",
-            self.timing.proven_age(),
-            self.timing.margin(),
-            self.timing
-                .proven_age()
-                .saturating_add(stop_grace)
-                .saturating_add(self.timing.margin()),
-            session_timeout - session_timeout / 5,
-        )
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const fn ms(millis: u64) -> Duration {
-        Duration::from_millis(millis)
-    }
-
-    #[test]
-    fn the_defaults_fit_into_fifteen_seconds() {
-        let timing = Timing::new(ms(15_000));
-        assert_eq!(timing.margin(), ms(350));
-        assert_eq!(timing.proven_age(), ms(4 * 1_875));
-        assert_eq!(timing.spare(), Some(ms(15_000 - 4 * 1_875 - 3_000 - 350)));
-        assert_eq!(timing.check(), Ok(()));
-    }
-
-    #[test]
-    fn an_interval_below_the_age_of_a_proof_goes_further_back() {
-        let timing = Timing {
-            session_timeout: ms(4_000),
-            tick_time: ms(1_000),
-            renew_interval: ms(500),
-            stop_grace: ms(400),
-        };
-        // 0.7 s are two intervals, 0.2 s one, and two more as always.
-        assert_eq!(timing.proven_age(), ms(2_500));
-        assert_eq!(timing.check(), Ok(()));
-    }
-
-    #[test]
-    fn a_stop_grace_beyond_the_session_timeout_is_refused_with_the_arithmetic() {
-        let timing = Timing {
-            stop_grace: ms(20_000),
-            ..Timing::new(ms(15_000))
-        };
-        let message = timing.check().unwrap_err().to_string();
-        assert!(message.contains("7.5s for four renewals"), "{message}");
-        assert!(
-            message.contains("20s stop grace + 350ms margin = 27.85s"),
-            "{message}"
-        );
-        assert!(message.contains("four fifths of it (12s)"), "{message}");
-    }
-
-    #[test]
-    fn exactly_a_fifth_left_is_accepted_and_a_nanosecond_less_is_not() {
-        let base = Timing::new(ms(15_000));
-        let longest = base.session_timeout - base.session_timeout / 5 - base.proven_age() - base.margin();
-        assert_eq!(
-            Timing {
-                stop_grace: longest,
-                ..base
-            }
-            .check(),
-            Ok(())
-        );
-        let over = Timing {
-            stop_grace: longest + Duration::from_nanos(1),
-            ..base
-        };
-        assert!(over.check().is_err());
-    }
-
-    #[test]
-    fn zero_and_endless_times_are_refused_and_do_not_overflow() {
-        for time in [Duration::ZERO, Duration::MAX] {
-            assert!(
-                Timing {
-                    renew_interval: time,
-                    ..Timing::new(ms(15_000))
-                }
-                .check()
-                .is_err()
-            );
-            assert!(
-                Timing {
-                    tick_time: time,
-                    ..Timing::new(ms(15_000))
-                }
-                .check()
-                .is_err()
-            );
-        }
-        assert!(
-            Timing {
-                stop_grace: Duration::MAX,
-                ..Timing::new(ms(15_000))
-            }
-            .check()
-            .is_err()
-        );
-        assert!(
-            !Timing {
-                stop_grace: Duration::MAX,
-                ..Timing::new(ms(15_000))
-            }
-            .check()
-            .unwrap_err()
-            .to_string()
-            .is_empty()
-        );
-    }
-}
+mod tests;

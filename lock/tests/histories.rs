@@ -1,6 +1,6 @@
 //! The lock's real task on the fake ensemble, in random histories: connections cut, lost and slow, servers stalled,
 //! stopped and cut off, elections, frozen and killed processes, clocks that run apart by two per cent, nodes deleted by
-//! hand. In all of them, two applications never run together if they must not, none runs without its contender, and
+//! hand. Two thirds of them have lease durations, so that places are taken from silent contenders. In all of them, two applications never run together if they must not, none runs without its contender, and
 //! after all faults have ended every process gets the lock.
 //!
 //! `LOCKKEEPER_SEED=n` repeats one history; `LOCKKEEPER_HISTORIES=n` runs more or fewer. By default
@@ -15,11 +15,12 @@ mod process;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockkeeper_fake::{Options, SkewedClock, World};
-use lockkeeper_lock::{LockOptions, Mode, Timing};
+use lockkeeper_lock::{LeaseDuration, LockOptions, Mode, Observer, Timing};
 
 use faults::Faults;
 use process::{Diary, Process};
@@ -30,12 +31,46 @@ const ROOT: &str = "/locks/report";
 /// `lockDelay`, in the histories that have one.
 const DELAY: Duration = Duration::from_secs(3);
 
-fn timing() -> Timing {
+fn timing(lease_duration: LeaseDuration) -> Timing {
     Timing {
         tick_time: Duration::from_secs(1),
         stop_grace: Duration::from_millis(500),
+        lease_duration,
         ..Timing::new(T)
     }
+}
+
+/// Lease durations in a third of the histories each: none; one for all; one for each process, or none.
+fn leases(rng: &mut fastrand::Rng, count: usize) -> Vec<LeaseDuration> {
+    let any = |rng: &mut fastrand::Rng| match rng.u8(..4) {
+        0 => LeaseDuration::Auto,
+        1 => LeaseDuration::Of(T * 2),
+        _ => LeaseDuration::Of(Duration::from_millis(rng.u64(1_300..6_000))),
+    };
+    match rng.u8(..3) {
+        0 => vec![LeaseDuration::Off; count],
+        1 => vec![any(rng); count],
+        _ => {
+            let one = |_| match rng.u8(..3) {
+                0 => LeaseDuration::Off,
+                _ => any(rng),
+            };
+            (0..count).map(one).collect()
+        }
+    }
+}
+
+/// Counts the places that were taken from silent contenders.
+#[derive(Debug, Default)]
+struct Takeovers(AtomicUsize);
+
+impl Observer for Takeovers {
+    fn renewed(&self, _: Duration) {}
+    fn session_moved(&self) {}
+    fn took_over(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn connected(&self) {}
 }
 
 /// Processes, and what is needed to start one of them again.
@@ -44,6 +79,8 @@ struct Crowd {
     mode: Mode,
     clocks: Vec<SkewedClock>,
     readers: Vec<bool>,
+    leases: Vec<LeaseDuration>,
+    takeovers: Arc<Takeovers>,
     asks: bool,
     diary: Arc<Mutex<Diary>>,
     processes: Vec<Process>,
@@ -63,7 +100,8 @@ impl Crowd {
             LockOptions {
                 mode,
                 ask_for_predecessor: self.asks,
-                ..LockOptions::new(ROOT, timing())
+                observer: Some(self.takeovers.clone()),
+                ..LockOptions::new(ROOT, timing(self.leases[number]))
             },
             T * 2,
             &self.diary,
@@ -95,6 +133,7 @@ struct Summary {
     /// Pairs of a holder that died and a later one, which has waited.
     delayed: usize,
     expired: usize,
+    takeovers: usize,
 }
 
 async fn history(seed: u64) -> Result<Summary, String> {
@@ -126,6 +165,8 @@ async fn history(seed: u64) -> Result<Summary, String> {
             })
             .collect(),
         readers: (0..count).map(|_| rng.bool()).collect(),
+        leases: leases(&mut rng, count),
+        takeovers: Arc::default(),
         asks: seed.is_multiple_of(2),
         diary: Arc::default(),
         processes: Vec::new(),
@@ -187,7 +228,7 @@ async fn history(seed: u64) -> Result<Summary, String> {
     check::all(mode, &diary.done, &records, &faults.by_hand).map_err(tell)?;
     // A process that gets a free place of a semaphore does not wait for the former holder of another place.
     let delayed = if crowd.asks && !matches!(mode, Mode::Semaphore(_)) {
-        let control = LockOptions::new(ROOT, timing()).control;
+        let control = LockOptions::new(ROOT, timing(LeaseDuration::Off)).control;
         check::delays(&diary.done, &records, &control, DELAY).map_err(tell)?
     } else {
         0
@@ -206,6 +247,7 @@ async fn history(seed: u64) -> Result<Summary, String> {
             .iter()
             .filter(|record| matches!(record.happened, lockkeeper_fake::Happened::Expired { .. }))
             .count(),
+        takeovers: crowd.takeovers.0.load(Ordering::Relaxed),
     })
 }
 
@@ -238,6 +280,7 @@ fn applications_exclude_each_other_and_everybody_is_served_in_the_end_whatever_h
                 sum.faults += one.faults;
                 sum.delayed += one.delayed;
                 sum.expired += one.expired;
+                sum.takeovers += one.takeovers;
             }
             Err(what) => panic!("{what}"),
         }
@@ -245,4 +288,5 @@ fn applications_exclude_each_other_and_everybody_is_served_in_the_end_whatever_h
     println!("{histories} histories: {sum:?}");
     assert!(sum.grants > histories as usize, "{sum:?}");
     assert!(first_only || sum.delayed > histories as usize / 10, "{sum:?}");
+    assert!(first_only || sum.takeovers > histories as usize / 2, "{sum:?}");
 }

@@ -39,6 +39,8 @@ mod retaining;
 mod sharing;
 #[path = "promises/strangers.rs"]
 mod strangers;
+#[path = "promises/takeover.rs"]
+mod takeover;
 #[path = "promises/yielding.rs"]
 mod yielding;
 

@@ -27,6 +27,7 @@ pub struct LockMetrics {
     kills: Family<Label, Counter>,
     survivors: Counter,
     session_moves: Counter,
+    takeovers: Counter,
     wait: Histogram,
     hold: Histogram,
     renewal: Histogram,
@@ -85,6 +86,7 @@ impl LockMetrics {
             kills: at_zero("signal", StopSignal::ALL.map(StopSignal::name)),
             survivors: Counter::default(),
             session_moves: Counter::default(),
+            takeovers: Counter::default(),
             // 0.1 s to 29 h: from a released lock to a standby's whole life.
             wait: Histogram::new(powers_of_four(0.1, 11)),
             // 1 s to 12 days.
@@ -121,6 +123,11 @@ impl LockMetrics {
             "session_moves",
             "Times that the session was taken to another server",
             metrics.session_moves.clone(),
+        );
+        registry.register(
+            "takeovers",
+            "Times that the place of a silent contender was taken",
+            metrics.takeovers.clone(),
         );
         registry.register_with_unit(
             "wait",
@@ -181,6 +188,11 @@ impl LockMetrics {
     /// The session was taken to another server.
     pub fn session_moved(&self) {
         self.session_moves.inc();
+    }
+
+    /// Our contender took the place of a silent one.
+    pub fn took_over(&self) {
+        self.takeovers.inc();
     }
 
     /// Whether the lock was ever held.

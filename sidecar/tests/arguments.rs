@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use lockkeeper_lock::{Identity, Timing};
+use lockkeeper_lock::{Identity, LeaseDuration, Timing};
 use lockkeeper_sidecar::access::Access;
 use lockkeeper_sidecar::args::{self, Command, OnExit, OnLoss, OnSuspect, Parsed, Restart};
 use lockkeeper_sidecar::probes::{AppProbes, Handler};
@@ -58,6 +58,7 @@ fn the_defaults_of_run_are_those_of_the_manual() {
             tick_time: Duration::from_secs(2),
             renew_interval: Duration::from_millis(1_875),
             stop_grace: Duration::from_secs(3),
+            lease_duration: LeaseDuration::Off,
         }
     );
     assert_eq!(
@@ -78,6 +79,8 @@ fn every_option_of_run_arrives() {
         "500ms",
         "--renew-interval",
         "3s",
+        "--lease-duration",
+        "9s",
         "--tick-time",
         "1s",
         "--max-holders",
@@ -115,6 +118,7 @@ fn every_option_of_run_arrives() {
             tick_time: Duration::from_secs(1),
             renew_interval: Duration::from_secs(3),
             stop_grace: Duration::from_millis(500),
+            lease_duration: LeaseDuration::Of(Duration::from_secs(9)),
         }
     );
     assert_eq!(
@@ -132,6 +136,13 @@ fn every_option_of_run_arrives() {
 fn a_renewal_comes_every_eighth_of_any_session_timeout() {
     let timing = run(&["--session-timeout", "40s"]).lock.timing;
     assert_eq!(timing.renew_interval, Duration::from_secs(5));
+}
+
+#[test]
+fn the_shortest_lease_that_loses_no_patience_can_be_asked_for_and_none_at_all() {
+    let timing = run(&["--lease-duration", "auto"]).lock.timing;
+    assert_eq!(timing.lease(), Some(Duration::from_millis(8_500)));
+    assert_eq!(run(&["--lease-duration", "off"]).lock.timing.lease(), None);
 }
 
 #[test]

@@ -180,6 +180,20 @@ fn values_that_do_not_fit_together_are_refused_with_the_reason() {
             ],
         ),
         (
+            with_run!("--lease-duration", "4s"),
+            &[],
+            &[
+                "lease duration 4s is too short",
+                "four fifths of it (3.2s)",
+                "raise the lease duration",
+            ],
+        ),
+        (
+            with_run!("--lease-duration", "soon"),
+            &[],
+            &["soon", "or auto, or off"],
+        ),
+        (
             with_run!("--renew-interval", "0"),
             &[],
             &["must all be longer than zero"],

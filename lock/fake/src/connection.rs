@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lockkeeper_lock::ensemble::{
     Children, Closed, Connection, Created, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent, Op,
-    Session,
+    Session, Standing,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -137,6 +137,24 @@ impl Connection for FakeConnection {
         let answer = self.call(Request::Watch(path), Some(sender));
         answer.map(|answer| match answer.map_err(|failed| failed.error)? {
             Outcome::Node(node) => Ok((node, event.map(|event| event.unwrap_or(NodeEvent::Disconnected)))),
+            other => unexpected(other),
+        })
+    }
+
+    fn watch_deletion(
+        &self,
+        path: &str,
+    ) -> impl Future<Output = EnsembleResult<(Standing, BoxFuture<'static, NodeEvent>)>> + Send + 'static
+    {
+        let (sender, event) = oneshot::channel();
+        let answer = self.call(Request::WatchDeletion(path.to_owned()), Some(sender));
+        answer.map(|answer| match answer.map_err(|failed| failed.error)? {
+            Outcome::Node(Node { czxid, owner, .. }) => Ok((
+                Standing { czxid, owner },
+                event
+                    .map(|event| event.unwrap_or(NodeEvent::Disconnected))
+                    .boxed(),
+            )),
             other => unexpected(other),
         })
     }

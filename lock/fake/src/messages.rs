@@ -11,6 +11,8 @@ pub(crate) enum Request {
     Node(String),
     /// A node, and an event later, under the number of the request.
     Watch(String),
+    /// Which node there is, and an event at its deletion.
+    WatchDeletion(String),
     /// Whether a node exists, and an event later if it does not.
     WatchCreation(String),
     CloseSession,

@@ -4,7 +4,7 @@ use lockkeeper_lock::ensemble::{Closed, EnsembleError, EnsembleResult, MultiErro
 
 use crate::link::LinkId;
 use crate::messages::{Answer, Origin, Outcome, Pending, Request};
-use crate::state::State;
+use crate::state::{State, Watch};
 use crate::time::Millis;
 use crate::tree::Change;
 
@@ -114,7 +114,7 @@ impl State {
         };
         let server = &mut self.servers[server];
         server.connections.remove(&connection);
-        server.watches.retain(|(_, watcher, _)| *watcher != connection);
+        server.watches.retain(|watch| watch.connection != connection);
     }
 
     /// A keep-alive. Any server answers it from its own knowledge.
@@ -221,6 +221,7 @@ impl State {
             Request::Children(path)
             | Request::Node(path)
             | Request::Watch(path)
+            | Request::WatchDeletion(path)
             | Request::WatchCreation(path) => path,
             Request::Write(_) | Request::CloseSession | Request::Throttled => unreachable!("not a read"),
         };
@@ -232,18 +233,32 @@ impl State {
             Request::Children(path) => tree.listing(&path).map(Outcome::Children),
             Request::Watch(path) => {
                 let node = tree.node(&path)?;
-                self.servers[server].watches.push((path, connection, number));
+                self.watch(server, path, connection, number, false);
+                Ok(Outcome::Node(node))
+            }
+            Request::WatchDeletion(path) => {
+                let node = tree.node(&path)?;
+                self.watch(server, path, connection, number, true);
                 Ok(Outcome::Node(node))
             }
             Request::WatchCreation(path) => match tree.node(&path) {
                 Ok(_) => Ok(Outcome::Done),
                 Err(_) => {
-                    self.servers[server].watches.push((path, connection, number));
+                    self.watch(server, path, connection, number, false);
                     Ok(Outcome::Missing)
                 }
             },
             _ => tree.node(path).map(Outcome::Node),
         }
+    }
+
+    fn watch(&mut self, server: usize, path: String, connection: u64, number: u64, is_for_deletion: bool) {
+        self.servers[server].watches.push(Watch {
+            path,
+            connection,
+            number,
+            is_for_deletion,
+        });
     }
 
     pub(crate) fn is_forbidden(&self, path: &str) -> bool {
@@ -332,9 +347,12 @@ impl State {
         };
         let watches = &mut self.servers[server].watches;
         let fired: Vec<_> = watches
-            .extract_if(.., |(path, _, _)| path == change.path())
+            .extract_if(.., |watch| {
+                watch.path == change.path() && (event == NodeEvent::Deleted || !watch.is_for_deletion)
+            })
             .collect();
-        for (_, connection, watch) in fired {
+        for fired in fired {
+            let (connection, watch) = (fired.connection, fired.number);
             self.send(LinkId::Down(connection), move |state| {
                 state.client_heard(connection);
                 if let Some(record) = state.connections.get_mut(&connection)

@@ -50,7 +50,17 @@ pub(crate) struct Server {
     /// Sessions that it heard from since the last reply to a ping.
     pub(crate) touched: BTreeSet<i64>,
     pub(crate) connections: BTreeSet<u64>,
-    pub(crate) watches: Vec<(String, u64, u64)>,
+    pub(crate) watches: Vec<Watch>,
+}
+
+/// A one-time watch at a server.
+pub(crate) struct Watch {
+    pub(crate) path: String,
+    pub(crate) connection: u64,
+    /// The request that set it.
+    pub(crate) number: u64,
+    /// Whether a change of the data is no event.
+    pub(crate) is_for_deletion: bool,
 }
 
 impl Server {

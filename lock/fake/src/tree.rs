@@ -204,7 +204,7 @@ impl Tree {
             let tree = after.as_ref().unwrap_or(self);
             let change = match op {
                 Op::Check { path } => tree.version(path, None).map(|()| None),
-                Op::SetData { path, data, version } => tree.version(path, Some(*version)).map(|()| {
+                Op::SetData { path, data, version } => tree.version(path, *version).map(|()| {
                     Some(Change::SetData {
                         path: path.clone(),
                         data: data.clone(),
@@ -217,8 +217,9 @@ impl Tree {
                         owner: 0,
                     })
                 }),
-                Op::Delete { path } => tree
-                    .deletable(path)
+                Op::Delete { path, version } => tree
+                    .version(path, *version)
+                    .and_then(|()| tree.deletable(path))
                     .map(|()| Some(Change::Delete { path: path.clone() })),
             };
             if let Some(change) = change.map_err(|error| MultiError { index, error })? {

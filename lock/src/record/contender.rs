@@ -1,8 +1,12 @@
 //! The data of a contender: its description of itself.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::document::document;
+use crate::queue::is_contender;
+use crate::timing::LONGEST_LEASE;
 
 /// The pod that a contender stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +58,49 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.len() <= LONGEST_WORD && text.bytes().all(is_part)
 }
 
+/// The contender whose place its successor has taken, because it did not renew for longer than its lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TookOver {
+    /// Its name below the lock root.
+    pub contender: String,
+    /// The pod that it stood for, if it named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<Pod>,
+    /// For how long it had been silent, in milliseconds.
+    pub silent_millis: u64,
+}
+
+impl TookOver {
+    /// Whether this may be a contender of a queue. Any client can write here.
+    fn is_plausible(&self) -> bool {
+        is_contender(&self.contender)
+            && self.contender.len() <= LONGEST_NAME
+            && self.contender.bytes().all(|byte| byte.is_ascii_graphic())
+            && self.pod.as_ref().is_none_or(Pod::is_plausible)
+    }
+}
+
+/// What a contender says about itself beside its identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Whether it holds; otherwise it waits.
+    pub is_held: bool,
+    /// Since when, by [`now`].
+    pub since: String,
+    /// The time that its application may take to stop.
+    pub stop_budget: Duration,
+    /// L, if it may be replaced when it is silent for that long.
+    pub lease: Option<Duration>,
+    /// Whose place it has taken.
+    pub took_over: Option<TookOver>,
+}
+
+/// The time of day in a contender's data, only for people.
+pub fn now() -> String {
+    humantime::format_rfc3339_seconds(wall_clock()).to_string()
+}
+
 /// Data of a contender. Curator writes an IP address instead, and other clients may write anything.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -64,20 +111,26 @@ struct ContenderDocument<'a> {
     pod: Option<&'a Pod>,
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<&'a str>,
-    since: String,
+    since: &'a str,
     stop_budget_millis: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_millis: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    took_over: Option<&'a TookOver>,
 }
 
-/// Data of a contender that waits or holds from now on. `stop_budget` is the time that its application may take to
-/// stop.
-pub fn contender_data(identity: &Identity, is_held: bool, stop_budget: std::time::Duration) -> Vec<u8> {
+/// Data of a contender.
+pub fn contender_data(identity: &Identity, said: &Said) -> Vec<u8> {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let document = ContenderDocument {
         v: 1,
-        state: if is_held { "held" } else { "waiting" },
+        state: if said.is_held { "held" } else { "waiting" },
         pod: identity.pod.as_ref(),
         revision: identity.revision.as_deref(),
-        since: humantime::format_rfc3339_seconds(wall_clock()).to_string(),
-        stop_budget_millis: u64::try_from(stop_budget.as_millis()).unwrap_or(u64::MAX),
+        since: &said.since,
+        stop_budget_millis: millis(said.stop_budget),
+        lease_millis: said.lease.map(millis),
+        took_over: said.took_over.as_ref(),
     };
     serde_json::to_vec(&document).expect("strings and numbers")
 }
@@ -105,6 +158,10 @@ pub struct ContenderData {
     pub since: Option<String>,
     /// Time that its application may take to stop, in milliseconds.
     pub stop_budget_millis: Option<u64>,
+    /// L in milliseconds: the contender behind it may take its place when it does not renew for longer.
+    pub lease_millis: Option<u64>,
+    /// Whose place it has taken.
+    pub took_over: Option<TookOver>,
 }
 
 impl ContenderData {
@@ -115,10 +172,18 @@ impl ContenderData {
         said.pod = said.pod.filter(Pod::is_plausible);
         said.revision = said.revision.filter(|revision| is_word(revision));
         said.since = said.since.filter(|since| is_word(since));
+        let longest = u64::try_from(LONGEST_LEASE.as_millis()).unwrap_or(u64::MAX);
+        said.lease_millis = said.lease_millis.filter(|millis| (1..=longest).contains(millis));
+        said.took_over = said.took_over.filter(TookOver::is_plausible);
         if !is_word(&said.state) {
             said.state = String::new();
         }
         said
+    }
+
+    /// L, if the contender behind it may take its place when it does not renew for longer.
+    pub fn lease(&self) -> Option<Duration> {
+        self.lease_millis.map(Duration::from_millis)
     }
 
     /// Whether the contender reports that it holds. No other source knows it better.
@@ -128,67 +193,4 @@ impl ContenderData {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::{Control, LONGEST_CONTROL_DATA};
-    use std::time::Duration;
-
-    #[test]
-    fn a_contender_reads_back_what_it_wrote() {
-        let pod = Pod {
-            namespace: "shop".into(),
-            name: "report-1".into(),
-            uid: "u".into(),
-            node: "n1".into(),
-        };
-        let identity = Identity {
-            pod: Some(pod.clone()),
-            revision: Some("6c9d".into()),
-        };
-        let data = ContenderData::parse(&contender_data(&identity, true, Duration::from_secs(3)));
-        assert!(data.is_held());
-        assert_eq!(data.pod, Some(pod));
-        assert_eq!(data.revision.as_deref(), Some("6c9d"));
-        assert_eq!(data.stop_budget_millis, Some(3_000));
-        let since = data.since.unwrap();
-        assert!(humantime::parse_rfc3339(&since).is_ok(), "{since}");
-    }
-
-    #[test]
-    fn empty_and_foreign_data_are_not_held() {
-        for foreign in [
-            &b""[..],
-            b"10.0.0.7",
-            b"null",
-            b"[]",
-            b"{\"state\":7}",
-            b"[\"held\"]",
-            b"\xff\xfe",
-            b"{\"state\":\"other\"}",
-        ] {
-            assert!(!ContenderData::parse(foreign).is_held());
-        }
-    }
-
-    #[test]
-    fn of_what_somebody_writes_nothing_is_believed_that_no_pod_is_called_and_nothing_long_is_read() {
-        let parse = |pod: &str, rest: &str| {
-            ContenderData::parse(format!(r#"{{"state":"held","pod":{pod}{rest}}}"#).as_bytes())
-        };
-        let pod = |name: &str| {
-            serde_json::json!({ "namespace": "shop", "name": name, "uid": "u-1", "node": "n1.example" })
-                .to_string()
-        };
-        assert!(parse(&pod("report-1"), "").pod.is_some());
-        for name in ["", "\u{1b}[2J", "a b", "Report", "a\nb", &"a".repeat(254)] {
-            let data = parse(&pod(name), "");
-            assert!(data.pod.is_none() && data.is_held(), "{name:?}");
-        }
-        let data = parse(&pod("a"), r#","revision":"\u001b[31m","since":"\u0007""#);
-        assert_eq!((data.revision, data.since), (None, None));
-        let padding = format!(r#","other":"{}""#, "x".repeat(LONGEST_CONTENDER_DATA));
-        assert_eq!(parse(&pod("a"), &padding), ContenderData::default());
-        let control = format!(r#"{{"v":1,"note":"{}"}}"#, "x".repeat(LONGEST_CONTROL_DATA));
-        assert_eq!(Control::parse(control.as_bytes()), Control::default());
-    }
-}
+mod tests;

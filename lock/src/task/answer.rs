@@ -8,8 +8,9 @@ use super::requests::attach::Attached;
 use super::requests::find::Found;
 use super::requests::strangers::Listed;
 use crate::clock::BootInstant;
-use crate::ensemble::{Closed, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent};
+use crate::ensemble::{Closed, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent, Standing};
 use crate::participant::Participant;
+use crate::record::TookOver;
 
 /// An answer or event that the task waits for, always of the present connection.
 pub(super) enum Answer<Connection> {
@@ -23,6 +24,8 @@ pub(super) enum Answer<Connection> {
     Unbarred(NodeEvent),
     Renewed {
         sent: BootInstant,
+        /// Whether it changed our contender's data, which state L.
+        states_lease: bool,
         result: Result<(), MultiError>,
     },
     Listed(EnsembleResult<Listed>),
@@ -34,7 +37,12 @@ pub(super) enum Answer<Connection> {
         name: String,
         event: NodeEvent,
     },
-    Own(EnsembleResult<(Node, BoxFuture<'static, NodeEvent>)>),
+    TookOver {
+        sent: BootInstant,
+        of: TookOver,
+        result: Result<(), MultiError>,
+    },
+    Own(EnsembleResult<(Standing, BoxFuture<'static, NodeEvent>)>),
     OwnEvent(NodeEvent),
     Control {
         reading: u64,

@@ -14,7 +14,8 @@ use super::state::{Link, Task, Write};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Connection, Created, Ensemble, EnsembleError, EnsembleResult, Incarnation};
 use crate::error::LockError;
-use crate::record::contender_data;
+use crate::record::{Said, contender_data, now};
+use crate::takeover::TakeoverLease;
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
     pub(super) fn contend(&mut self, reply: Reply<()>) {
@@ -92,10 +93,18 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     /// The data with which to create our next contender.
     fn wanted(&self, prefix: String) -> Wanted {
+        // It states L when it renews: a waiter does not.
+        let said = Said {
+            is_held: false,
+            since: now(),
+            stop_budget: self.options.timing.stop_grace,
+            lease: None,
+            took_over: None,
+        };
         Wanted {
             root: self.options.root.clone(),
             prefix,
-            data: contender_data(&self.options.identity, false, self.options.timing.stop_grace),
+            data: contender_data(&self.options.identity, &said),
             mode: self.options.mode,
         }
     }
@@ -104,10 +113,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.written(Write::Enter);
         match result {
             Ok(Entered { created, agreed }) => {
-                self.acknowledge(sent);
+                let is_acknowledged = self.acknowledge(sent);
                 self.last_renewal = self.clock.now();
                 self.agreed = Some(agreed);
-                self.adopt(created, Some(agreed));
+                self.adopt(created, Some(agreed), is_acknowledged.then_some(sent));
             }
             Err(NotEntered::Refused(refusal)) => self.fail(refusal),
             Err(NotEntered::Barred(bar)) => self.barred(bar),
@@ -129,7 +138,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     pub(super) fn found(&mut self, result: EnsembleResult<Option<Found>>) {
         self.written(Write::Enter);
         match result {
-            Ok(Some(Found { created, agreed })) => self.adopt(created, agreed),
+            Ok(Some(Found { created, agreed })) => self.adopt(created, agreed, None),
             // Not created yet. The request may still be on its way, and the server that it was sent to would carry it
             // out when the session comes back to that server. That would be a second, unknown contender until the
             // session ends. So we leave this session to expire, and begin another one.
@@ -143,7 +152,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    fn adopt(&mut self, created: Created, agreed: Option<Incarnation>) {
+    /// `sent` is when its creation was sent, if that was acknowledged.
+    fn adopt(&mut self, created: Created, agreed: Option<Incarnation>, sent: Option<BootInstant>) {
         let Link::Up(connection) = &self.link else { return };
         if created.owner != connection.session().id {
             // The server handed out another session without an error: our contender is gone.
@@ -152,7 +162,14 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.refusal = None;
         self.bar_pause = Duration::ZERO;
         let name = created.path.rsplit('/').next().unwrap_or_default().to_owned();
-        self.place = Place::In(Entry {
+        let lease = self.options.timing.lease().map(|lease| {
+            let mut lease = TakeoverLease::new(lease);
+            if let Some(sent) = sent {
+                lease.renew(sent);
+            }
+            lease
+        });
+        self.place = Place::In(Box::new(Entry {
             name,
             path: created.path,
             token: created.czxid,
@@ -165,10 +182,14 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             is_renewing: false,
             is_held: false,
             is_marked: false,
+            since: now(),
+            lease,
+            states_lease: false,
+            took_over: None,
             is_own_watched: false,
             is_own_seen: false,
             predecessor_unclean: false,
-        });
+        }));
         for reply in self.contend_replies.drain(..) {
             let _ = reply.send(Ok(()));
         }

@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 
 use super::answer::Answer;
 use super::place::Place;
-use super::requests::watch::{NOT_THERE, Watched, watch, watch_control};
+use super::requests::watch::{NOT_THERE, Watched, watch_control};
 use super::state::{Link, Task, Write};
 use crate::clock::{BootInstant, Clock};
-use crate::ensemble::{Connection, Ensemble, EnsembleError, EnsembleResult, MultiError, NodeEvent, Op};
+use crate::ensemble::{
+    Connection, Ensemble, EnsembleError, EnsembleResult, MultiError, NodeEvent, Op, Standing,
+};
 use crate::error::LockError;
 use crate::loss::LossReason;
-use crate::record::{Control, contender_data};
+use crate::record::{Control, now as time_of_day};
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
     /// The holder renews. So does the heir: its lease has to be valid when its turn comes. Every contender renews once
@@ -30,8 +33,14 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         if self.lease.is_attach_unproven() {
             return Some(BootInstant::from_nanos(0));
         }
-        let renews = entry.is_our_turn || self.lost.is_some() || self.is_heir();
-        let regular = renews.then(|| self.last_renewal + self.options.timing.renew_interval)?;
+        let renews = entry.is_our_turn || self.lost.is_some() || self.is_heir() || entry.states_lease;
+        if renews
+            && self.lost.is_none()
+            && !self.is_safe_from_takeover(self.clock.now() + self.least_lease(true))
+        {
+            return Some(BootInstant::from_nanos(0));
+        }
+        let regular = renews.then(|| self.last_renewal + self.interval())?;
         Some(self.lease.proof_due().map_or(regular, |due| due.min(regular)))
     }
 
@@ -97,8 +106,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             return;
         }
         if !std::mem::replace(&mut entry.is_marked, true) {
-            let data = contender_data(&self.options.identity, true, self.options.timing.stop_grace);
-            let marking = connection.set_data(&entry.path, data, None);
+            entry.since = time_of_day();
+            let Some((path, data)) = self.say_anew(None) else {
+                return;
+            };
+            let marking = connection.set_data(&path, data, None);
             let sent = self.writing(Write::Mark);
             self.ask(async move {
                 Answer::Marked {
@@ -107,8 +119,6 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 }
             });
         }
-        // Sent after the mark, in order, so the mark itself is no event for this watch. (It is one for the watch of an
-        // heir, which is then set again.)
         self.watch_own(connection);
         self.keep_the_record(connection, now);
     }
@@ -119,7 +129,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     fn watch_own(&mut self, connection: &Arc<E::Connection>) {
         let Place::In(entry) = &mut self.place else { return };
         if !std::mem::replace(&mut entry.is_own_watched, true) {
-            let watched = watch(Arc::clone(connection), entry.path.clone());
+            let watched = connection.watch_deletion(&entry.path);
             self.ask(async move { Answer::Own(watched.await) });
         }
     }
@@ -135,11 +145,12 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// Holding means that no contender is before us *and* that our lease is valid on our own clock.
+    /// Holding means that no contender is before us *and* that our leases are valid on our own clock.
     fn hold_if_it_is_our_turn(&mut self, now: BootInstant) {
-        let least = self.least_lease(true);
+        let is_taking_over = self.writes[Write::TakeOver as usize].is_some();
+        let is_valid = self.is_valid(now + self.least_lease(true));
         let Place::In(entry) = &mut self.place else { return };
-        if entry.is_held || !entry.is_our_turn || !self.lease.is_valid(now + least) {
+        if entry.is_held || !entry.is_our_turn || !is_valid || is_taking_over {
             return;
         }
         if self.options.ask_for_predecessor {
@@ -153,24 +164,40 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     fn renew(&mut self, connection: &Arc<E::Connection>) {
         let Place::In(entry) = &self.place else { return };
-        let renewing = connection.multi(vec![Op::Check {
-            path: entry.path.clone(),
-        }]);
+        let path = entry.path.clone();
+        // A waiter further back is left to its session: it renews only once over each connection.
+        let is_waiter = !entry.is_our_turn && self.lost.is_none() && !self.is_heir();
+        let states_lease = entry.lease.is_some() && (entry.states_lease || !is_waiter);
+        let said = states_lease.then(|| self.say_anew(None)).flatten();
+        let op = match said {
+            Some((path, data)) => Op::SetData {
+                path,
+                data,
+                version: None,
+            },
+            None => Op::Check { path },
+        };
+        let renewing = connection.multi(vec![op]);
         let sent = self.writing(Write::Renewal);
         self.last_renewal = sent;
         self.ask(async move {
             Answer::Renewed {
                 sent,
+                states_lease,
                 result: renewing.await,
             }
         });
     }
 
-    pub(super) fn renewed(&mut self, sent: BootInstant, result: Result<(), MultiError>) {
+    pub(super) fn renewed(&mut self, sent: BootInstant, states_lease: bool, result: Result<(), MultiError>) {
         self.written(Write::Renewal);
         match result {
             Ok(()) => {
-                if !self.acknowledge(sent) {
+                let is_acknowledged = match states_lease {
+                    true => self.acknowledge_own(sent),
+                    false => self.acknowledge(sent),
+                };
+                if !is_acknowledged {
                     self.drop_link();
                 } else if let Some(observer) = &self.options.observer {
                     observer.renewed(self.clock.now() - sent);
@@ -189,13 +216,13 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     pub(super) fn marked(&mut self, sent: BootInstant, result: EnsembleResult<()>) {
         self.written(Write::Mark);
         match result {
-            Ok(()) => drop(self.acknowledge(sent)),
+            Ok(()) => drop(self.acknowledge_own(sent)),
             Err(EnsembleError::NoNode) => self.entry_is_gone(LossReason::ContenderDeleted),
             Err(error) => self.contender_refused("mark as held", error),
         }
     }
 
-    pub(super) fn own(&mut self, result: Watched) {
+    pub(super) fn own(&mut self, result: EnsembleResult<(Standing, BoxFuture<'static, NodeEvent>)>) {
         let (Place::In(entry), Link::Up(connection)) = (&mut self.place, &self.link) else {
             return;
         };
@@ -228,7 +255,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    fn contender_refused(&mut self, verb: &str, error: EnsembleError) {
+    pub(super) fn contender_refused(&mut self, verb: &str, error: EnsembleError) {
         if !self.is_about_link(&error) {
             let action = match &self.place {
                 Place::In(entry) => format!("cannot {verb} {}", entry.path),
@@ -295,7 +322,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     /// Reports the lock lost at the deadline.
     pub(super) fn watch_the_lease(&mut self) {
-        if self.is_held() && self.releasing.is_none() && !self.lease.is_valid(self.clock.now()) {
+        if self.is_held() && self.releasing.is_none() && !self.is_valid(self.clock.now()) {
             self.lose(LossReason::DeadlineReached);
         }
     }

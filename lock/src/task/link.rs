@@ -28,12 +28,19 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     ///
     /// One interval: with the defaults (T = 15 s) the session then moves 3.75 s after the last answer, and the
     /// application would have to stop 6 s after it. Two intervals would leave 0.4 s to reach another server.
+    ///
+    /// A short takeover lease leaves less time: half of what it can spare is for the way to another server.
     pub(super) fn patience_for_writes(&self) -> Duration {
-        self.options.timing.renew_interval.max(LEAST_PATIENCE)
+        let timing = &self.options.timing;
+        let patience = timing.interval().max(LEAST_PATIENCE);
+        match (timing.lease(), timing.least_spare()) {
+            (Some(_), Some(spare)) => patience.min(spare / 2),
+            _ => patience,
+        }
     }
 
     fn patience_for_servers(&self) -> Duration {
-        (self.options.timing.renew_interval / 2).clamp(Duration::from_millis(250), LONGEST_PATIENCE)
+        (self.options.timing.interval() / 2).clamp(Duration::from_millis(250), LONGEST_PATIENCE)
     }
 
     fn needs_link(&self) -> bool {
@@ -188,7 +195,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         self.link_answers.clear();
         self.answers.clear();
-        self.writes = [None; 5];
+        self.writes = [None; 6];
         self.link = Link::Down;
         self.is_control_watched = false;
         self.is_barred = false;

@@ -4,8 +4,11 @@ use std::collections::HashMap;
 
 use super::command::Reply;
 use super::past::Past;
+use super::seen::Seen;
 use crate::ensemble::Incarnation;
 use crate::queue::Ahead;
+use crate::record::TookOver;
+use crate::takeover::TakeoverLease;
 use crate::token::FencingToken;
 
 /// Our own contender, and what is known about those before it.
@@ -18,8 +21,8 @@ pub(super) struct Entry {
     /// The contenders before us; `None` if the children have to be listed.
     pub(super) ahead: Option<Ahead>,
     pub(super) is_listing: bool,
-    /// The contenders that are watched, and whether they were seen to hold.
-    pub(super) watched: HashMap<String, bool>,
+    /// The contenders that are watched.
+    pub(super) watched: HashMap<String, Seen>,
     /// The contenders that may still be writing. For `lockDelay`.
     pub(super) past: Box<Past>,
     pub(super) is_our_turn: bool,
@@ -27,7 +30,16 @@ pub(super) struct Entry {
     /// its lease may be left when its turn comes.
     pub(super) is_renewing: bool,
     pub(super) is_held: bool,
+    /// Whether its data say that it holds, or held.
     pub(super) is_marked: bool,
+    /// Since when it waits, or holds; for people.
+    pub(super) since: String,
+    /// Until when no other contender can have taken its place; `None` if only the session decides.
+    pub(super) lease: Option<TakeoverLease>,
+    /// Whether its data may state L. From then on it has to renew by changing them.
+    pub(super) states_lease: bool,
+    /// Whose place it has taken.
+    pub(super) took_over: Option<TookOver>,
     pub(super) is_own_watched: bool,
     /// Whether that watch is in place over this connection: we then hear of a deletion of our own node before any later
     /// one.
@@ -44,7 +56,7 @@ pub(super) enum Place {
         is_asked: bool,
         is_uncertain: bool,
     },
-    In(Entry),
+    In(Box<Entry>),
 }
 
 pub(super) struct Releasing {

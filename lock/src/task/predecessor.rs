@@ -106,7 +106,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         let set = Op::SetData {
             path: self.options.control.clone(),
             data,
-            version,
+            version: Some(version),
         };
         let writing = connection.multi(vec![Op::Check { path }, set]);
         let Place::In(entry) = &mut self.place else { return };

@@ -44,6 +44,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 entry.ahead.as_ref().map(|ahead| ahead.place().position)
             }),
             lease_end: self.lease.end(),
+            takeover_deadline: entry.and_then(|entry| entry.lease?.deadline()),
             session: session.map(|session| session.id),
             session_timeout: session.map(|_| self.lease.session_timeout()),
             predecessor_unclean: entry.is_some_and(|entry| {

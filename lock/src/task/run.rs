@@ -59,7 +59,12 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Answer::Entered { sent, result } => self.entered(sent, result),
             Answer::Found(result) => self.found(result),
             Answer::Unbarred(event) => self.unbarred(event),
-            Answer::Renewed { sent, result } => self.renewed(sent, result),
+            Answer::Renewed {
+                sent,
+                states_lease,
+                result,
+            } => self.renewed(sent, states_lease, result),
+            Answer::TookOver { sent, of, result } => self.took_over(sent, of, result),
             Answer::Listed(result) => self.listed(result),
             Answer::Predecessor { name, result } => self.predecessor(name, result),
             Answer::PredecessorEvent { name, event } => self.predecessor_event(name, event),
@@ -113,10 +118,13 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             .unanswered_since()
             .map(|sent| sent + self.patience_for_writes());
         let deadline = match &self.place {
-            Place::In(entry) if entry.is_held => self.lease.deadline(),
+            Place::In(entry) if entry.is_held => self.deadline(),
             _ => None,
         };
-        [renewal, unanswered, deadline].into_iter().flatten().min()
+        [renewal, unanswered, deadline, self.takeover_due()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     async fn sleep_until(clock: C, moment: Option<BootInstant>) {

@@ -28,6 +28,7 @@ pub(super) enum Write {
     Mark,
     Record,
     Delete,
+    TakeOver,
 }
 
 /// The connection of the session.
@@ -84,7 +85,7 @@ pub(crate) struct Task<E: Ensemble, C: Clock> {
     /// The last reading that was answered.
     pub(super) control_read: u64,
     /// Send times of the writes under way, by [`Write`].
-    pub(super) writes: [Option<BootInstant>; 5],
+    pub(super) writes: [Option<BootInstant>; 6],
     pub(super) last_renewal: BootInstant,
 }
 
@@ -132,7 +133,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             is_control_watched: false,
             control_reading: 0,
             control_read: 0,
-            writes: [None; 5],
+            writes: [None; 6],
         }
     }
 
@@ -151,7 +152,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.place = Place::Out;
         self.answers.clear();
         self.is_barred = false;
-        self.writes = [None; 5];
+        self.writes = [None; 6];
         self.control = None;
         self.is_control_watched = false;
     }

@@ -6,6 +6,7 @@ use super::answer::Answer;
 use super::place::Place;
 use super::requests::strangers::{self, Listed};
 use super::requests::watch::{Watched, watch};
+use super::seen::Seen;
 use super::state::{Link, Task};
 use crate::clock::Clock;
 use crate::ensemble::{Ensemble, EnsembleError, EnsembleResult, Incarnation, NodeEvent};
@@ -34,16 +35,18 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             }
             return;
         };
-        let new: Vec<_> = ahead
+        let new: Vec<String> = ahead
             .place()
             .watch
             .into_iter()
             .filter(|name| !entry.watched.contains_key(name))
             .collect();
-        entry.watched.extend(new.iter().map(|name| (name.clone(), false)));
+        let unseen = new.iter().map(|name| (name.clone(), Seen::default()));
+        entry.watched.extend(unseen);
         for name in new {
             self.watch_predecessor(connection, name);
         }
+        self.drive_takeover(connection);
     }
 
     fn watch_predecessor(&mut self, connection: &Arc<E::Connection>, name: String) {
@@ -104,8 +107,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         let Place::In(entry) = &mut self.place else { return };
         match result {
             Ok((node, event)) => {
-                if ContenderData::parse(&node.data).is_held() {
-                    entry.watched.insert(name.clone(), true);
+                let said = ContenderData::parse(&node.data);
+                let is_held = said.is_held();
+                let seen = entry.watched.entry(name.clone()).or_default();
+                seen.look(&node, said, self.clock.now());
+                if is_held {
                     // Once it is our turn, every contender that left was before us.
                     if !entry.is_our_turn
                         && let Some(ahead) = &mut entry.ahead
@@ -147,7 +153,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 self.watch_predecessor(&connection, name);
             }
             NodeEvent::Deleted => {
-                let was_held = entry.watched.remove(&name).unwrap_or(false);
+                let was_held = entry.watched.remove(&name).is_some_and(|seen| seen.was_held);
                 let Some(ahead) = &mut entry.ahead else { return };
                 ahead.remove(&name, was_held);
                 let place = ahead.place();

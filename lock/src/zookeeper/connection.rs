@@ -16,7 +16,7 @@ use super::executor::Executor;
 use super::rights::Rights;
 use crate::ensemble::{
     Children, Closed, Connection, Created, EnsembleError, EnsembleResult, Incarnation, MultiError, Node,
-    NodeEvent, Op, Session,
+    NodeEvent, Op, Session, Standing,
 };
 use crate::token::FencingToken;
 
@@ -111,6 +111,18 @@ impl ZooKeeperConnection {
             }
             Ok(answer?)
         }
+    }
+}
+
+/// The event of a watch.
+async fn event(watcher: zk::OneshotWatcher, inner: Arc<Inner>) -> NodeEvent {
+    let event = watcher.changed().await;
+    // Keeps `inner` until the watch has ended.
+    drop(inner);
+    match event.event_type {
+        zk::EventType::NodeDeleted => NodeEvent::Deleted,
+        zk::EventType::Session => NodeEvent::Disconnected,
+        _ => NodeEvent::Changed,
     }
 }
 
@@ -213,17 +225,27 @@ impl Connection for ZooKeeperConnection {
             self.call(move |inner| async move { inner.client.get_and_watch_data(&inner.whole(&path)).await });
         async move {
             let (data, stat, watcher) = watched.await?;
-            let event = async move {
-                let event = watcher.changed().await;
-                // Keeps `inner` until the watch has ended.
-                drop(inner);
-                match event.event_type {
-                    zk::EventType::NodeDeleted => NodeEvent::Deleted,
-                    zk::EventType::Session => NodeEvent::Disconnected,
-                    _ => NodeEvent::Changed,
-                }
+            Ok((node((data, stat)), event(watcher, inner).boxed()))
+        }
+    }
+
+    fn watch_deletion(
+        &self,
+        path: &str,
+    ) -> impl Future<Output = EnsembleResult<(Standing, BoxFuture<'static, NodeEvent>)>> + Send + 'static
+    {
+        let path = path.to_owned();
+        let inner = Arc::clone(&self.inner);
+        // A watch of its children: changes of its data cause no event.
+        let watched = self
+            .call(move |inner| async move { inner.client.get_and_watch_children(&inner.whole(&path)).await });
+        async move {
+            let (_, stat, watcher) = watched.await?;
+            let standing = Standing {
+                czxid: token(&stat),
+                owner: stat.ephemeral_owner,
             };
-            Ok((node((data, stat)), event.boxed()))
+            Ok((standing, event(watcher, inner).boxed()))
         }
     }
 
@@ -237,18 +259,7 @@ impl Connection for ZooKeeperConnection {
             .call(move |inner| async move { inner.client.check_and_watch_stat(&inner.whole(&path)).await });
         async move {
             let (stat, watcher) = watched.await?;
-            if stat.is_some() {
-                return Ok(None);
-            }
-            let event = async move {
-                let event = watcher.changed().await;
-                drop(inner);
-                match event.event_type {
-                    zk::EventType::Session => NodeEvent::Disconnected,
-                    _ => NodeEvent::Changed,
-                }
-            };
-            Ok(Some(event.boxed()))
+            Ok(stat.is_none().then(|| event(watcher, inner).boxed()))
         }
     }
 
@@ -277,13 +288,13 @@ impl Connection for ZooKeeperConnection {
                     // -1: any version.
                     Op::Check { path } => writer.add_check_version(&inner.whole(path), -1),
                     Op::SetData { path, data, version } => {
-                        writer.add_set_data(&inner.whole(path), data, Some(*version))
+                        writer.add_set_data(&inner.whole(path), data, *version)
                     }
                     Op::Create { path, data } => {
                         let options = zk::CreateMode::Persistent.with_acls(inner.acls.of_others());
                         writer.add_create(&inner.whole(path), data, &options)
                     }
-                    Op::Delete { path } => writer.add_delete(&inner.whole(path), None),
+                    Op::Delete { path, version } => writer.add_delete(&inner.whole(path), *version),
                 }
                 .map_err(|error| MultiError {
                     index,

@@ -40,6 +40,7 @@ impl Observer for Moves {
     fn session_moved(&self) {
         self.moved.fetch_add(1, Ordering::Relaxed);
     }
+    fn took_over(&self) {}
     fn connected(&self) {
         self.connected.fetch_add(1, Ordering::Relaxed);
     }

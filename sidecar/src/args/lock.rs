@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use lockkeeper_daemon::duration;
 #[cfg(feature = "tls")]
 use lockkeeper_daemon::tls::TlsArgs;
-use lockkeeper_lock::LockPath;
 use lockkeeper_lock::zookeeper::ConnectString;
+use lockkeeper_lock::{LeaseDuration, LockPath};
 use uuid::Uuid;
 
 /// The lock, and what happens to the application with it: shared by `run` and `sidecar`.
@@ -70,6 +70,10 @@ pub struct LockArgs {
     /// Time between two renewals of the lease. Default: an eighth of the session timeout
     #[arg(long, env = "LOCKKEEPER_RENEW_INTERVAL", value_name = "DURATION", value_parser = duration::parse)]
     pub renew_interval: Option<Duration>,
+
+    /// Let the next contender take our place after this silence, and stop the application before: DURATION, auto or off
+    #[arg(long, env = "LOCKKEEPER_LEASE_DURATION", value_name = "DURATION", default_value = "off", value_parser = lease_duration)]
+    pub lease_duration: LeaseDuration,
 
     /// The ensemble's tickTime
     #[arg(long, env = "LOCKKEEPER_TICK_TIME", value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
@@ -183,6 +187,17 @@ fn session_timeout(text: &str) -> Result<Duration, String> {
     match i32::try_from(timeout.as_millis()) {
         Ok(_) => Ok(timeout),
         Err(_) => Err("the longest session timeout of ZooKeeper's protocol is 2147483647ms".to_owned()),
+    }
+}
+
+fn lease_duration(text: &str) -> Result<LeaseDuration, String> {
+    match text {
+        "auto" => Ok(LeaseDuration::Auto),
+        "off" => Ok(LeaseDuration::Off),
+        text => match duration::parse(text) {
+            Ok(lease) => Ok(LeaseDuration::Of(lease)),
+            Err(error) => Err(format!("{error}; or auto, or off")),
+        },
     }
 }
 

@@ -129,6 +129,7 @@ impl LockArgs {
             session_timeout,
             stop_grace,
             renew_interval,
+            lease_duration,
             tick_time,
             max_holders,
             access,
@@ -182,6 +183,7 @@ impl LockArgs {
             tick_time,
             renew_interval: renew_interval.unwrap_or(session_timeout / 8),
             stop_grace,
+            lease_duration,
         };
         timing.check().map_err(Failure::usage)?;
         #[cfg(feature = "tls")]

@@ -164,6 +164,10 @@ impl lockkeeper_lock::Observer for Observer {
         self.metrics.renewed(took);
     }
 
+    fn took_over(&self) {
+        self.metrics.took_over();
+    }
+
     fn session_moved(&self) {
         self.metrics.session_moved();
     }

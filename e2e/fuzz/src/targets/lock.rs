@@ -5,9 +5,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use lockkeeper_crds::DistributedLockSpec;
-use lockkeeper_lock::fuzzing::{self, Ahead};
+use lockkeeper_lock::fuzzing::{self, Ahead, Said};
 use lockkeeper_lock::{
-    Agreement, CleanRelease, ContenderData, Control, FencingToken, Identity, Mode, Pod, Timing,
+    Agreement, CleanRelease, ContenderData, Control, FencingToken, Identity, Mode, Pod, Timing, TookOver,
 };
 
 use super::{JSON, texts};
@@ -101,12 +101,26 @@ pub const CONTENDER_DATA: Target = Target {
             "[\"held\"]",
             "{\"state\":\"held\",\"stopBudgetMillis\":-1}",
         ]);
-        seeds.push(fuzzing::contender_data(&identity, true, Duration::from_secs(3)));
-        seeds.push(fuzzing::contender_data(
-            &Identity::default(),
-            false,
-            Duration::ZERO,
-        ));
+        let waits = Said {
+            is_held: false,
+            since: String::new(),
+            stop_budget: Duration::ZERO,
+            lease: None,
+            took_over: None,
+        };
+        let holds = Said {
+            is_held: true,
+            stop_budget: Duration::from_secs(3),
+            lease: Some(Duration::from_secs(8)),
+            took_over: Some(TookOver {
+                contender: "_c_1-lock-0000000001".to_owned(),
+                pod: identity.pod.clone(),
+                silent_millis: 8_100,
+            }),
+            ..waits.clone()
+        };
+        seeds.push(fuzzing::contender_data(&identity, &holds));
+        seeds.push(fuzzing::contender_data(&Identity::default(), &waits));
         seeds
     },
     words: JSON,

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, BodyStream, StreamBody};
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
@@ -17,6 +18,9 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::{Fate, IsLate, State, admit, line_of};
+
+/// The body of an answer.
+type AnyBody = UnsyncBoxBody<Bytes, kube::Error>;
 
 /// The answer got lost.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +59,7 @@ async fn pass(
     state: &watch::Sender<State>,
     are_secrets_late: &IsLate,
     request: Request<Incoming>,
-) -> Result<Response<Body>, Lost> {
+) -> Result<Response<AnyBody>, Lost> {
     let (mut head, body) = request.into_parts();
     let path = head
         .uri
@@ -86,12 +90,12 @@ async fn pass(
     match fate {
         Fate::LosesItsAnswer => Err(Lost),
         Fate::Passes | Fate::Waits if tells_of_secrets => Ok(late(answer, are_secrets_late)),
-        Fate::Passes | Fate::Waits => Ok(answer),
+        Fate::Passes | Fate::Waits => Ok(answer.map(BodyExt::boxed_unsync)),
     }
 }
 
 /// The answer, whose parts wait while `is_late`.
-fn late(answer: Response<Body>, is_late: &IsLate) -> Response<Body> {
+fn late(answer: Response<Body>, is_late: &IsLate) -> Response<AnyBody> {
     let is_late = is_late.subscribe();
     answer.map(|body| {
         let parts = BodyStream::new(body).then(move |part| {
@@ -102,6 +106,6 @@ fn late(answer: Response<Body>, is_late: &IsLate) -> Response<Body> {
                 part
             }
         });
-        Body::wrap_body(StreamBody::new(parts))
+        StreamBody::new(parts).boxed_unsync()
     })
 }

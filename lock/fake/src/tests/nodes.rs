@@ -29,10 +29,11 @@ async fn a_multi_is_carried_out_as_a_whole_or_not_at_all() {
     let set = |version| Op::SetData {
         path: "/l/a".to_owned(),
         data: b"2".to_vec(),
-        version,
+        version: Some(version),
     };
     let delete = |path: &str| Op::Delete {
         path: path.to_owned(),
+        version: None,
     };
     let failed = connection.multi(vec![set(0), delete("/l")]).await.unwrap_err();
     assert_eq!((failed.index, failed.error), (1, EnsembleError::NotEmpty));

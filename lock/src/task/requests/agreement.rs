@@ -108,7 +108,13 @@ async fn agree<C: Connection>(connection: &C, wanted: &Wanted) -> Result<Incarna
 /// Replaces the old lock root by a new one, unless the old one has children.
 async fn replace<C: Connection>(connection: &C, root: &str, data: Vec<u8>) -> EnsembleResult<()> {
     let path = root.to_owned();
-    let ops = vec![Op::Delete { path: path.clone() }, Op::Create { path, data }];
+    let ops = vec![
+        Op::Delete {
+            path: path.clone(),
+            version: None,
+        },
+        Op::Create { path, data },
+    ];
     connection.multi(ops).await.map_err(|failed| failed.error)
 }
 

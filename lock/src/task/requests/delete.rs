@@ -14,7 +14,10 @@ pub(in crate::task) async fn delete<C: Connection>(
     is_provisioned: bool,
     mut clean: Option<(Farewell, Option<(Control, i32)>)>,
 ) -> EnsembleResult<()> {
-    let delete = Op::Delete { path: contender };
+    let delete = Op::Delete {
+        path: contender,
+        version: None,
+    };
     loop {
         let Some((farewell, known)) = &mut clean else {
             return connection
@@ -50,7 +53,7 @@ pub(in crate::task) async fn delete<C: Connection>(
         let set = Op::SetData {
             path: control_path.clone(),
             data,
-            version,
+            version: Some(version),
         };
         match connection.multi(vec![set, delete.clone()]).await {
             Ok(()) => return Ok(()),

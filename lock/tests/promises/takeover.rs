@@ -1,0 +1,375 @@
+//! Contenders with a lease duration: the next one takes the place of a silent one, and a silent one has stopped by then.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lockkeeper_fake::{Client, Freezable, Happened, World};
+use lockkeeper_lock::{
+    BootInstant, Clock, ContenderData, LeaseDuration, Lock, LockOptions, LockState, LossReason, Mode,
+    Observer, Pod, Timing,
+};
+
+use super::{
+    FakeLock, ROOT, T, clock, contender, eventually, is_still, lock, lock_with, options, queued_at, state,
+    status_where, world_of,
+};
+
+/// L: shorter than T.
+const L: Duration = Duration::from_secs(2);
+
+fn with_lease() -> LockOptions {
+    let options = options();
+    LockOptions {
+        timing: Timing {
+            lease_duration: LeaseDuration::Of(L),
+            ..options.timing
+        },
+        ..options
+    }
+}
+
+fn leasing(world: &Arc<World>, name: &str) -> FakeLock {
+    lock_with(world, name, with_lease())
+}
+
+fn sharing(world: &Arc<World>, name: &str) -> FakeLock {
+    let mode = Mode::Semaphore(NonZeroU32::new(2).unwrap());
+    lock_with(world, name, LockOptions { mode, ..with_lease() })
+}
+
+/// When a node was deleted, since the world began.
+fn deleted(world: &World, path: &str) -> Option<Duration> {
+    let records = world.records();
+    let mut gone = records.iter().filter_map(|record| match &record.happened {
+        Happened::Deleted { path: deleted } if deleted == path => Some(record.at),
+        _ => None,
+    });
+    gone.next()
+}
+
+/// Waits until a contender's data state L: from then on it may be replaced.
+async fn states_its_lease(world: &World, path: &str) {
+    eventually("it renews by its data", || {
+        let node = world.node(path);
+        node.is_some_and(|node| ContenderData::parse(&node.data).lease() == Some(L))
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_holder_is_replaced_after_its_lease_while_its_session_still_lives() {
+    for seed in 0..50 {
+        let world = world_of(seed);
+        let [holder, heir] = ["holder", "heir"].map(|name| leasing(&world, name));
+        holder.acquire().await.unwrap();
+        queued_at(&heir, 1).await;
+        let (path, session) = (contender(&holder), holder.status().session.unwrap());
+        states_its_lease(&world, &path).await;
+        let died = world.now();
+        drop(holder);
+        state(&heir, LockState::Held).await;
+        assert!(world.is_alive(session), "seed {seed}");
+        let gone = deleted(&world, &path).unwrap() - died;
+        // It has renewed at most one interval before, and the clocks are exact here.
+        assert!(gone > L - L / 4 && gone < L + L / 4, "seed {seed}: {gone:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_is_cut_off_has_stopped_when_its_place_is_taken() {
+    for seed in 0..50 {
+        let world = world_of(seed);
+        let [holder, heir] = ["holder", "heir"].map(|name| leasing(&world, name));
+        holder.acquire().await.unwrap();
+        queued_at(&heir, 1).await;
+        let path = contender(&holder);
+        states_its_lease(&world, &path).await;
+        tokio::time::sleep(Duration::from_millis(seed * 13)).await;
+        world.isolate("holder", T);
+        let lost = state(&holder, LockState::Lost).await;
+        let stopped = world.now();
+        assert_eq!(lost.loss, Some(LossReason::DeadlineReached));
+        assert_eq!(deleted(&world, &path), None, "seed {seed}");
+        state(&heir, LockState::Held).await;
+        assert!(deleted(&world, &path).unwrap() > stopped, "seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn contenders_that_live_keep_their_places_for_as_long_as_they_want() {
+    for make in [leasing, sharing] {
+        let world = world_of(0);
+        let locks = ["a", "b", "c", "d"].map(|name| make(&world, name));
+        for lock in &locks {
+            lock.contend().await.unwrap();
+        }
+        tokio::time::sleep(10 * T).await;
+        let is_gone = |record: &lockkeeper_fake::Record| matches!(record.happened, Happened::Deleted { .. });
+        assert!(!world.records().iter().any(is_gone));
+        assert_eq!(locks[0].status().state, LockState::Held);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn contenders_that_wait_further_back_write_nothing() {
+    let world = world_of(0);
+    let locks = ["holder", "heir", "third", "fourth"].map(|name| leasing(&world, name));
+    for (place, lock) in locks.iter().enumerate() {
+        queued_at(lock, place).await;
+    }
+    tokio::time::sleep(10 * T).await;
+    let records = world.records();
+    let writes = |lock: &FakeLock| {
+        let own = contender(lock);
+        let is_own = |happened: &Happened| matches!(happened, Happened::Changed { path } if *path == own);
+        records.iter().filter(|record| is_own(&record.happened)).count()
+    };
+    let [holder, heir, third, fourth] = locks.each_ref().map(writes);
+    // Each eighth of L, or a little later.
+    let most = usize::try_from((10 * T).as_millis() / (L / 8).as_millis()).unwrap();
+    for renewals in [holder, heir] {
+        assert!(
+            (most - most / 4..=most + 2).contains(&renewals),
+            "{renewals} of {most}"
+        );
+    }
+    assert_eq!((third, fourth), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_heir_is_replaced_while_it_waits_and_the_one_behind_it_waits_on() {
+    for seed in 0..20 {
+        let world = world_of(seed);
+        let [holder, heir, third] = ["holder", "heir", "third"].map(|name| leasing(&world, name));
+        let token = holder.acquire().await.unwrap();
+        queued_at(&heir, 1).await;
+        queued_at(&third, 2).await;
+        let dead = contender(&heir);
+        states_its_lease(&world, &dead).await;
+        drop(heir);
+        let next = status_where(&third, |status| status.position == Some(1)).await;
+        assert_eq!(next.state, LockState::Waiting);
+        assert!(deleted(&world, &dead).is_some(), "seed {seed}");
+        assert!(
+            is_still(&holder, |status| status.token == Some(token)
+                && status.state == LockState::Held)
+            .await
+        );
+        assert_eq!(third.status().state, LockState::Waiting);
+        holder.release().await.unwrap();
+        assert_eq!(state(&third, LockState::Held).await.token, next.token);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_dead_holder_of_a_semaphore_is_replaced_whichever_place_it_has() {
+    for (seed, dies) in (0..20).zip([0, 1].into_iter().cycle()) {
+        let world = world_of(seed);
+        let mut holders = Vec::from(["a", "b"].map(|name| sharing(&world, name)));
+        for holder in &holders {
+            holder.acquire().await.unwrap();
+        }
+        let heir = sharing(&world, "heir");
+        queued_at(&heir, 1).await;
+        for holder in &holders {
+            states_its_lease(&world, &contender(holder)).await;
+        }
+        let dead = holders.remove(dies);
+        let (path, session) = (contender(&dead), dead.status().session.unwrap());
+        drop(dead);
+        state(&heir, LockState::Held).await;
+        assert!(
+            world.is_alive(session) && deleted(&world, &path).is_some(),
+            "seed {seed}"
+        );
+        assert_eq!(holders[0].status().state, LockState::Held);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_contender_that_states_no_lease_is_left_to_its_session() {
+    let world = world_of(0);
+    let [holder, heir] = [lock(&world, "holder"), leasing(&world, "heir")];
+    holder.acquire().await.unwrap();
+    queued_at(&heir, 1).await;
+    let session = holder.status().session.unwrap();
+    assert_eq!(holder.status().takeover_deadline, None);
+    drop(holder);
+    state(&heir, LockState::Held).await;
+    assert!(!world.is_alive(session));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_contender_without_a_lease_of_its_own_replaces_no_other() {
+    let world = world_of(0);
+    let [holder, heir] = [leasing(&world, "holder"), lock(&world, "heir")];
+    holder.acquire().await.unwrap();
+    queued_at(&heir, 1).await;
+    let session = holder.status().session.unwrap();
+    states_its_lease(&world, &contender(&holder)).await;
+    drop(holder);
+    state(&heir, LockState::Held).await;
+    assert!(!world.is_alive(session));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_to_a_takeover_costs_time_and_nothing_else() {
+    for seed in 0..100 {
+        let world = world_of(seed);
+        let [holder, heir] = ["holder", "heir"].map(|name| leasing(&world, name));
+        holder.acquire().await.unwrap();
+        queued_at(&heir, 1).await;
+        let path = contender(&holder);
+        states_its_lease(&world, &path).await;
+        drop(holder);
+        // The heir's writes from now on are renewals, and one takeover.
+        let moment = L - L / 8 + Duration::from_millis(seed * 5);
+        tokio::time::sleep(moment).await;
+        world.lose_next_answer("heir");
+        let token = heir.status().token;
+        assert_eq!(state(&heir, LockState::Held).await.token, token, "seed {seed}");
+        assert!(deleted(&world, &path).is_some());
+        heir.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_takeover_lease_is_counted_from_the_moment_at_which_its_renewal_was_sent() {
+    let world = world_of(0);
+    // The holder's clock shows this more than the world's.
+    let ahead = clock().now() - BootInstant::from_nanos(0) - world.now();
+    let [holder, heir] = ["holder", "heir"].map(|name| leasing(&world, name));
+    holder.acquire().await.unwrap();
+    queued_at(&heir, 1).await;
+    let path = contender(&holder);
+    states_its_lease(&world, &path).await;
+    let mut view = holder.view();
+    let mut renewals = 0;
+    while renewals < 40 {
+        let status = view.changed().await.unwrap();
+        let Some(deadline) = status.takeover_deadline else {
+            continue;
+        };
+        // 1 % and 200 ms are the margin.
+        let sent =
+            deadline - BootInstant::from_nanos(0) + L.mul_f64(0.01) + Duration::from_millis(200) - L - ahead;
+        let records = world.records();
+        let is_own =
+            |happened: &Happened| matches!(happened, Happened::Changed { path: changed } if *changed == path);
+        let committed = records
+            .iter()
+            .rev()
+            .find(|record| is_own(&record.happened))
+            .unwrap()
+            .at;
+        assert!(
+            sent <= committed,
+            "counted from {sent:?}, committed at {committed:?}"
+        );
+        renewals += 1;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_of_the_one_in_front_counts_and_not_that_of_the_one_that_waits() {
+    let world = world_of(0);
+    let options = with_lease();
+    let timing = Timing {
+        lease_duration: LeaseDuration::Of(L * 2),
+        ..options.timing
+    };
+    let holder = lock_with(&world, "holder", LockOptions { timing, ..options });
+    let heir = leasing(&world, "heir");
+    holder.acquire().await.unwrap();
+    queued_at(&heir, 1).await;
+    let path = contender(&holder);
+    eventually("it states its lease", || {
+        ContenderData::parse(&world.node(&path).unwrap().data).lease() == Some(L * 2)
+    })
+    .await;
+    let died = world.now();
+    drop(holder);
+    state(&heir, LockState::Held).await;
+    let gone = deleted(&world, &path).unwrap() - died;
+    assert!(gone > L + L / 2 && gone < L * 2 + L / 2, "{gone:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_contender_that_slept_does_not_replace_one_that_has_renewed_meanwhile() {
+    for seed in 0..50 {
+        let world = world_of(seed);
+        let holder = leasing(&world, "holder");
+        let client = world.client("heir");
+        let freezable = Freezable::new(client.clone());
+        let (heir, task) = Lock::with_task::<Client>(client, clock(), with_lease());
+        tokio::spawn(freezable.run(task));
+        let token = holder.acquire().await.unwrap();
+        queued_at(&heir, 1).await;
+        states_its_lease(&world, &contender(&holder)).await;
+        tokio::time::sleep(Duration::from_millis(seed * 11)).await;
+        // Shorter than the silence after which a client gives a connection up: two fifths of T.
+        world.freeze("heir", L + L / 8);
+        assert!(
+            is_still(&holder, |status| status.token == Some(token)
+                && status.state == LockState::Held)
+            .await,
+            "seed {seed}: {:?}",
+            holder.status()
+        );
+        assert_eq!(heir.status().position, Some(1), "seed {seed}");
+    }
+}
+
+/// Counts takeovers.
+#[derive(Debug, Default)]
+struct Count(AtomicU64);
+
+impl Observer for Count {
+    fn renewed(&self, _: Duration) {}
+    fn session_moved(&self) {}
+    fn took_over(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn connected(&self) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_holder_says_whose_place_it_took_and_after_how_long_a_silence() {
+    let world = world_of(0);
+    let pod = Pod {
+        namespace: "shop".into(),
+        name: "report-1".into(),
+        uid: "u-1".into(),
+        node: "n1".into(),
+    };
+    let mut options = with_lease();
+    options.identity.pod = Some(pod.clone());
+    let holder = lock_with(&world, "holder", options);
+    let count = Arc::new(Count::default());
+    let heir = LockOptions {
+        observer: Some(count.clone()),
+        ..with_lease()
+    };
+    let heir = lock_with(&world, "heir", heir);
+    holder.acquire().await.unwrap();
+    queued_at(&heir, 1).await;
+    let dead = contender(&holder);
+    states_its_lease(&world, &dead).await;
+    drop(holder);
+    state(&heir, LockState::Held).await;
+    let own = contender(&heir);
+    eventually("it says so", || {
+        let said = ContenderData::parse(&world.node(&own).unwrap().data);
+        said.is_held() && said.took_over.is_some()
+    })
+    .await;
+    let said = ContenderData::parse(&world.node(&own).unwrap().data);
+    let took_over = said.took_over.unwrap();
+    assert_eq!(format!("{ROOT}/{}", took_over.contender), dead);
+    assert_eq!(took_over.pod, Some(pod));
+    let silence = Duration::from_millis(took_over.silent_millis);
+    assert!(silence >= L && silence < L * 2, "{silence:?}");
+    assert_eq!(count.0.load(Ordering::Relaxed), 1);
+}
