@@ -23,6 +23,18 @@ pub(crate) fn between(field: &str, least: ApiDuration, most: ApiDuration) -> Rul
     )))
 }
 
+/// A field is `auto`, `off`, or a duration within limits; as [`between`].
+pub(crate) fn lease_between(least: ApiDuration, most: ApiDuration) -> Rule {
+    Rule::new(format!(
+        "self == 'auto' || self == 'off' || \
+         self.matches('{PATTERN}') && duration(self) >= duration('{least}') && duration(self) <= duration('{most}')"
+    ))
+    .message(Message::Expression(format!(
+        "'leaseDuration must be auto, off, or a whole number and one unit of ms, s, m and h, between {least} and \
+         {most}, such as 8s or 8500ms; not ' + self"
+    )))
+}
+
 /// A list of servers, and a path if there is one.
 pub(crate) fn connect() -> Rule {
     Rule::new(format!("self.matches(r'^{SERVER}(,{SERVER})*(/[^, ]*)?$')")).message(
@@ -59,19 +71,39 @@ pub(crate) fn holders_of_mode() -> Rule {
 /// halves, fifths, eighths and hundredths are exact.
 pub(crate) fn timing() -> Rule {
     let condition = format!("r == 0 || {} <= t - t / 5", sum());
-    // If a text is not a duration, only the rule of its field reports it.
-    let unreadable = format!(
-        "!self.sessionTimeout.matches('{PATTERN}') || !self.stopGrace.matches('{PATTERN}') || \
-         has(self.renewInterval) && !self.renewInterval.matches('{PATTERN}') || \
-         has(self.zookeeper) && has(self.zookeeper.tickTime) && !self.zookeeper.tickTime.matches('{PATTERN}')"
-    );
+    let unreadable = unreadable();
     // `format` and not `+`: the API server assumes no bound on the length of a number as text, and would refuse a sum
     // of such texts as too expensive.
     let message = format!(
         "'sessionTimeout %ss is too short: %ss for four renewals (one every %ss, tick time %ss) + %ss stopGrace + %ss \
          margin = %ss, which must be at most four fifths of it (%ss); raise sessionTimeout or lower stopGrace'\
          .format([{}])",
-        ["t", &proven_age(), "r", "k", "g", &margin(), &sum(), "t - t / 5"]
+        [
+            "t",
+            &proven_age(),
+            "r",
+            "k",
+            "g",
+            &margin("t"),
+            &sum(),
+            "t - t / 5"
+        ]
+        .map(seconds)
+        .join(", "),
+    );
+    let rule = format!("{unreadable} || {}", with_times("all", "", &condition));
+    Rule::new(rule).message(Message::Expression(with_times("map", "[0]", &message)))
+}
+
+/// The same of the lease duration. `auto` fits whatever fits without it (`lockkeeper_lock::Timing::lease`).
+pub(crate) fn lease() -> Rule {
+    let sum = format!("r + g + {}", margin("l"));
+    let condition = format!("r == 0 || l == {NO_LEASE} || {sum} <= l - l / 5");
+    let unreadable = unreadable();
+    let message = format!(
+        "'leaseDuration %ss is too short: %ss until the next renewal + %ss stopGrace + %ss margin = %ss, which must \
+         be at most four fifths of it (%ss); raise leaseDuration or lower stopGrace'.format([{}])",
+        ["l", "r", "g", &margin("l"), &sum, "l - l / 5"]
             .map(seconds)
             .join(", "),
     );
@@ -79,17 +111,33 @@ pub(crate) fn timing() -> Rule {
     Rule::new(rule).message(Message::Expression(with_times("map", "[0]", &message)))
 }
 
-/// `body` with the session timeout as `t`, the stop grace as `g`, the tick as `k` and the renewal
-/// interval as `r`, all in microseconds.
+/// Whether a text is not a duration: then only the rule of its field reports it.
+fn unreadable() -> String {
+    format!(
+        "!self.sessionTimeout.matches('{PATTERN}') || !self.stopGrace.matches('{PATTERN}') || \
+         has(self.renewInterval) && !self.renewInterval.matches('{PATTERN}') || \
+         has(self.zookeeper) && has(self.zookeeper.tickTime) && !self.zookeeper.tickTime.matches('{PATTERN}')"
+    )
+}
+
+/// In the place of a lease duration that is no number: an eighth of it is longer than any renewal interval.
+const NO_LEASE: u64 = 1 << 50;
+
+/// `body` with the session timeout as `t`, the stop grace as `g`, the tick as `k`, the lease duration as `l` and the
+/// renewal interval as `r`, all in microseconds.
 fn with_times(r#macro: &str, element: &str, body: &str) -> String {
     let micros = |field: &str| format!("duration(self.{field}).getMilliseconds() * 1000");
     format!(
         "[{t}].{macro}(t, [{g}].{macro}(g, \
          [has(self.zookeeper) && has(self.zookeeper.tickTime) ? {k} : {tick}].{macro}(k, \
-         [has(self.renewInterval) ? {r} : t / 8].{macro}(r, {body}){element}){element}){element}){element}",
+         [self.leaseDuration.matches('{PATTERN}') ? {l} : {NO_LEASE}].{macro}(l, \
+         [has(self.renewInterval) ? {r} : t / 8].{macro}(q, \
+         [q < l / 8 ? q : l / 8].{macro}(r, \
+         {body}){element}){element}){element}){element}){element}){element}",
         t = micros("sessionTimeout"),
         g = micros("stopGrace"),
         k = micros("zookeeper.tickTime"),
+        l = micros("leaseDuration"),
         r = micros("renewInterval"),
         tick = DEFAULT_TICK_TIME.get().as_micros(),
     )
@@ -100,12 +148,12 @@ fn proven_age() -> String {
     format!("r * ((k / 2 + {slack} + r - 1) / r + ({slack} + r - 1) / r + 2)")
 }
 
-fn margin() -> String {
-    format!("(t / 100 + {})", KILL_ALLOWANCE.get().as_micros())
+fn margin(time: &str) -> String {
+    format!("({time} / 100 + {})", KILL_ALLOWANCE.get().as_micros())
 }
 
 fn sum() -> String {
-    format!("{} + g + {}", proven_age(), margin())
+    format!("{} + g + {}", proven_age(), margin("t"))
 }
 
 fn seconds(micros: &str) -> String {

@@ -15,6 +15,11 @@ pub const PATTERN: &str = "^([0-9]{1,8}ms|[0-9]{1,5}s|[0-9]{1,4}m|[0-9]{1,2}h)$"
 /// Longest text that [`PATTERN`] matches, in characters. The API server estimates the cost of a rule from it.
 const MAX_LENGTH: usize = 10;
 
+/// The rules of [`crate::cel`] can calculate with a text of this length.
+pub(crate) fn schema() -> Schema {
+    json_schema!({ "type": "string", "maxLength": MAX_LENGTH })
+}
+
 /// A time span in a notation that flags of `lockkeeper` and CEL's `duration()` accept too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ApiDuration(Duration);
@@ -119,6 +124,6 @@ impl JsonSchema for ApiDuration {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "maxLength": MAX_LENGTH })
+        schema()
     }
 }

@@ -5,6 +5,7 @@ mod cel;
 pub mod definition;
 pub mod duration;
 pub mod keys;
+pub mod lease;
 pub mod lock;
 pub mod manifest;
 mod reference;
@@ -14,6 +15,7 @@ mod times;
 mod validation;
 
 pub use duration::ApiDuration;
+pub use lease::ApiLease;
 pub use lock::{DistributedLock, DistributedLockSpec, DistributedLockStatus};
 pub use times::DEFAULT_TICK_TIME;
 #[cfg(feature = "validation")]

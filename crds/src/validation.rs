@@ -7,14 +7,17 @@ use lockkeeper_lock::zookeeper::{ConnectString, InvalidConnectString};
 use lockkeeper_lock::{LeaseDuration, Timing, UnsafeTiming};
 
 use crate::duration::ApiDuration;
+use crate::lease::ApiLease;
 use crate::lock::{
-    DistributedLockSpec, LockMode, MAX_HOLDERS, MAX_LOCK_DELAY, MAX_RENEW_INTERVAL, MAX_SESSION_TIMEOUT,
-    MAX_TICK_TIME, MIN_RENEW_INTERVAL, MIN_SESSION_TIMEOUT, MIN_TICK_TIME,
+    DistributedLockSpec, LockMode, MAX_HOLDERS, MAX_LEASE_DURATION, MAX_LOCK_DELAY, MAX_RENEW_INTERVAL,
+    MAX_SESSION_TIMEOUT, MAX_TICK_TIME, MIN_LEASE_DURATION, MIN_RENEW_INTERVAL, MIN_SESSION_TIMEOUT,
+    MIN_TICK_TIME,
 };
 use crate::times::{DEFAULT_TICK_TIME, KILL_ALLOWANCE, SLACK};
 
 const _: () = assert!(
     SLACK.get().as_nanos() == lockkeeper_lock::SLACK.as_nanos()
+        && MAX_LEASE_DURATION.get().as_nanos() == lockkeeper_lock::LONGEST_LEASE.as_nanos()
         && KILL_ALLOWANCE.get().as_nanos() == lockkeeper_lock::KILL_ALLOWANCE.as_nanos(),
     "the schema has other numbers than the lock"
 );
@@ -37,6 +40,12 @@ pub enum InvalidSpec {
         /// Longest.
         most: ApiDuration,
     },
+    /// A lease duration outside its limits.
+    #[error(
+        "leaseDuration must be auto, off, or a whole number and one unit of ms, s, m and h, between \
+         {MIN_LEASE_DURATION} and {MAX_LEASE_DURATION}, such as 8s or 8500ms; not {0}"
+    )]
+    Lease(ApiDuration),
     /// A count outside its limits.
     #[error("maxHolders must be between 1 and {MAX_HOLDERS}, not {0}")]
     MaxHolders(i32),
@@ -78,7 +87,11 @@ impl DistributedLockSpec {
             tick_time: self.tick_time(tick_time),
             renew_interval: self.renew_interval.map_or(session_timeout / 8, ApiDuration::get),
             stop_grace: self.stop_grace.get(),
-            lease_duration: LeaseDuration::Off,
+            lease_duration: match self.lease_duration {
+                ApiLease::Off => LeaseDuration::Off,
+                ApiLease::Auto => LeaseDuration::Auto,
+                ApiLease::Of(lease) => LeaseDuration::Of(lease.get()),
+            },
         }
     }
 
@@ -114,6 +127,11 @@ impl DistributedLockSpec {
                     most,
                 });
             }
+        }
+        if let ApiLease::Of(value) = self.lease_duration
+            && !(MIN_LEASE_DURATION..=MAX_LEASE_DURATION).contains(&value)
+        {
+            return Err(InvalidSpec::Lease(value));
         }
         if !(1..=MAX_HOLDERS).contains(&self.max_holders) {
             return Err(InvalidSpec::MaxHolders(self.max_holders));

@@ -6,6 +6,7 @@ use lockkeeper_judge::checker::{Rule, check};
 use lockkeeper_product::DeletionWatch;
 use lockkeeper_product::worker::{self, Options, Worker};
 use lockkeeper_testbed::faults;
+use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Config, Ensemble};
 
 const BOUND: Duration = Duration::from_secs(60);
@@ -68,6 +69,54 @@ fn a_stopped_guard_is_killed_with_all_that_it_started_before_its_lock_is_given_a
     let last = holder.last_stamp(token).unwrap();
     println!(
         "gone {:?} before the leader deleted the node\n{}",
+        deleted - last,
+        holder.log()
+    );
+    let report = check(&worker::all_records([&holder, &waiter]).unwrap(), Rule::Exclusive);
+    assert!(report.is_clean(), "{report}");
+    assert!(last < deleted, "{report}");
+}
+
+#[test]
+fn a_holder_that_is_cut_off_has_stopped_when_the_next_one_takes_its_place_long_before_its_session_ends() {
+    let ensemble = Ensemble::start(Config::default()).unwrap();
+    if let Err(reason) = ensemble.network().can_cut() {
+        lockkeeper_skip::skip(reason);
+        return;
+    }
+    let lock = "/locks/silent";
+    let deletions = DeletionWatch::begin(&ensemble, lock).unwrap();
+    let start = |name: &str| {
+        let options = Options::new(&ensemble, name, lock).unwrap();
+        // The longest session of an ensemble with a tick of 1 s.
+        let options = Options {
+            session_timeout: Duration::from_secs(20),
+            ..options.with_run(&["--lease-duration", "1500ms"])
+        };
+        Worker::start(&ensemble, options).unwrap()
+    };
+    let holder = start("holder");
+    let token = holder.wait_until_it_runs(0, BOUND).unwrap();
+    let waiter = start("waiter");
+    // It is in the queue, and next.
+    wait_for(BOUND, || (deletions.lives().len() == 2).then_some(())).expect("both are in the queue");
+    for server in 0..ensemble.len() {
+        ensemble
+            .cut(&holder.options().host, ensemble.server(server))
+            .unwrap();
+    }
+    waiter.wait_until_it_runs(token, BOUND).unwrap();
+    assert!(
+        waiter.log().contains("Took the place of a contender"),
+        "{}",
+        waiter.log()
+    );
+    let deleted = deletions
+        .wait_for_deletion(token, BOUND)
+        .expect("the waiter deletes it");
+    let last = holder.last_stamp(token).unwrap();
+    println!(
+        "gone {:?} before its place was taken\n{}",
         deleted - last,
         holder.log()
     );

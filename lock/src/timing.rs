@@ -80,17 +80,33 @@ impl Timing {
     /// The shortest lease that leaves as much time for lost answers as the session with the configured interval does,
     /// in tenths of a second. It has to cover one interval, the stop grace, the margin, and that time.
     fn shortest_lease(&self) -> Duration {
-        let alone = Self {
-            lease_duration: LeaseDuration::Off,
-            ..*self
-        };
+        let alone = self.without_lease();
         let rest = [self.stop_grace, KILL_ALLOWANCE, alone.spare().unwrap_or_default()];
         let rest: f64 = rest.iter().map(Duration::as_secs_f64).sum();
         // With an interval of an eighth of it, or with the configured one.
         let with_an_eighth = rest / (1.0 - CLOCK_RATE_ERROR - 1.0 / 8.0);
         let with_the_interval = (rest + self.renew_interval.as_secs_f64()) / (1.0 - CLOCK_RATE_ERROR);
-        let lease = (with_an_eighth.min(with_the_interval) * 10.0).ceil() / 10.0;
-        Duration::try_from_secs_f64(lease).map_or(LONGEST_LEASE, |lease| lease.min(LONGEST_LEASE))
+        let tenths = |secs: f64| {
+            let lease = Duration::try_from_secs_f64((secs * 10.0).ceil() / 10.0);
+            lease.map_or(LONGEST_LEASE, |lease| lease.min(LONGEST_LEASE))
+        };
+        let lease = tenths(with_an_eighth.min(with_the_interval));
+        let with_it = Self {
+            lease_duration: LeaseDuration::Of(lease),
+            ..*self
+        };
+        // Just below the age of a proof, a shorter interval makes it older ([`Timing::proven_age`]).
+        match with_it.spare() < alone.spare() {
+            true => tenths(self.renew_interval.as_secs_f64() * 8.0),
+            false => lease,
+        }
+    }
+
+    fn without_lease(&self) -> Self {
+        Self {
+            lease_duration: LeaseDuration::Off,
+            ..*self
+        }
     }
 
     /// Time between two renewals: the renew interval, or an eighth of L if that is shorter.
@@ -147,7 +163,12 @@ impl Timing {
     /// # Errors
     /// The arithmetic, in one sentence.
     pub fn check(&self) -> Result<(), UnsafeTiming> {
-        let unsafe_timing = |why| Err(UnsafeTiming { timing: *self, why });
+        // `auto` is at least as patient as the session alone, whose times have to fit then.
+        let session = match self.lease_duration {
+            LeaseDuration::Auto => self.without_lease(),
+            _ => *self,
+        };
+        let unsafe_timing = |why| Err(UnsafeTiming { timing: session, why });
         if self.session_timeout.is_zero() || self.tick_time.is_zero() || self.renew_interval.is_zero() {
             return unsafe_timing(Why::Zero);
         }
@@ -156,7 +177,10 @@ impl Timing {
         {
             return unsafe_timing(Why::Lease(lease));
         }
-        if self.spare().is_none_or(|spare| spare < self.session_timeout / 5) {
+        if session
+            .spare()
+            .is_none_or(|spare| spare < self.session_timeout / 5)
+        {
             return unsafe_timing(Why::Session);
         }
         match self.lease() {

@@ -139,6 +139,27 @@ pub struct Holder {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub guard: Option<String>,
+
+    /// The contender whose place it took, because that one was silent for longer than its `leaseDuration`. Missing if it
+    /// took none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_from: Option<TakenFrom>,
+}
+
+/// A contender that was silent for longer than its `leaseDuration`.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct TakenFrom {
+    /// Name of its pod; otherwise its contender's name.
+    #[schemars(length(max = 253))]
+    pub pod: String,
+
+    /// Name that its node below the lock root in ZooKeeper had.
+    #[schemars(length(max = 253))]
+    pub contender: String,
+
+    /// How long it had been silent: a duration.
+    pub silence: ApiDuration,
 }
 
 /// A contender that waits for a lock.

@@ -58,6 +58,17 @@ pub fn random_spec(random: &mut fastrand::Rng) -> Value {
         "maxHolders": if random.u8(0..8) == 0 { 2 } else { 1 },
         "mode": if random.u8(0..8) == 0 { "ReadWrite" } else { "Exclusive" },
     });
+    match random.u8(0..6) {
+        0 => spec["leaseDuration"] = "auto".into(),
+        1 => spec["leaseDuration"] = "off".into(),
+        2 | 3 => {
+            // Close to its own limit: L / 8 + grace + L / 100 + 200 ms = 4 L / 5.
+            let lease = (grace + 200) * 1_000 / 665;
+            let lease = (lease + random.u64(0..6)).saturating_sub(3);
+            spec["leaseDuration"] = written(lease, random);
+        }
+        _ => {}
+    }
     if let Some(renewal) = renewal {
         spec["renewInterval"] = written(renewal, random);
     }

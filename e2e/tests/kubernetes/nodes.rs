@@ -1,7 +1,10 @@
 //! Nodes that crash, are cut off, or whose programs are restarted.
 
+use lockkeeper_lock::ContenderData;
 use lockkeeper_product::space::{Mend, Pair, Space, calm};
 use lockkeeper_testbed::cluster::Node;
+use lockkeeper_testbed::ensemble::{SUPER, block_on, connector};
+use lockkeeper_testbed::eventually::eventually;
 use serde_json::{Value, json};
 
 #[test]
@@ -18,6 +21,27 @@ fn on_a_node(space: &Space, lock: &Value) -> (Pair, u8) {
 
 fn node(space: &Space, number: u8) -> Node<'static> {
     space.cluster.node(number).unwrap()
+}
+
+/// Waits until what a contender says of itself is as it should be.
+fn wait_for_data(
+    space: &Space,
+    contender: &str,
+    pleases: impl Fn(&ContenderData) -> bool + Send + Sync,
+) -> ContenderData {
+    let path = format!("/lockkeeper/locks/{}/report/{contender}", space.name);
+    let ensemble = space.installation.ensemble();
+    let server = ensemble.address(0).to_string();
+    let said = block_on(ensemble.observer(), || async {
+        let client = connector().with_auth("digest", SUPER.as_bytes());
+        let client = client.connect(&server).await.expect("a server that works");
+        eventually(&format!("{path} says so"), async || {
+            let (data, _) = client.get_data(&path).await.expect("the contender is there");
+            Some(ContenderData::parse(&data)).filter(|said| pleases(said))
+        })
+        .await
+    });
+    said.unwrap()
 }
 
 #[test]
@@ -52,17 +76,28 @@ fn a_node_that_reaches_everybody_but_the_ensemble_loses_the_lock_in_time() {
 }
 
 #[test]
-fn a_node_that_crashes_loses_the_lock_to_the_other_one() {
+fn a_node_that_crashes_loses_the_lock_after_the_lease_duration_while_its_session_lives() {
     let Some(space) = Space::alone("node-crash") else {
         return;
     };
-    let (pair, number) = on_a_node(&space, &json!({}));
+    let (pair, number) = on_a_node(&space, &json!({ "sessionTimeout": "15s", "leaseDuration": "3s" }));
+    // The holder states its lease with its first renewal.
+    let lives = pair.deletions.lives();
+    let dead = lives.iter().find(|life| life.token == pair.token).unwrap();
+    wait_for_data(&space, &dead.name, |said| said.lease().is_some());
     let mended = Mend(|| {
         node(&space, number).boot()?;
         space.wait_for_nodes()
     });
     node(&space, number).crash().unwrap();
-    space.assert_other_runs(&pair);
+    let (token, _) = space.assert_other_runs(&pair);
+    let lives = pair.deletions.lives();
+    let next = lives.iter().find(|life| life.token == token).unwrap();
+    let said = wait_for_data(&space, &next.name, |said| said.took_over.is_some());
+    let took_over = said.took_over.unwrap();
+    println!("{took_over:?}");
+    assert_eq!(took_over.contender, dead.name);
+    assert_eq!(took_over.pod.map(|pod| pod.name), Some(pair.holder.clone()));
     drop(mended);
     space.assert_somebody_runs();
 }

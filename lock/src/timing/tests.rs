@@ -119,6 +119,14 @@ fn the_shortest_lease_leaves_as_much_time_for_lost_answers_as_the_session_alone(
     let alone = with_lease(LeaseDuration::Off);
     assert_eq!(alone.interval(), alone.renew_interval);
     assert!(auto.least_spare() >= alone.spare());
+    // With an interval just below the age of a proof, 1.2 s, the proof would be older.
+    let older = Timing {
+        renew_interval: ms(1_200),
+        session_timeout: ms(12_000),
+        ..auto
+    };
+    assert_eq!(older.lease(), Some(ms(9_600)));
+    assert_eq!((older.interval(), older.check()), (ms(1_200), Ok(())));
     // A shorter interval of its own stays.
     let often = Timing {
         renew_interval: ms(700),

@@ -1,13 +1,14 @@
 //! From the queue to the status of a `DistributedLock`. Pure.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use lockkeeper_crds::ApiDuration;
 use lockkeeper_crds::lock::{
     ConditionType, DistributedLockStatus, EnsembleStatus, HOLDERS_SHOWN, Holder, QUEUE_SHOWN,
-    QueuedContender, Reason, Trial,
+    QueuedContender, Reason, TakenFrom, Trial,
 };
 use lockkeeper_lock::Participant;
 
@@ -22,6 +23,9 @@ const NAMED: usize = 3;
 /// Bytes of a name that are shown: the longest one in Kubernetes has 253 (DNS subdomain), and of a revision, which has a
 /// hash behind it, 264. Contenders may say more, and a status has to stay one that the API server takes.
 const SHOWN: usize = 264;
+
+/// The longest silence of a contender that is shown. Any client may write one, and an [`ApiDuration`] has eight digits.
+const LONGEST_SILENCE: Duration = Duration::from_secs(24 * 3_600);
 
 /// Whether the settings are in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -281,6 +285,13 @@ fn holder(seen: &Observation<'_>, one: &Participant) -> Holder {
         since: since.map(Time),
         revision: one.data.revision.as_deref().map(shown),
         guard: guard(seen, one),
+        taken_from: one.data.took_over.as_ref().map(|of| TakenFrom {
+            pod: shown(of.pod.as_ref().map_or(&of.contender, |pod| &pod.name)),
+            contender: shown(&of.contender),
+            silence: Duration::from_millis(of.silent_millis)
+                .min(LONGEST_SILENCE)
+                .into(),
+        }),
     }
 }
 

@@ -18,6 +18,8 @@ pub enum Reason {
     LockReleased,
     /// A pod does not hold the lock any more, and did not release it.
     LockLost,
+    /// The next pod took the place of a holder that was silent for longer than its lease duration.
+    TakenOver,
     /// The holder was asked to step down.
     HandoffRequested,
     /// A handoff that a user has requested is not possible.
@@ -58,6 +60,7 @@ impl Reason {
             Self::LockAcquired => "LockAcquired",
             Self::LockReleased => "LockReleased",
             Self::LockLost => "LockLost",
+            Self::TakenOver => "TakenOver",
             Self::HandoffRequested => "HandoffRequested",
             Self::HandoffRefused => "HandoffRefused",
             Self::HandoffHeldBack => "HandoffHeldBack",
@@ -73,7 +76,11 @@ impl Reason {
 
     const fn action(self) -> &'static str {
         match self {
-            Self::LockAcquired | Self::LockReleased | Self::LockLost | Self::EnsembleChanged => "Follow",
+            Self::LockAcquired
+            | Self::LockReleased
+            | Self::LockLost
+            | Self::TakenOver
+            | Self::EnsembleChanged => "Follow",
             Self::HandoffRequested | Self::HandoffRefused | Self::HandoffHeldBack => "HandOver",
             Self::NodesRepaired | Self::ProvisioningFailed | Self::InvalidSpec => "Provide",
             Self::RotationWaits => "Rotate",
@@ -87,6 +94,7 @@ impl Reason {
             Self::HandoffRefused
             | Self::HandoffHeldBack
             | Self::LockLost
+            | Self::TakenOver
             | Self::NodesRepaired
             | Self::RotationWaits
             | Self::DeletionWaits

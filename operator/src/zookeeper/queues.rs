@@ -11,6 +11,7 @@ pub mod link;
 pub mod mirror;
 pub mod picture;
 mod reads;
+mod renewals;
 mod under_way;
 pub mod view;
 

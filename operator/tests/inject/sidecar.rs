@@ -33,6 +33,7 @@ fn a_pod_is_ready_while_it_holds_if_it_is_alone_and_while_it_is_queued_if_it_is_
 fn the_sidecar_gets_the_settings_of_the_lock() {
     let world = World::new(NEW).lock(json!({
         "mode": "ReadWrite", "sessionTimeout": "30s", "stopGrace": "5s", "renewInterval": "2s",
+        "leaseDuration": "auto",
         "onLoss": "Pause", "lockDelay": "1m",
         "zookeeper": { "connect": "tcp+tls://zk:2281/team", "tickTime": "1s",
                        "credentialsSecret": { "name": "mine" }, "tlsSecret": { "name": "tls" } },
@@ -48,6 +49,7 @@ fn the_sidecar_gets_the_settings_of_the_lock() {
         ("SESSION_TIMEOUT", "30s"),
         ("STOP_GRACE", "5s"),
         ("RENEW_INTERVAL", "2s"),
+        ("LEASE_DURATION", "auto"),
         ("ON_LOSS", "pause"),
         ("LOCK_DELAY", "1m"),
         ("ACCESS", "read"),

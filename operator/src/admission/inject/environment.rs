@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
 use lockkeeper_crds::lock::LockMode;
-use lockkeeper_crds::{ApiDuration, DistributedLockSpec};
+use lockkeeper_crds::{ApiDuration, ApiLease, DistributedLockSpec};
 use lockkeeper_daemon::log::LogFormat;
 
 use super::context::Context;
@@ -50,6 +50,9 @@ pub fn of_lock(name: &str, spec: &DistributedLockSpec, context: &Context<'_>) ->
         var("LOCKKEEPER_LOCK_DELAY", spec.lock_delay),
         var("LOCKKEEPER_LOG_FORMAT", word_of(sidecar.log_format)),
     ];
+    if spec.lease_duration != ApiLease::Off {
+        env.push(var("LOCKKEEPER_LEASE_DURATION", spec.lease_duration));
+    }
     env.extend(
         spec.renew_interval
             .map(|interval| var("LOCKKEEPER_RENEW_INTERVAL", interval)),

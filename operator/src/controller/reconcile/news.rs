@@ -38,7 +38,15 @@ pub(super) fn news(
     };
     for holder in &previous.holders {
         if !is_in(&holder.contender, status) {
-            notices.push(if lost.contains(&holder.contender) {
+            let mut takers = status.holders.iter();
+            let taker = takers.find_map(|one| {
+                let from = one.taken_from.as_ref()?;
+                (from.contender == holder.contender).then_some((&one.pod, from.silence))
+            });
+            notices.push(if let Some((pod, silence)) = taker {
+                let note = format!("{} was silent for {silence}, and {pod} took its place", holder.pod);
+                Notice::new(Reason::TakenOver, note)
+            } else if lost.contains(&holder.contender) {
                 let note = format!(
                     "{} holds the lock no more, and did not release it: its session expired, or its node in ZooKeeper was deleted",
                     holder.pod
@@ -88,4 +96,61 @@ pub(super) fn news(
         }
     }
     notices
+}
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_crds::ApiDuration;
+    use lockkeeper_crds::lock::{Holder, TakenFrom};
+
+    use super::*;
+
+    fn held_by(pod: &str, taken_from: Option<TakenFrom>) -> DistributedLockStatus {
+        let holder = Holder {
+            pod: pod.to_owned(),
+            uid: None,
+            node: None,
+            contender: format!("_c_{pod}-lock-0000000001"),
+            fencing_token: 1,
+            since: None,
+            revision: None,
+            guard: None,
+            taken_from,
+        };
+        DistributedLockStatus {
+            holders: vec![holder],
+            observed_generation: Some(1),
+            ..DistributedLockStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_holder_whose_place_was_taken_is_named_with_its_silence_and_its_successor() {
+        let before = held_by("a", None);
+        let lost = [before.holders[0].contender.clone()];
+        let from = TakenFrom {
+            pod: "a".to_owned(),
+            contender: lost[0].clone(),
+            silence: ApiDuration::from_millis(8_612),
+        };
+        let told = |after: &DistributedLockStatus| {
+            let news = news(&before, after, &lost);
+            let one = |notice: Notice| format!("{}: {}", notice.reason.as_str(), notice.note);
+            news.into_iter().map(one).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            told(&held_by("b", Some(from.clone()))),
+            [
+                "TakenOver: a was silent for 8612ms, and b took its place",
+                "LockAcquired: b holds the lock under token 1"
+            ]
+        );
+        let of_another = TakenFrom {
+            contender: "_c_c-lock-0000000001".to_owned(),
+            ..from
+        };
+        for after in [held_by("b", None), held_by("b", Some(of_another))] {
+            assert!(told(&after)[0].starts_with("LockLost: "), "{:?}", told(&after));
+        }
+    }
 }

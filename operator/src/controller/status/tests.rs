@@ -251,3 +251,31 @@ fn where_the_resource_keeps_no_ensemble_a_condition_says_so_and_trying_again_cha
     let ready = status(&told, &queue(&[]), Mode::Exclusive, 300);
     assert_eq!(resource_outdated(&ready), None);
 }
+
+#[test]
+fn a_holder_that_took_the_place_of_a_silent_one_says_so_and_nothing_of_it_breaks_the_status() {
+    let taken = |took_over: &str| {
+        let data = format!(r#"{{"v":1,"state":"held","tookOver":{took_over}}}"#);
+        let queue = queue(&[(2, data.into_bytes())]);
+        let status = status(&DistributedLockStatus::default(), &queue, Mode::Exclusive, 1);
+        let text = serde_json::to_string(&status).unwrap();
+        assert_eq!(
+            serde_json::from_str::<DistributedLockStatus>(&text).unwrap(),
+            status
+        );
+        status.holders[0].taken_from.clone()
+    };
+    let pod = r#"{"namespace":"shop","name":"a","uid":"u","node":"n1"}"#;
+    let from = taken(&format!(
+        r#"{{"contender":"_c_x-lock-0000000001","pod":{pod},"silentMillis":8612}}"#
+    ));
+    let from = from.unwrap();
+    assert_eq!((&*from.pod, &*from.contender), ("a", "_c_x-lock-0000000001"));
+    assert_eq!(from.silence, ApiDuration::from_millis(8_612));
+    let long = taken(r#"{"contender":"_c_x-lock-0000000001","silentMillis":18446744073709551615}"#).unwrap();
+    assert_eq!(
+        (&*long.pod, long.silence.get()),
+        ("_c_x-lock-0000000001", LONGEST_SILENCE)
+    );
+    assert_eq!(taken(r#"{"contender":"somebody","silentMillis":1}"#), None);
+}

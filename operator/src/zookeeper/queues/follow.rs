@@ -6,7 +6,10 @@
 //!
 //! Clients that may create contenders decide how many events there are. The ZooKeeper client keeps them without any bound, so they are
 //! taken from it before anything is read, and cost next to nothing: a read waits once ([`Backlog`]), and a lock whose
-//! children change too often is given up ([`Churn`]).
+//! children change too often is given up ([`Churn`]). Changes that are mere renewals are neither read nor counted
+//! ([`Renewals`]).
+
+mod reading;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,17 +20,18 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockkeeper_lock::FencingToken;
 use lockkeeper_lock::ensemble::is_ephemeral;
 use lockkeeper_lock::zookeeper::Onlooker;
-use tokio::time::{Interval, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 use zookeeper_client as zk;
 
 use super::backlog::Backlog;
 use super::churn::Churn;
 use super::picture::{Contender, Excess, Picture};
 use super::reads::{Answer, Children, GivenUp, Reader};
+use super::renewals::Renewals;
 use super::under_way::{Fate, UnderWay};
 use super::view::Shared;
 use crate::lock_key::LockKey;
-use crate::zookeeper::children::{CHILDREN, CHILDREN_OF_NAMESPACE, LONGEST_NAME, WINDOW, cut};
+use crate::zookeeper::children::{CHILDREN_OF_NAMESPACE, LONGEST_NAME, WINDOW, cut};
 use crate::zookeeper::nodes::Tree;
 use crate::zookeeper::paths::{Layout, Place};
 
@@ -63,6 +67,7 @@ pub(super) struct Follow {
     given_up: HashMap<LockKey, GivenUp>,
     look: Interval,
     churn: Churn,
+    renewals: Renewals,
     /// What events have taken since there was none.
     in_a_row: usize,
 }
@@ -96,6 +101,7 @@ impl Follow {
             given_up: HashMap::new(),
             look,
             churn: Churn::default(),
+            renewals: Renewals::default(),
             in_a_row: 0,
         };
         follow.list(place);
@@ -207,6 +213,8 @@ impl Follow {
             (Place::Contender(key, name), Answer::Node(data, stat)) => {
                 let is_ephemeral = is_ephemeral(stat.ephemeral_owner);
                 let contender = Contender::read(name, FencingToken(stat.czxid), is_ephemeral, &data);
+                self.renewals
+                    .read(&key, &contender.name, &contender.data, Instant::now());
                 self.edit(&key, shared, |picture| picture.put(&key, contender));
             }
             (Place::Contender(key, name), Answer::Forbidden) => {
@@ -238,6 +246,7 @@ impl Follow {
         if self.given_up.insert(key.clone(), GivenUp { version }).is_none() {
             tracing::warn!(lock = %key, %excess, "A queue is not followed");
         }
+        self.renewals.forget(key);
         self.backlog.remove_lock(key);
         if let Some(first) = &mut self.first {
             first.backlog.remove_lock(key);
@@ -261,6 +270,10 @@ impl Follow {
             return Ok(());
         };
         if let Place::Contender(key, name) = &mut place {
+            let is_changed = event.event_type == zk::EventType::NodeDataChanged;
+            if is_changed && self.renewals.is_one(key, name, Instant::now()) {
+                return Ok(());
+            }
             if self.is_ignored(key, shared) {
                 return Ok(());
             }
@@ -315,9 +328,13 @@ impl Follow {
             Place::Locks | Place::Namespace(_) => {}
             Place::Lock(key) => {
                 self.given_up.remove(key);
+                self.renewals.forget(key);
                 self.edit(key, shared, |picture| picture.set_exists(key, false));
             }
-            Place::Contender(key, name) => self.edit(key, shared, |picture| picture.remove(key, name)),
+            Place::Contender(key, name) => {
+                self.renewals.left(key, name, Instant::now());
+                self.edit(key, shared, |picture| picture.remove(key, name));
+            }
         }
     }
 
@@ -334,66 +351,6 @@ impl Follow {
         match &self.first {
             Some(first) => look(&first.picture),
             None => look(&shared.read()),
-        }
-    }
-
-    /// Contenders of a namespace that are still to be read.
-    fn waiting(&self, namespace: &str) -> usize {
-        let first = self.first.as_ref();
-        let first = first.map_or(0, |first| first.backlog.contenders_of(namespace));
-        self.backlog.contenders_of(namespace) + first
-    }
-
-    /// Reads what was found in a list.
-    fn list(&mut self, place: Place) {
-        match &mut self.first {
-            Some(first) => first.backlog.insert(place),
-            None => self.backlog.insert(place),
-        }
-    }
-
-    /// Reads what has changed.
-    fn read(&mut self, place: Place, shared: &Shared) {
-        if self.under_way.read_again(&place) {
-            return;
-        }
-        if let Place::Contender(key, _) = &place {
-            let of_lock = self.backlog.of_lock(key);
-            let excess = if of_lock >= CHILDREN {
-                Some(Excess::Children(of_lock))
-            } else if self.backlog.contenders_of(&key.namespace) >= CHILDREN_OF_NAMESPACE {
-                Some(Excess::Namespace)
-            } else {
-                None
-            };
-            if let Some(excess) = excess {
-                return self.give_up(key, excess, None, shared);
-            }
-        }
-        self.backlog.insert(place);
-    }
-
-    fn start_reads(&mut self) {
-        while self.reads.len() < READS {
-            let backlog = match &mut self.first {
-                Some(first) => &mut first.backlog,
-                None => &mut self.backlog,
-            };
-            let Some(place) = backlog.pop() else { return };
-            // It was listed while an older answer is under way.
-            if self.under_way.replace(&place) {
-                continue;
-            }
-            self.under_way.begin(place.clone());
-            let (reader, path) = (self.reader.clone(), self.layout.path(&place));
-            let before = match &place {
-                Place::Lock(key) => self.given_up.get(key).copied(),
-                _ => None,
-            };
-            self.reads.push(Box::pin(async move {
-                let answer = reader.read(&place, &path, before).await;
-                (place, answer)
-            }));
         }
     }
 }

@@ -259,12 +259,21 @@ impl Row {
             pod,
             revision,
             since,
-            ..
+            stop_budget_millis: _,
+            lease_millis: _,
+            took_over,
         } = &self.data;
-        let pod = pod
+        let replaced = took_over.iter();
+        let pods = pod
             .iter()
-            .flat_map(|pod| [&pod.namespace, &pod.name, &pod.uid, &pod.node]);
-        let texts = [&self.name, state].into_iter().chain(&self.foreign).chain(pod);
+            .chain(replaced.clone().filter_map(|of| of.pod.as_ref()));
+        let pod = pods.flat_map(|pod| [&pod.namespace, &pod.name, &pod.uid, &pod.node]);
+        let replaced = replaced.map(|of| &of.contender);
+        let texts = [&self.name, state]
+            .into_iter()
+            .chain(&self.foreign)
+            .chain(pod)
+            .chain(replaced);
         let length: usize = texts.chain(revision).chain(since).map(String::len).sum();
         length > LARGEST_CONTENDER
     }

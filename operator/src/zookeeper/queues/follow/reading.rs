@@ -1,0 +1,69 @@
+//! What is to be read, and the reads that are under way.
+
+use super::{Follow, READS};
+use crate::zookeeper::children::{CHILDREN, CHILDREN_OF_NAMESPACE};
+use crate::zookeeper::paths::Place;
+use crate::zookeeper::queues::picture::Excess;
+use crate::zookeeper::queues::view::Shared;
+
+impl Follow {
+    /// Contenders of a namespace that are still to be read.
+    pub(super) fn waiting(&self, namespace: &str) -> usize {
+        let first = self.first.as_ref();
+        let first = first.map_or(0, |first| first.backlog.contenders_of(namespace));
+        self.backlog.contenders_of(namespace) + first
+    }
+
+    /// Reads what was found in a list.
+    pub(super) fn list(&mut self, place: Place) {
+        match &mut self.first {
+            Some(first) => first.backlog.insert(place),
+            None => self.backlog.insert(place),
+        }
+    }
+
+    /// Reads what has changed.
+    pub(super) fn read(&mut self, place: Place, shared: &Shared) {
+        if self.under_way.read_again(&place) {
+            return;
+        }
+        if let Place::Contender(key, _) = &place {
+            let of_lock = self.backlog.of_lock(key);
+            let excess = if of_lock >= CHILDREN {
+                Some(Excess::Children(of_lock))
+            } else if self.backlog.contenders_of(&key.namespace) >= CHILDREN_OF_NAMESPACE {
+                Some(Excess::Namespace)
+            } else {
+                None
+            };
+            if let Some(excess) = excess {
+                return self.give_up(key, excess, None, shared);
+            }
+        }
+        self.backlog.insert(place);
+    }
+
+    pub(super) fn start_reads(&mut self) {
+        while self.reads.len() < READS {
+            let backlog = match &mut self.first {
+                Some(first) => &mut first.backlog,
+                None => &mut self.backlog,
+            };
+            let Some(place) = backlog.pop() else { return };
+            // It was listed while an older answer is under way.
+            if self.under_way.replace(&place) {
+                continue;
+            }
+            self.under_way.begin(place.clone());
+            let (reader, path) = (self.reader.clone(), self.layout.path(&place));
+            let before = match &place {
+                Place::Lock(key) => self.given_up.get(key).copied(),
+                _ => None,
+            };
+            self.reads.push(Box::pin(async move {
+                let answer = reader.read(&place, &path, before).await;
+                (place, answer)
+            }));
+        }
+    }
+}
