@@ -42,7 +42,7 @@ pub use zookeeper::{MAX_TICK_TIME, MIN_TICK_TIME, SecretRef, ZooKeeperSpec};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Node", type_ = "string", json_path = ".status.holders[0].node", priority = 1, description = "The holder's node"),
     printcolumn(name = "Max-Holders", type_ = "integer", json_path = ".spec.maxHolders", priority = 1, description = "How many may hold the lock at once"),
-    printcolumn(name = "Session-Timeout", type_ = "string", json_path = ".spec.sessionTimeout", priority = 1, description = "How long the lock of a crashed holder stays taken"),
+    printcolumn(name = "Session-Timeout", type_ = "string", json_path = ".spec.sessionTimeout", priority = 1, description = "How long the ensemble keeps the lock of a silent holder"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason", priority = 1, description = "Why the lock is ready or not"),
     validation = cel::name(),
     validation = cel::mode_while_in_use(),
@@ -89,7 +89,7 @@ pub struct DistributedLockSpec {
     /// one has stopped its application by then. `off`: only `sessionTimeout` decides. `auto`: the shortest with which
     /// `sessionTimeout` stays as patient as without, 8.5 s with the defaults. A duration, from `500ms` to `1h`: this one;
     /// `renewInterval` (at most an eighth of it) + `stopGrace` + 1 % of it + 200 ms must be at most four fifths of it.
-    /// Default: `off`.
+    /// Default: `off`. In YAML write `"off"` with quotes: the bare word is a boolean.
     #[serde(default)]
     #[x_kube(validation = cel::lease_between(MIN_LEASE_DURATION, MAX_LEASE_DURATION))]
     pub lease_duration: ApiLease,

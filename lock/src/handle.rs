@@ -125,8 +125,8 @@ impl<C: Clock> Lock<C> {
     }
 
     /// Whether to keep the contender through a loss, until it is released or abandoned. This is for work that may still
-    /// run after the loss. The task then renews the session in state `Lost` too: no contender holds the lock in that
-    /// time, neither we nor those behind us. Off at first.
+    /// run after the loss. The task then renews in state `Lost` too: no contender holds the lock in that
+    /// time, neither we nor those behind us, as long as the task reaches the ensemble. Off at first.
     pub fn retain(&self, is_retained: bool) {
         self.is_retained
             .send_if_modified(|before| std::mem::replace(before, is_retained) != is_retained);
@@ -235,7 +235,8 @@ impl<C: Clock> Lock<C> {
     }
 
     /// Stops renewing and closes the connection, but keeps the contender: it ends with the session, and until then no
-    /// other contender holds. For an application that may still run.
+    /// other contender holds; or with its lease duration, if it states one ([`crate::Timing::lease`]). For an application
+    /// that may still run.
     pub fn abandon(self) {}
 
     /// Releases and ends the session.

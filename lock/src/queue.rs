@@ -213,10 +213,10 @@ impl Ahead {
             },
             Mode::Exclusive | Mode::Write => match all {
                 [] => our_turn,
-                [.., last] => {
-                    let all_hold = all.len() == 1 || all.iter().all(|contender| contender.is_reader);
-                    behind(std::slice::from_ref(last), all.len(), all_hold)
-                }
+                // The heir of readers watches all of them, to find out which of them is silent.
+                [_] => behind(all, 1, true),
+                _ if all.iter().all(|contender| contender.is_reader) => behind(all, all.len(), true),
+                [.., last] => behind(std::slice::from_ref(last), all.len(), false),
             },
         }
     }
@@ -383,10 +383,11 @@ mod tests {
         let mut queue = ahead("r1 r2 w3", "w3", Mode::Write);
         assert_eq!(
             (queue.place().watch, queue.place().is_heir),
-            (vec![name("r2")], true)
+            (vec![name("r1"), name("r2")], true)
         );
         queue.remove(&name("r2"), true);
         assert_eq!(queue.place().watch, [name("r1")], "another reader may still hold");
+        assert_eq!(ahead("w1 r2 w3", "w3", Mode::Write).place().watch, [name("r2")]);
         assert!(!ahead("r1 w2 w3", "w3", Mode::Write).place().is_heir);
     }
 }

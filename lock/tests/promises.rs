@@ -33,6 +33,8 @@ mod recovering;
 mod refusing;
 #[path = "promises/releasing.rs"]
 mod releasing;
+#[path = "promises/renewing.rs"]
+mod renewing;
 #[path = "promises/retaining.rs"]
 mod retaining;
 #[path = "promises/sharing.rs"]

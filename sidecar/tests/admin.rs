@@ -119,6 +119,7 @@ fn every_metric_and_label_is_there_from_the_start() {
         "lockkeeper_renewal_seconds_sum",
         "lockkeeper_session_moves_total",
         "lockkeeper_survivors_total",
+        "lockkeeper_takeovers_total",
         "lockkeeper_wait_seconds_count",
         "lockkeeper_wait_seconds_sum",
     ];

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::condition::{ConditionType, Reason};
 use crate::duration::ApiDuration;
@@ -41,7 +41,11 @@ pub struct DistributedLockStatus {
 
     /// How long the application of the (first) holder has between SIGTERM and SIGKILL, as its pod reports: a duration.
     /// The `stopGrace` that this pod was created with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "readable",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub stop_budget: Option<ApiDuration>,
 
     /// The last handoff of a rollout, until a pod of that revision has held the lock for ten minutes. Missing if there
@@ -58,6 +62,13 @@ pub struct DistributedLockStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]), length(max = 8))]
     pub conditions: Vec<Condition>,
+}
+
+/// A duration; `None` if it is not one. Earlier operators wrote whatever a pod said, and one such status must not make
+/// the list of all locks unreadable.
+fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ApiDuration>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.and_then(|text| text.parse().ok()))
 }
 
 impl DistributedLockStatus {

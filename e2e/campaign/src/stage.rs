@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use lockkeeper_judge::checker::{Report, Rule, check};
+use lockkeeper_judge::checker::{NodeLife, Report, Rule, check};
 use lockkeeper_lock::BootInstant;
 use lockkeeper_product::DeletionWatch;
 use lockkeeper_product::worker::{self, Options, Worker};
+use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Config, Ensemble, Host};
 
 use crate::context::Context;
@@ -106,6 +107,22 @@ impl Round {
         all.push(self.leader);
         all.sort_unstable();
         all
+    }
+
+    /// Waits until this many contenders are in the queue.
+    pub fn wait_until_queued(&self, contenders: usize) -> anyhow::Result<()> {
+        let count = || {
+            let lives = self.deletions.lives();
+            let is_in = |life: &&NodeLife| life.deleted.is_none() && life.name.starts_with("lock/");
+            lives.iter().filter(is_in).count()
+        };
+        wait_for(BOUND, || (count() == contenders).then_some(())).with_context(|| {
+            format!(
+                "round {}: there are {} contenders in the queue instead of {contenders}",
+                self.number,
+                count()
+            )
+        })
     }
 
     /// When the leader deleted the node of `token`.

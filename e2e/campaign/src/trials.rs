@@ -19,6 +19,7 @@ mod rivals;
 mod servers;
 mod simulation;
 mod storm;
+mod takeover;
 
 /// A trial of one kind of fault.
 pub struct Trial {
@@ -60,6 +61,11 @@ pub const TRIALS: &[Trial] = &[
         name: "keeper",
         about: "the keeper is killed, stopped, starved",
         run: keeper::keeper,
+    },
+    Trial {
+        name: "takeover",
+        about: "machines of holders and heirs with a lease duration crash",
+        run: takeover::takeover,
     },
     Trial {
         name: "guard",

@@ -184,6 +184,19 @@ impl Worker {
         })
     }
 
+    /// The moment of the first record under `token`.
+    ///
+    /// # Errors
+    /// When there is none, or the record is malformed.
+    pub fn first_stamp(&self, token: i64) -> anyhow::Result<BootInstant> {
+        let records = self.records()?;
+        let stamps = records.iter().filter(|record| record.token == token);
+        stamps
+            .map(|record| record.at)
+            .min()
+            .with_context(|| format!("{} recorded nothing under token {token}", self.options.name))
+    }
+
     /// The moment of the last record under `token`.
     ///
     /// # Errors

@@ -34,6 +34,9 @@ pub struct Identity {
 /// server accepts (`jute.maxbuffer`, 1 MB).
 pub const LONGEST_CONTENDER_DATA: usize = 4096;
 
+/// Longest time to stop that is believed: more would be no time that an application takes.
+const LONGEST_STOP_BUDGET: Duration = Duration::from_secs(24 * 3_600);
+
 /// Longest name of an object in Kubernetes (DNS subdomain, RFC 1123), in bytes.
 const LONGEST_NAME: usize = 253;
 
@@ -172,8 +175,13 @@ impl ContenderData {
         said.pod = said.pod.filter(Pod::is_plausible);
         said.revision = said.revision.filter(|revision| is_word(revision));
         said.since = said.since.filter(|since| is_word(since));
-        let longest = u64::try_from(LONGEST_LEASE.as_millis()).unwrap_or(u64::MAX);
-        said.lease_millis = said.lease_millis.filter(|millis| (1..=longest).contains(millis));
+        let is_within = |millis: &u64, most| Duration::from_millis(*millis) <= most;
+        said.lease_millis = said
+            .lease_millis
+            .filter(|millis| *millis > 0 && is_within(millis, LONGEST_LEASE));
+        said.stop_budget_millis = said
+            .stop_budget_millis
+            .filter(|millis| is_within(millis, LONGEST_STOP_BUDGET));
         said.took_over = said.took_over.filter(TookOver::is_plausible);
         if !is_word(&said.state) {
             said.state = String::new();

@@ -40,6 +40,8 @@ pub(super) enum Answer<Connection> {
     TookOver {
         sent: BootInstant,
         of: TookOver,
+        /// The version on whose condition it was deleted.
+        version: i32,
         result: Result<(), MultiError>,
     },
     Own(EnsembleResult<(Standing, BoxFuture<'static, NodeEvent>)>),

@@ -110,8 +110,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             let Some((path, data)) = self.say_anew(None) else {
                 return;
             };
-            let marking = connection.set_data(&path, data, None);
             let sent = self.writing(Write::Mark);
+            let marking = connection.set_data(&path, data, None);
             self.ask(async move {
                 Answer::Marked {
                     sent,
@@ -177,9 +177,9 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             },
             None => Op::Check { path },
         };
-        let renewing = connection.multi(vec![op]);
         let sent = self.writing(Write::Renewal);
         self.last_renewal = sent;
+        let renewing = connection.multi(vec![op]);
         self.ask(async move {
             Answer::Renewed {
                 sent,

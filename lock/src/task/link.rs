@@ -9,8 +9,8 @@ use super::answer::Answer;
 use super::haste::Haste;
 use super::place::Place;
 use super::requests::attach::{Attached, attach};
-use super::state::{Link, Task};
-use crate::clock::Clock;
+use super::state::{Link, Task, Write};
+use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Closed, Connection, Ensemble, EnsembleError};
 use crate::error::LockError;
 use crate::lease::Lease;
@@ -29,14 +29,25 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     /// One interval: with the defaults (T = 15 s) the session then moves 3.75 s after the last answer, and the
     /// application would have to stop 6 s after it. Two intervals would leave 0.4 s to reach another server.
     ///
-    /// A short takeover lease leaves less time: half of what it can spare is for the way to another server.
-    pub(super) fn patience_for_writes(&self) -> Duration {
+    /// A short takeover lease leaves less time for the writes that it depends on: half of what it can spare is for the
+    /// way to another server.
+    fn patience_for(&self, write: Write) -> Duration {
         let timing = &self.options.timing;
         let patience = timing.interval().max(LEAST_PATIENCE);
+        let renews = matches!(write, Write::Renewal | Write::Mark | Write::TakeOver);
         match (timing.lease(), timing.least_spare()) {
-            (Some(_), Some(spare)) => patience.min(spare / 2),
+            (Some(_), Some(spare)) if renews => patience.min(spare / 2),
             _ => patience,
         }
+    }
+
+    /// From when on a write has been without an answer for too long.
+    pub(super) fn stuck_at(&self) -> Option<BootInstant> {
+        let stuck = Write::ALL.into_iter().filter_map(|write| {
+            let sent = self.writes[write as usize]?;
+            Some(sent + self.patience_for(write))
+        });
+        stuck.min()
     }
 
     fn patience_for_servers(&self) -> Duration {
@@ -60,18 +71,13 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 };
                 self.start_attach(self.server + 1, haste);
             }
-            Link::Up(_) => {
-                let stuck = self
-                    .unanswered_since()
-                    .is_some_and(|sent| self.clock.now() > sent + self.patience_for_writes());
-                if stuck {
-                    tracing::info!(
-                        server = self.ensemble.server(self.server),
-                        "Writes stay unanswered; taking the session to another server"
-                    );
-                    self.drop_link();
-                    self.start_attach(self.server + 1, Haste::AtOnce);
-                }
+            Link::Up(_) if self.stuck_at().is_some_and(|stuck| self.clock.now() > stuck) => {
+                tracing::info!(
+                    server = self.ensemble.server(self.server),
+                    "Writes stay unanswered; taking the session to another server"
+                );
+                self.drop_link();
+                self.start_attach(self.server + 1, Haste::AtOnce);
             }
             // Requests are urgent: do not sit out the random pause of a waiter.
             Link::Attaching(Haste::Spread(_)) if self.session.is_some() && self.is_asked() => {
@@ -181,11 +187,12 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.start_attach(self.server + 1, Haste::AfterOverload);
     }
 
-    /// Whether more than a place in the queue depends on the connection: the lock, its release, or the next turn.
+    /// Whether more than a place in the queue depends on the connection: the lock, its release, or the next turn. Or the
+    /// place itself, if another contender may take it: also that of a lost lock that is retained.
     fn has_something_to_lose(&self) -> bool {
         self.releasing.is_some()
             || self.is_heir()
-            || matches!(&self.place, Place::In(entry) if entry.is_our_turn)
+            || matches!(&self.place, Place::In(entry) if entry.is_our_turn || entry.states_lease)
     }
 
     /// Forgets the connection and all requests over it.
@@ -195,7 +202,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         self.link_answers.clear();
         self.answers.clear();
-        self.writes = [None; 6];
+        self.writes = [None; Write::ALL.len()];
         self.link = Link::Down;
         self.is_control_watched = false;
         self.is_barred = false;

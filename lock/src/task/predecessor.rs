@@ -108,11 +108,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             data,
             version: Some(version),
         };
-        let writing = connection.multi(vec![Op::Check { path }, set]);
         let Place::In(entry) = &mut self.place else { return };
         entry.past.record = record;
         entry.past.debts = debts;
         let sent = self.writing(Write::Record);
+        let writing = connection.multi(vec![Op::Check { path }, set]);
         self.ask(async move {
             Answer::Recorded {
                 sent,

@@ -32,6 +32,12 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Place::In(entry) => Some(entry),
             _ => None,
         };
+        let takeover_deadline = match entry {
+            Some(entry) => entry.lease.and_then(|lease| lease.deadline()),
+            // The place of a lost lock may be taken by now: its deadline stays.
+            None if self.lost.is_some() => self.status.borrow().takeover_deadline,
+            None => None,
+        };
         let session = self.session.as_deref().map(Connection::session);
         let new = LockStatus {
             state,
@@ -44,7 +50,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 entry.ahead.as_ref().map(|ahead| ahead.place().position)
             }),
             lease_end: self.lease.end(),
-            takeover_deadline: entry.and_then(|entry| entry.lease?.deadline()),
+            takeover_deadline,
             session: session.map(|session| session.id),
             session_timeout: session.map(|_| self.lease.session_timeout()),
             predecessor_unclean: entry.is_some_and(|entry| {

@@ -53,6 +53,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     }
 
     fn take(&mut self, answer: Answer<E::Connection>) {
+        // After a pause the answers that have waited may tell of a takeover: the lock was lost at the deadline before it.
+        self.watch_the_lease();
         match answer {
             Answer::Attached(result) => self.attached(result),
             Answer::Closed(closed) => self.closed(closed),
@@ -64,7 +66,12 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 states_lease,
                 result,
             } => self.renewed(sent, states_lease, result),
-            Answer::TookOver { sent, of, result } => self.took_over(sent, of, result),
+            Answer::TookOver {
+                sent,
+                of,
+                version,
+                result,
+            } => self.took_over(sent, of, version, result),
             Answer::Listed(result) => self.listed(result),
             Answer::Predecessor { name, result } => self.predecessor(name, result),
             Answer::PredecessorEvent { name, event } => self.predecessor_event(name, event),
@@ -114,14 +121,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     fn next_wake(&self) -> Option<BootInstant> {
         let renewal = self.renewal_due();
-        let unanswered = self
-            .unanswered_since()
-            .map(|sent| sent + self.patience_for_writes());
         let deadline = match &self.place {
-            Place::In(entry) if entry.is_held => self.deadline(),
+            Place::In(entry) if entry.is_held && self.releasing.is_none() => self.deadline(),
             _ => None,
         };
-        [renewal, unanswered, deadline, self.takeover_due()]
+        [renewal, self.stuck_at(), deadline, self.takeover_due()]
             .into_iter()
             .flatten()
             .min()

@@ -31,6 +31,17 @@ pub(super) enum Write {
     TakeOver,
 }
 
+impl Write {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Enter,
+        Self::Renewal,
+        Self::Mark,
+        Self::Record,
+        Self::Delete,
+        Self::TakeOver,
+    ];
+}
+
 /// The connection of the session.
 pub(super) enum Link<Connection> {
     Down,
@@ -85,7 +96,7 @@ pub(crate) struct Task<E: Ensemble, C: Clock> {
     /// The last reading that was answered.
     pub(super) control_read: u64,
     /// Send times of the writes under way, by [`Write`].
-    pub(super) writes: [Option<BootInstant>; 6],
+    pub(super) writes: [Option<BootInstant>; Write::ALL.len()],
     pub(super) last_renewal: BootInstant,
 }
 
@@ -133,7 +144,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             is_control_watched: false,
             control_reading: 0,
             control_read: 0,
-            writes: [None; 6],
+            writes: [None; Write::ALL.len()],
         }
     }
 
@@ -152,7 +163,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.place = Place::Out;
         self.answers.clear();
         self.is_barred = false;
-        self.writes = [None; 6];
+        self.writes = [None; Write::ALL.len()];
         self.control = None;
         self.is_control_watched = false;
     }
@@ -179,9 +190,5 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     pub(super) fn written(&mut self, write: Write) {
         self.writes[write as usize] = None;
-    }
-
-    pub(super) fn unanswered_since(&self) -> Option<BootInstant> {
-        self.writes.iter().flatten().min().copied()
     }
 }

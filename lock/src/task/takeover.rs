@@ -88,7 +88,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         };
         let is_leaving = self.releasing.is_some() || self.lost.is_some();
         let is_asked = self.writes[Write::TakeOver as usize].is_some();
-        if entry.lease.is_none() || entry.is_our_turn || is_leaving || is_asked {
+        if entry.lease.is_none() || entry.ahead.is_none() || entry.is_our_turn || is_leaving || is_asked {
             return None;
         }
         let silent = entry.watched.iter().filter_map(|(name, seen)| {
@@ -123,6 +123,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         let Some((path, data)) = self.say_anew(Some(&of)) else {
             return;
         };
+        let sent = self.writing(Write::TakeOver);
+        let version = sighting.version;
         let taking = connection.multi(vec![
             Op::SetData {
                 path,
@@ -131,20 +133,26 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             },
             Op::Delete {
                 path: format!("{}/{name}", self.options.root),
-                version: Some(sighting.version),
+                version: Some(version),
             },
         ]);
-        let sent = self.writing(Write::TakeOver);
         self.ask(async move {
             Answer::TookOver {
                 sent,
                 of,
+                version,
                 result: taking.await,
             }
         });
     }
 
-    pub(super) fn took_over(&mut self, sent: BootInstant, of: TookOver, result: Result<(), MultiError>) {
+    pub(super) fn took_over(
+        &mut self,
+        sent: BootInstant,
+        of: TookOver,
+        version: i32,
+        result: Result<(), MultiError>,
+    ) {
         self.written(Write::TakeOver);
         let Err(MultiError { index, error }) = result else {
             if !self.acknowledge_own(sent) {
@@ -168,7 +176,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         match error {
             EnsembleError::NoNode if index == 0 => self.entry_is_gone(LossReason::ContenderDeleted),
             // It has renewed or left: the event is on its way, and with the next answer the wait begins anew.
-            EnsembleError::BadVersion | EnsembleError::NoNode => self.leave_to_its_session(&of.contender),
+            EnsembleError::BadVersion | EnsembleError::NoNode => self.forget_sighting(&of.contender, version),
             error if index == 1 && !error.is_connection() && error != EnsembleError::SessionExpired => {
                 tracing::warn!(
                     lock.path = self.options.root,
@@ -176,17 +184,18 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                     %error,
                     "Cannot take the place of a silent contender; waiting for the end of its session"
                 );
-                self.leave_to_its_session(&of.contender);
+                self.forget_sighting(&of.contender, version);
             }
             error => self.contender_refused("take the place of a silent contender with", error),
         }
     }
 
-    fn leave_to_its_session(&mut self, name: &str) {
+    /// Forgets that version, and leaves its contender to its session until another one is seen.
+    fn forget_sighting(&mut self, name: &str, version: i32) {
         if let Place::In(entry) = &mut self.place
             && let Some(seen) = entry.watched.get_mut(name)
         {
-            seen.sighting = None;
+            seen.sighting.take_if(|sighting| sighting.version == version);
         }
     }
 }

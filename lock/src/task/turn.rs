@@ -148,6 +148,12 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         let Place::In(entry) = &mut self.place else { return };
         match event {
             NodeEvent::Changed => {
+                // Once it is our turn we wait for nobody.
+                let Some(seen) = entry.watched.get_mut(&name).filter(|_| !entry.is_our_turn) else {
+                    return;
+                };
+                // It has renewed: the wait begins anew with the answer.
+                seen.sighting = None;
                 let Link::Up(connection) = &self.link else { return };
                 let connection = Arc::clone(connection);
                 self.watch_predecessor(&connection, name);

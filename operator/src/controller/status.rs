@@ -24,8 +24,12 @@ const NAMED: usize = 3;
 /// hash behind it, 264. Contenders may say more, and a status has to stay one that the API server takes.
 const SHOWN: usize = 264;
 
-/// The longest silence of a contender that is shown. Any client may write one, and an [`ApiDuration`] has eight digits.
-const LONGEST_SILENCE: Duration = Duration::from_secs(24 * 3_600);
+/// The longest time that a contender tells of and that is shown. Any client may write more, and what does not read back as
+/// an [`ApiDuration`] would make the whole object unreadable.
+const LONGEST_TOLD: Duration = Duration::from_secs(24 * 3_600);
+
+/// The end of the years of RFC 3339, 9999, in seconds: a status with a later time could not be written.
+const LAST_SECOND: i64 = 253_402_300_799;
 
 /// Whether the settings are in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +84,7 @@ pub fn observed(
     let stop_budget = holding
         .first()
         .and_then(|one| one.data.stop_budget_millis)
-        .map(ApiDuration::from_millis);
+        .map(told);
     let holders: Vec<_> = holding
         .into_iter()
         .take(HOLDERS_SHOWN)
@@ -274,8 +278,15 @@ fn guard(seen: &Observation<'_>, one: &Participant) -> Option<String> {
     facts.guard.map(|guard| guard.as_str().to_owned())
 }
 
+/// A time in milliseconds that a contender tells of.
+fn told(millis: u64) -> ApiDuration {
+    Duration::from_millis(millis).min(LONGEST_TOLD).into()
+}
+
 fn holder(seen: &Observation<'_>, one: &Participant) -> Holder {
-    let since = one.data.since.as_deref().and_then(|since| since.parse().ok());
+    let since = one.data.since.as_deref();
+    let since = since.and_then(|since| since.parse::<Timestamp>().ok());
+    let since = since.filter(|since| (0..=LAST_SECOND).contains(&since.as_second()));
     Holder {
         pod: name(seen.queue, one),
         uid: one.data.pod.as_ref().map(|pod| shown(&pod.uid)),
@@ -288,9 +299,7 @@ fn holder(seen: &Observation<'_>, one: &Participant) -> Holder {
         taken_from: one.data.took_over.as_ref().map(|of| TakenFrom {
             pod: shown(of.pod.as_ref().map_or(&of.contender, |pod| &pod.name)),
             contender: shown(&of.contender),
-            silence: Duration::from_millis(of.silent_millis)
-                .min(LONGEST_SILENCE)
-                .into(),
+            silence: told(of.silent_millis),
         }),
     }
 }

@@ -11,7 +11,7 @@ use rustix::process::Pid;
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
-use crate::stage::{BOUND, CALM, Round, SESSION_TIMEOUT, Stage};
+use crate::stage::{BOUND, CALM, SESSION_TIMEOUT, Stage};
 use crate::times::Times;
 
 /// The faults of a keeper, round after round.
@@ -47,7 +47,7 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             let token = holder.wait_until_it_runs(0, BOUND)?;
             let options = stage.options(&round, "waiter", &all)?;
             let mut waiter = stage.start(options)?;
-            wait_until_queued(&round, 2)?;
+            round.wait_until_queued(2)?;
             std::thread::sleep(Duration::from_millis(context.random.u64(500..2_500)));
             let number = round.number;
             match fault {
@@ -121,7 +121,7 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                         (holder.last_stamp(token).ok()? > begun + SESSION_TIMEOUT * 2).then_some(())
                     })
                     .with_context(|| format!("the holder was disturbed:\n{}", holder.log()))?;
-                    wait_until_queued(&round, 1)?;
+                    round.wait_until_queued(1)?;
                     waiting_killed += 1;
                     context.say(format!(
                         "round {number}: killed while waiting: {status}; the holder went on"
@@ -155,21 +155,4 @@ fn keeper_of(worker: &Worker) -> anyhow::Result<Pid> {
     worker
         .keeper_pid()
         .with_context(|| format!("{} has no keeper", worker.options().name))
-}
-
-/// Waits until this many contenders are in the queue.
-fn wait_until_queued(round: &Round, contenders: usize) -> anyhow::Result<()> {
-    let count = || {
-        let lives = round.deletions.lives();
-        lives
-            .iter()
-            .filter(|life| life.deleted.is_none() && life.name.starts_with("lock/"))
-            .count()
-    };
-    wait_for(BOUND, || (count() == contenders).then_some(())).with_context(|| {
-        format!(
-            "there are {} contenders in the queue instead of {contenders}",
-            count()
-        )
-    })
 }

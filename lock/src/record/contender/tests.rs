@@ -75,6 +75,12 @@ fn of_what_somebody_writes_nothing_is_believed_that_no_pod_is_called_and_nothing
     for none in ["0", "3600001", "null"] {
         assert_eq!(lease(none), None, "{none}");
     }
+    let budget =
+        |millis: &str| parse(&pod("a"), &format!(r#","stopBudgetMillis":{millis}"#)).stop_budget_millis;
+    assert_eq!(budget("86400000"), Some(86_400_000));
+    for none in ["86400001", "360000000", "18446744073709551615"] {
+        assert_eq!(budget(none), None, "{none}");
+    }
     let took_over = |contender: &str| {
         let took_over = serde_json::json!({ "contender": contender, "silentMillis": 1 });
         parse(&pod("a"), &format!(r#","tookOver":{took_over}"#)).took_over

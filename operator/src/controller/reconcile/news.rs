@@ -1,6 +1,7 @@
 //! What changed between two statuses, for events. Pure.
 
-use lockkeeper_crds::lock::{ConditionType, DistributedLockStatus, Reason as ConditionReason};
+use lockkeeper_crds::ApiDuration;
+use lockkeeper_crds::lock::{ConditionType, DistributedLockStatus, Reason as ConditionReason, TakenFrom};
 use lockkeeper_lock::{CleanRelease, FencingToken};
 
 use crate::controller::status::named;
@@ -21,6 +22,11 @@ pub(super) fn gone(previous: &DistributedLockStatus, status: &DistributedLockSta
             token: FencingToken(holder.fencing_token),
         })
         .collect()
+}
+
+fn taken_over(pod: &str, silence: ApiDuration, by: &str) -> Notice {
+    let note = format!("{pod} was silent for {silence}, and {by} took its place");
+    Notice::new(Reason::TakenOver, note)
 }
 
 /// The events for users. A first status causes none: an operator may see ten thousand locks for the first time.
@@ -44,8 +50,7 @@ pub(super) fn news(
                 (from.contender == holder.contender).then_some((&one.pod, from.silence))
             });
             notices.push(if let Some((pod, silence)) = taker {
-                let note = format!("{} was silent for {silence}, and {pod} took its place", holder.pod);
-                Notice::new(Reason::TakenOver, note)
+                taken_over(&holder.pod, silence, pod)
             } else if lost.contains(&holder.contender) {
                 let note = format!(
                     "{} holds the lock no more, and did not release it: its session expired, or its node in ZooKeeper was deleted",
@@ -60,6 +65,11 @@ pub(super) fn news(
     }
     for holder in &status.holders {
         if !is_in(&holder.contender, previous) {
+            // The status before may have told of the loss already.
+            let of_another = |from: &&TakenFrom| !is_in(&from.contender, previous);
+            if let Some(from) = holder.taken_from.as_ref().filter(of_another) {
+                notices.push(taken_over(&from.pod, from.silence, &holder.pod));
+            }
             let note = format!(
                 "{} holds the lock under token {}",
                 holder.pod, holder.fencing_token
@@ -100,8 +110,7 @@ pub(super) fn news(
 
 #[cfg(test)]
 mod tests {
-    use lockkeeper_crds::ApiDuration;
-    use lockkeeper_crds::lock::{Holder, TakenFrom};
+    use lockkeeper_crds::lock::Holder;
 
     use super::*;
 
@@ -149,8 +158,14 @@ mod tests {
             contender: "_c_c-lock-0000000001".to_owned(),
             ..from
         };
-        for after in [held_by("b", None), held_by("b", Some(of_another))] {
+        for after in [held_by("b", None), held_by("b", Some(of_another.clone()))] {
             assert!(told(&after)[0].starts_with("LockLost: "), "{:?}", told(&after));
         }
+        // Of one that was gone from the status before, or that never held, it is told as well.
+        let late = told(&held_by("b", Some(of_another)));
+        assert_eq!(
+            late[1],
+            "TakenOver: a was silent for 8612ms, and b took its place"
+        );
     }
 }

@@ -275,7 +275,32 @@ fn a_holder_that_took_the_place_of_a_silent_one_says_so_and_nothing_of_it_breaks
     let long = taken(r#"{"contender":"_c_x-lock-0000000001","silentMillis":18446744073709551615}"#).unwrap();
     assert_eq!(
         (&*long.pod, long.silence.get()),
-        ("_c_x-lock-0000000001", LONGEST_SILENCE)
+        ("_c_x-lock-0000000001", LONGEST_TOLD)
     );
     assert_eq!(taken(r#"{"contender":"somebody","silentMillis":1}"#), None);
+}
+
+#[test]
+fn no_contender_can_make_a_status_that_cannot_be_written_or_read_back() {
+    for said in [
+        r#""stopBudgetMillis":360000000"#,
+        r#""stopBudgetMillis":100000000"#,
+        r#""stopBudgetMillis":18446744073709551615"#,
+        r#""since":"-000001-01-01T00:00:00Z""#,
+        r#""since":"9999-12-31T23:59:59.999999999Z""#,
+        r#""since":"1969-12-31T23:59:59Z""#,
+    ] {
+        let queue = queue(&[(2, format!(r#"{{"v":1,"state":"held",{said}}}"#).into_bytes())]);
+        let status = status(&DistributedLockStatus::default(), &queue, Mode::Exclusive, 1);
+        let text = serde_json::to_string(&status).unwrap();
+        assert!(!text.contains("\"-0000") && !text.contains("1969"), "{text}");
+        let back: DistributedLockStatus =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{said}: {error}"));
+        assert_eq!(back, status);
+    }
+    // Contenders of other ensembles come from a process that is not trusted.
+    for millis in [360_000_000, u64::MAX] {
+        assert_eq!(told(millis).get(), LONGEST_TOLD);
+        assert_eq!(told(millis).to_string().parse(), Ok(told(millis)));
+    }
 }

@@ -101,7 +101,7 @@ impl Follow {
             given_up: HashMap::new(),
             look,
             churn: Churn::default(),
-            renewals: Renewals::default(),
+            renewals: Renewals::new(Instant::now()),
             in_a_row: 0,
         };
         follow.list(place);
@@ -137,6 +137,7 @@ impl Follow {
                 let mut keys: Vec<_> = self.look_at(shared, |picture| picture.given_up().cloned().collect());
                 keys.retain(|key| self.churn.is_calm(key));
                 self.churn.begin_anew();
+                self.renewals.tidy(Instant::now());
                 for key in keys {
                     self.given_up.entry(key.clone()).or_insert(GivenUp { version: None });
                     self.read(Place::Lock(key), shared);
@@ -196,6 +197,7 @@ impl Follow {
                     return;
                 }
                 self.given_up.remove(&key);
+                self.renewals.listed(&key, Instant::now());
                 self.edit(&key, shared, |picture| {
                     picture.set_exists(&key, true) | picture.take_up(&key)
                 });
@@ -213,9 +215,16 @@ impl Follow {
             (Place::Contender(key, name), Answer::Node(data, stat)) => {
                 let is_ephemeral = is_ephemeral(stat.ephemeral_owner);
                 let contender = Contender::read(name, FencingToken(stat.czxid), is_ephemeral, &data);
-                self.renewals
-                    .read(&key, &contender.name, &contender.data, Instant::now());
+                let name = Arc::clone(&contender.name);
+                let (states_lease, is_held) = (contender.data.lease().is_some(), contender.data.is_held());
                 self.edit(&key, shared, |picture| picture.put(&key, contender));
+                // It may have been one too many.
+                if self.look_at(shared, |picture| picture.is_given_up(&key)) {
+                    self.renewals.forget(&key);
+                } else {
+                    self.renewals
+                        .read(&key, &name, states_lease, is_held, Instant::now());
+                }
             }
             (Place::Contender(key, name), Answer::Forbidden) => {
                 tracing::debug!(lock = %key, contender = name, "No right to read a contender");
