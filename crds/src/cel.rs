@@ -14,10 +14,7 @@ const SERVER: &str = r"(tcp(\+tls)?://)?([A-Za-z0-9._-]+|\[[0-9A-Za-z:.%]+\])(:[
 /// A field is a duration within limits. One rule checks both, and the schema has no `pattern`, so the API server
 /// reports any wrong value in one sentence.
 pub(crate) fn between(field: &str, least: ApiDuration, most: ApiDuration) -> Rule {
-    Rule::new(format!(
-        "self.matches('{PATTERN}') && duration(self) >= duration('{least}') && duration(self) <= duration('{most}')"
-    ))
-    .message(Message::Expression(format!(
+    Rule::new(is_between(least, most)).message(Message::Expression(format!(
         "'{field} must be a whole number and one unit of ms, s, m and h, between {least} and {most}, such as 5s or \
          500ms; not ' + self"
     )))
@@ -26,13 +23,19 @@ pub(crate) fn between(field: &str, least: ApiDuration, most: ApiDuration) -> Rul
 /// A field is `auto`, `off`, or a duration within limits; as [`between`].
 pub(crate) fn lease_between(least: ApiDuration, most: ApiDuration) -> Rule {
     Rule::new(format!(
-        "self == 'auto' || self == 'off' || \
-         self.matches('{PATTERN}') && duration(self) >= duration('{least}') && duration(self) <= duration('{most}')"
+        "self == 'auto' || self == 'off' || {}",
+        is_between(least, most)
     ))
     .message(Message::Expression(format!(
         "'leaseDuration must be auto, off, or a whole number and one unit of ms, s, m and h, between {least} and \
          {most}, such as 8s or 8500ms; not ' + self"
     )))
+}
+
+fn is_between(least: ApiDuration, most: ApiDuration) -> String {
+    format!(
+        "self.matches('{PATTERN}') && duration(self) >= duration('{least}') && duration(self) <= duration('{most}')"
+    )
 }
 
 /// A list of servers, and a path if there is one.
@@ -71,7 +74,6 @@ pub(crate) fn holders_of_mode() -> Rule {
 /// halves, fifths, eighths and hundredths are exact.
 pub(crate) fn timing() -> Rule {
     let condition = format!("r == 0 || {} <= t - t / 5", sum());
-    let unreadable = unreadable();
     // `format` and not `+`: the API server assumes no bound on the length of a number as text, and would refuse a sum
     // of such texts as too expensive.
     let message = format!(
@@ -91,15 +93,13 @@ pub(crate) fn timing() -> Rule {
         .map(seconds)
         .join(", "),
     );
-    let rule = format!("{unreadable} || {}", with_times("all", "", &condition));
-    Rule::new(rule).message(Message::Expression(with_times("map", "[0]", &message)))
+    of_times(&condition, &message)
 }
 
 /// The same of the lease duration. `auto` fits whatever fits without it (`lockkeeper_lock::Timing::lease`).
 pub(crate) fn lease() -> Rule {
     let sum = format!("r + g + {}", margin("l"));
     let condition = format!("r == 0 || l == {NO_LEASE} || {sum} <= l - l / 5");
-    let unreadable = unreadable();
     let message = format!(
         "'leaseDuration %ss is too short: %ss until the next renewal + %ss stopGrace + %ss margin = %ss, which must \
          be at most four fifths of it (%ss); raise leaseDuration or lower stopGrace'.format([{}])",
@@ -107,17 +107,18 @@ pub(crate) fn lease() -> Rule {
             .map(seconds)
             .join(", "),
     );
-    let rule = format!("{unreadable} || {}", with_times("all", "", &condition));
-    Rule::new(rule).message(Message::Expression(with_times("map", "[0]", &message)))
+    of_times(&condition, &message)
 }
 
-/// Whether a text is not a duration: then only the rule of its field reports it.
-fn unreadable() -> String {
-    format!(
+/// A rule about several times. If a text is not a duration, only the rule of its field reports it.
+fn of_times(condition: &str, message: &str) -> Rule {
+    let unreadable = format!(
         "!self.sessionTimeout.matches('{PATTERN}') || !self.stopGrace.matches('{PATTERN}') || \
          has(self.renewInterval) && !self.renewInterval.matches('{PATTERN}') || \
          has(self.zookeeper) && has(self.zookeeper.tickTime) && !self.zookeeper.tickTime.matches('{PATTERN}')"
-    )
+    );
+    let rule = format!("{unreadable} || {}", with_times("all", "", condition));
+    Rule::new(rule).message(Message::Expression(with_times("map", "[0]", message)))
 }
 
 /// In the place of a lease duration that is no number: an eighth of it is longer than any renewal interval.

@@ -189,12 +189,7 @@ impl Worker {
     /// # Errors
     /// When there is none, or the record is malformed.
     pub fn first_stamp(&self, token: i64) -> anyhow::Result<BootInstant> {
-        let records = self.records()?;
-        let stamps = records.iter().filter(|record| record.token == token);
-        stamps
-            .map(|record| record.at)
-            .min()
-            .with_context(|| format!("{} recorded nothing under token {token}", self.options.name))
+        self.stamp(token, |stamps| stamps.min())
     }
 
     /// The moment of the last record under `token`.
@@ -202,11 +197,17 @@ impl Worker {
     /// # Errors
     /// When there is none, or the record is malformed.
     pub fn last_stamp(&self, token: i64) -> anyhow::Result<BootInstant> {
-        self.records()?
-            .iter()
-            .filter(|record| record.token == token)
-            .map(|record| record.at)
-            .max()
+        self.stamp(token, |stamps| stamps.max())
+    }
+
+    fn stamp(
+        &self,
+        token: i64,
+        choose: impl FnOnce(&mut dyn Iterator<Item = BootInstant>) -> Option<BootInstant>,
+    ) -> anyhow::Result<BootInstant> {
+        let records = self.records()?;
+        let of_token = records.iter().filter(|record| record.token == token);
+        choose(&mut of_token.map(|record| record.at))
             .with_context(|| format!("{} recorded nothing under token {token}", self.options.name))
     }
 

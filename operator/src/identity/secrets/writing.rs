@@ -40,10 +40,10 @@ impl Secrets {
         }
     }
 
-    /// Writes what [`Secrets::wanted`] said. A Secret that somebody has made in between is left alone, and known then.
+    /// Writes what [`Secrets::wanted`] said. If another client has made a Secret in between, this replica reads that one and changes nothing.
     ///
     /// # Errors
-    /// Those of the API server; a conflict if somebody has changed the Secret in between, which is known then.
+    /// Those of the API server; a conflict if another client has changed the Secret in between, which this replica reads then.
     pub async fn write_secret(
         &self,
         client: &Client,
