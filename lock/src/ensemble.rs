@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use crate::ticket::SessionKey;
 use crate::token::FencingToken;
 
 /// Why a call failed: all the errors with which ZooKeeper may answer the calls of this module.
@@ -301,6 +302,13 @@ pub trait Connection: Send + Sync + 'static {
     /// Carries out all operations or none. This is a quorum write even if it changes nothing: renewals are such writes.
     fn multi(&self, ops: Vec<Op>) -> impl Future<Output = Result<(), MultiError>> + Send + 'static;
 
+    /// With which another process can take the session over; `None` if that cannot be found out.
+    fn key(&self) -> impl Future<Output = Option<SessionKey>> + Send + 'static;
+
+    /// The contender at this path is that of the session: an identity that arrives later gets rights on it. To be called
+    /// for one that was not created over this connection or one before it.
+    fn adopt(&self, path: &str);
+
     /// Ends the session, and with it all its ephemeral nodes, at once.
     fn close_session(self) -> impl Future<Output = ()> + Send + 'static;
 }
@@ -328,6 +336,19 @@ pub trait Ensemble: Send + Sync + 'static {
         &self,
         index: usize,
         resume: Option<&Self::Connection>,
+        patience: Duration,
+    ) -> impl Future<Output = EnsembleResult<Self::Connection>> + Send;
+
+    /// Connects to server `index`, with a session that another process began. The server is asked for this session
+    /// timeout.
+    ///
+    /// # Errors
+    /// As [`Ensemble::attach`].
+    fn resume(
+        &self,
+        index: usize,
+        session: &SessionKey,
+        session_timeout: Duration,
         patience: Duration,
     ) -> impl Future<Output = EnsembleResult<Self::Connection>> + Send;
 

@@ -65,6 +65,7 @@ mod record;
 mod state;
 mod takeover;
 mod task;
+mod ticket;
 mod timing;
 mod token;
 pub mod zookeeper;
@@ -84,6 +85,7 @@ pub use record::{
     Pod, TookOver, YieldRequest,
 };
 pub use state::{LockState, LockStatus};
+pub use ticket::{SESSION_PASSWORD_LEN, SessionKey, Ticket};
 pub use timing::{
     KILL_ALLOWANCE, LONGEST_LEASE, LeaseDuration, SESSION_TIMEOUT_TICKS, SLACK, Timing, UnsafeTiming,
 };

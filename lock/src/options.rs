@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::queue::Mode;
 use crate::record::Identity;
+use crate::ticket::Ticket;
 use crate::timing::Timing;
 
 /// Counts events of a lock's task. The task calls its methods, which must not block.
@@ -53,6 +54,10 @@ pub struct LockOptions {
     /// us for those after us. This costs one write before the lock is held, and a read if the control node has changed.
     /// Without it a holder records itself only if it holds alone, and only after it holds.
     pub ask_for_predecessor: bool,
+    /// Publish a ticket while the lock is held ([`crate::LockStatus::ticket`]).
+    pub gives_ticket: bool,
+    /// The contender with which to begin, in place of a new one, if it still exists.
+    pub ticket: Option<Ticket>,
     /// Receives the events to count.
     pub observer: Option<Arc<dyn Observer>>,
 }
@@ -76,6 +81,8 @@ impl LockOptions {
             timing,
             identity: Identity::default(),
             ask_for_predecessor: false,
+            gives_ticket: false,
+            ticket: None,
             observer: None,
         }
     }

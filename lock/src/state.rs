@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::BootInstant;
 use crate::error::LockError;
 use crate::loss::LossReason;
+use crate::ticket::Ticket;
 use crate::timing;
 use crate::token::FencingToken;
 
@@ -80,6 +81,9 @@ pub struct LockStatus {
     pub predecessor_unclean: bool,
     /// A client asked us to step down, through the control node.
     pub yield_requested: bool,
+    /// In `Held` and `Suspended`: with what another process can go on with our contender, once that is known
+    /// ([`crate::LockOptions::gives_ticket`]).
+    pub ticket: Option<Ticket>,
     /// The reason, in `Lost`.
     pub loss: Option<LossReason>,
     /// Why we cannot have the lock: for good in `Released` and `Lost`; in `Connecting` until another client provides
@@ -102,6 +106,7 @@ impl LockStatus {
             session_timeout: None,
             predecessor_unclean: false,
             yield_requested: false,
+            ticket: None,
             loss: None,
             refusal: None,
         }

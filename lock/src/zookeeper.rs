@@ -11,6 +11,7 @@ mod errors;
 mod executor;
 mod four_letter_word;
 mod guarded;
+mod handshake;
 mod listing;
 mod onlooker;
 mod rights;

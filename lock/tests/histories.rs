@@ -134,6 +134,7 @@ struct Summary {
     delayed: usize,
     expired: usize,
     takeovers: usize,
+    resumed: usize,
 }
 
 async fn history(seed: u64) -> Result<Summary, String> {
@@ -184,12 +185,22 @@ async fn history(seed: u64) -> Result<Summary, String> {
         .collect();
     for _ in 0..rng.usize(5..40) {
         tokio::time::sleep(T.mul_f64(rng.f64())).await;
-        if rng.u8(..12) == 0 {
-            let number = rng.usize(..count);
-            faults.log.push(format!("{:?}: killed {number}", world.now()));
-            crowd.restart(number);
-        } else {
-            faults.strike(&mut rng, &world, servers, ROOT, &names, T);
+        match rng.u8(..12) {
+            0 => {
+                let number = rng.usize(..count);
+                faults.log.push(format!("{:?}: killed {number}", world.now()));
+                crowd.restart(number);
+            }
+            1 => {
+                let number = rng.usize(..count);
+                faults
+                    .log
+                    .push(format!("{:?}: keeper of {number} killed", world.now()));
+                crowd.processes[number].restart_keeper();
+            }
+            // It would erase the record of the holders that the delay needs.
+            2 if !crowd.asks => faults.ask_to_yield(&mut rng, &world, ROOT),
+            _ => faults.strike(&mut rng, &world, servers, ROOT, &names, T),
         }
     }
     faults.ensemble.end(&world);
@@ -248,6 +259,7 @@ async fn history(seed: u64) -> Result<Summary, String> {
             .filter(|record| matches!(record.happened, lockkeeper_fake::Happened::Expired { .. }))
             .count(),
         takeovers: crowd.takeovers.0.load(Ordering::Relaxed),
+        resumed: diary.resumed,
     })
 }
 
@@ -281,6 +293,7 @@ fn applications_exclude_each_other_and_everybody_is_served_in_the_end_whatever_h
                 sum.delayed += one.delayed;
                 sum.expired += one.expired;
                 sum.takeovers += one.takeovers;
+                sum.resumed += one.resumed;
             }
             Err(what) => panic!("{what}"),
         }
@@ -289,4 +302,5 @@ fn applications_exclude_each_other_and_everybody_is_served_in_the_end_whatever_h
     assert!(sum.grants > histories as usize, "{sum:?}");
     assert!(first_only || sum.delayed > histories as usize / 10, "{sum:?}");
     assert!(first_only || sum.takeovers > histories as usize / 2, "{sum:?}");
+    assert!(first_only || sum.resumed > histories as usize / 10, "{sum:?}");
 }

@@ -35,6 +35,8 @@ mod refusing;
 mod releasing;
 #[path = "promises/renewing.rs"]
 mod renewing;
+#[path = "promises/resuming.rs"]
+mod resuming;
 #[path = "promises/retaining.rs"]
 mod retaining;
 #[path = "promises/sharing.rs"]

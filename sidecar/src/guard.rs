@@ -17,6 +17,8 @@ mod containment;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod keeper_program;
+mod keepers;
 mod lines;
 mod mounts;
 mod namespace;
@@ -27,6 +29,7 @@ mod say;
 pub(crate) mod schedule;
 mod signals;
 mod target;
+mod timer;
 pub(crate) mod will;
 
 use std::io;
@@ -34,7 +37,6 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use lockkeeper_lock::BootInstant;
 use rustix::event::{PollFd, PollFlags};
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
 pub(crate) use self::alone::check as is_alone;
 #[cfg(test)]
@@ -43,14 +45,17 @@ use self::child::{Pid1, Subreaper};
 pub use self::command::{CommandError, resolve_command};
 pub use self::container::{Container, ContainerKiller, ContainerTarget};
 pub use self::containment::{ContainmentChoice, ContainmentError, Hold};
-pub use self::options::{GuardOptions, KeeperSocket, TargetKind};
+pub use self::keeper_program::KeeperProgram;
+use self::keepers::Keepers;
+pub use self::options::{GuardOptions, KeeperLink, TargetKind};
 use self::post_start::PostStart;
-use self::say::say;
+use self::say::{refusal, say};
 use self::schedule::{Action, Event, Schedule};
 pub use self::schedule::{EXIT_LOST, EXIT_REFUSED, EXIT_SOFTWARE, exit_code_of_errno};
 use self::target::Target;
+use self::timer::Timer;
 use crate::link::guard_end::{GuardEnd, Received};
-use crate::link::protocol::{FromGuard, Refusal, ToGuard};
+use crate::link::protocol::{FromGuard, ToGuard};
 use crate::sys::{self, Caught};
 use crate::time_namespace;
 
@@ -86,29 +91,33 @@ fn is_first() -> bool {
 fn guard(options: GuardOptions) -> io::Result<u8> {
     let program = options.program()?;
     let post_start = match (&options.keeper, &options.target) {
-        (KeeperSocket::Path(path), TargetKind::Pid1) if is_first() => {
+        (KeeperLink::Path(path), TargetKind::Pid1) if is_first() => {
             Some(PostStart::new(path, options.whole_environment())?)
         }
         _ => None,
     };
-    let keeper = match options.keeper {
-        KeeperSocket::Inherited(socket) => GuardEnd::inherited(socket)?,
-        KeeperSocket::Path(path) => {
-            GuardEnd::at(rustix::net::SocketAddrUnix::new(&path).map_err(|error| {
+    let (keeper, keepers) = match options.keeper {
+        KeeperLink::Child(program) => Keepers::start(program)?,
+        KeeperLink::Inherited { socket, pid } => (GuardEnd::inherited(socket)?, Keepers::only(pid)),
+        KeeperLink::Path(path) => {
+            let address = rustix::net::SocketAddrUnix::new(&path).map_err(|error| {
                 io::Error::new(
                     error.kind(),
                     format!("the socket path {} cannot be used: {error}", path.display()),
                 )
-            })?)
+            })?;
+            (GuardEnd::at(address), Keepers::only(None))
         }
     };
     match (options.target, program) {
-        (TargetKind::Pid1, Some(program)) => EventLoop::new(Pid1::new(program, post_start)?, keeper)?.run(),
-        (TargetKind::Subreaper(hold), Some(program)) => {
-            let subreaper = Subreaper::new(program, hold, options.words, options.keeper_pid)?;
-            EventLoop::new(subreaper, keeper)?.run()
+        (TargetKind::Pid1, Some(program)) => {
+            EventLoop::new(Pid1::new(program, post_start)?, keeper, keepers)?.run()
         }
-        (TargetKind::Container(container), None) => EventLoop::new(*container, keeper)?.run(),
+        (TargetKind::Subreaper(hold), Some(program)) => {
+            let subreaper = Subreaper::new(program, hold, options.words)?;
+            EventLoop::new(subreaper, keeper, keepers)?.run()
+        }
+        (TargetKind::Container(container), None) => EventLoop::new(*container, keeper, keepers)?.run(),
         (TargetKind::Container(_), Some(_)) => Err(io::Error::other(
             "a command was given, but a guard beside a container starts none",
         )),
@@ -122,13 +131,14 @@ fn guard(options: GuardOptions) -> io::Result<u8> {
 struct EventLoop<T> {
     target: T,
     keeper: GuardEnd,
+    keepers: Keepers,
     schedule: Schedule,
     /// See [`Hello`](crate::link::protocol::Hello).
     instance: u64,
     /// Our time namespace.
     clock: u32,
     signals: OwnedFd,
-    timer: OwnedFd,
+    timer: Timer,
     /// Set by work that touches far more pages of the binary than the waiting that follows: reading the command line,
     /// starting the application.
     has_touched_much: bool,
@@ -139,19 +149,19 @@ struct EventLoop<T> {
 }
 
 impl<T: Target> EventLoop<T> {
-    fn new(target: T, keeper: GuardEnd) -> io::Result<Self> {
+    fn new(mut target: T, keeper: GuardEnd, keepers: Keepers) -> io::Result<Self> {
+        target.keeper_is(keepers.first());
         let schedule = Schedule::new(target.mode(), keeper.reconnects(), BootInstant::now());
         let signals = sys::take_signals(signals::taken())?;
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = rustix::time::timerfd_create(TimerfdClockId::Boottime, flags)?;
         Ok(Self {
             target,
             keeper,
+            keepers,
             schedule,
             instance: fastrand::u64(..),
             clock: time_namespace::own(),
             signals,
-            timer,
+            timer: Timer::new()?,
             has_touched_much: true,
             told_doubt: None,
             exit: None,
@@ -167,6 +177,7 @@ impl<T: Target> EventLoop<T> {
             if self.keeper.connect(BootInstant::now()) {
                 self.greet();
             }
+            self.replace_keeper();
             if let Some(code) = self.exit {
                 return Ok(code);
             }
@@ -192,11 +203,12 @@ impl<T: Target> EventLoop<T> {
 
     /// Sleeps until something may have happened.
     fn wait(&self) -> io::Result<()> {
-        let wake_at = match (self.schedule.wake_at(), self.keeper.retry_at()) {
-            (Some(schedule), Some(keeper)) => Some(schedule.min(keeper)),
-            (schedule, keeper) => schedule.or(keeper),
-        };
-        self.arm(wake_at)?;
+        let next_keeper = self
+            .keepers
+            .next_at()
+            .filter(|_| self.target.keeper().is_none() && self.schedule.has_time_to_fork(BootInstant::now()));
+        let times = [self.schedule.wake_at(), self.keeper.retry_at(), next_keeper];
+        self.timer.arm(times.into_iter().flatten().min())?;
         let timer = PollFd::new(&self.timer, PollFlags::IN);
         // A place without a descriptor of its own watches the timer once more, which changes nothing.
         let or_timer =
@@ -215,26 +227,6 @@ impl<T: Target> EventLoop<T> {
         }
     }
 
-    /// Sets the timer to go off at a moment, at once if that has passed, or never.
-    fn arm(&self, at: Option<BootInstant>) -> io::Result<()> {
-        // All zero disarms a timer, so the moment of boot becomes the one after it.
-        let nanos = at.map_or(0, |at| at.as_nanos().clamp(1, i64::MAX as u64));
-        let value = Timespec {
-            tv_sec: (nanos / NANOS) as i64,
-            tv_nsec: (nanos % NANOS) as i64,
-        };
-        let interval = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let spec = Itimerspec {
-            it_interval: interval,
-            it_value: value,
-        };
-        rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &spec)?;
-        Ok(())
-    }
-
     fn greet(&mut self) {
         self.handle(Event::KeeperConnected);
         let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
@@ -242,6 +234,9 @@ impl<T: Target> EventLoop<T> {
             .schedule
             .hello(pid, self.instance, self.target.containment(), self.clock);
         self.send(&hello);
+        for frame in self.schedule.after_hello() {
+            self.send(&frame);
+        }
     }
 
     fn read_keeper(&mut self) {
@@ -266,12 +261,46 @@ impl<T: Target> EventLoop<T> {
     }
 
     fn lose_keeper(&mut self) {
-        self.keeper.hang_up(BootInstant::now());
-        self.handle(Event::KeeperLost);
+        let now = BootInstant::now();
+        // One that has sent its last frame is not missed.
+        let returns = self.exit.is_none() && self.keepers.lost(now);
+        if returns {
+            say(format_args!("the keeper has gone; starting another one"));
+        }
+        if let (true, Some(keeper)) = (returns, self.target.keeper()) {
+            // It has mostly ended already. Two keepers must not have one session.
+            let _ = sys::signal_process(keeper, libc::SIGKILL);
+        }
+        self.keeper.hang_up(now);
+        self.handle(Event::KeeperLost { returns });
         if self.exit == Some(EXIT_SOFTWARE) {
             say(format_args!(
                 "the keeper has gone and nothing is running: nothing to guard"
             ));
+        }
+    }
+
+    /// Starts another keeper in place of one that has ended, when it is time to.
+    fn replace_keeper(&mut self) {
+        let now = BootInstant::now();
+        let is_due = self.keepers.next_at().is_some_and(|moment| moment <= now);
+        let is_free = self.target.keeper().is_none() && self.schedule.has_time_to_fork(now);
+        if !is_due || !is_free || self.exit.is_some() {
+            return;
+        }
+        self.has_touched_much = true;
+        match self.keepers.next(now) {
+            Ok((end, pid)) => {
+                self.target.keeper_is(Some(pid));
+                self.keeper = end;
+                self.greet();
+            }
+            Err(error) => {
+                say(format_args!("cannot start another keeper: {error}"));
+                if !self.keepers.lost(now) {
+                    self.handle(Event::KeeperLost { returns: false });
+                }
+            }
         }
     }
 
@@ -354,23 +383,3 @@ impl<T: Target> EventLoop<T> {
         }
     }
 }
-
-/// The sentence of a guard that the keeper does not take.
-fn refusal(why: Refusal) -> &'static str {
-    match why {
-        Refusal::Another => {
-            "the keeper has another guard already, whose process has not ended: only the first process of the \
-             application's container runs `lockkeeper guard`, and nothing was started here"
-        }
-        Refusal::User => {
-            "the keeper takes no guard of this user: name it with --guard-user of `lockkeeper sidecar`; nothing was \
-             started here"
-        }
-        Refusal::Clock => {
-            "the keeper is in another time namespace (time_namespaces(7)), so its deadlines mean nothing here: run \
-             `lockkeeper sidecar` and `lockkeeper guard` in the same one; nothing was started here"
-        }
-    }
-}
-
-const NANOS: u64 = 1_000_000_000;

@@ -25,3 +25,11 @@ mod socket_file;
 mod sys;
 pub mod time_namespace;
 pub mod view;
+
+/// What comes before all else: a keeper hides, since other processes of its user may wait for it to start.
+pub fn prepare() {
+    if process::is_keeper() {
+        // It fails again, and is told, where the keeper begins.
+        let _ = process::hide();
+    }
+}

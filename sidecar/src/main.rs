@@ -8,6 +8,7 @@ use lockkeeper_sidecar::args::{self, Command, Parsed};
 use lockkeeper_sidecar::{client, install, run, sidecar};
 
 fn main() -> ExitCode {
+    lockkeeper_sidecar::prepare();
     let code = match args::parse(std::env::args_os()) {
         Ok(Parsed::Print(text)) => print(&text),
         Ok(Parsed::Do(command)) => dispatch(command),

@@ -1,25 +1,20 @@
-//! The processes of this binary: how they hide from others, and how a guard starts its keeper.
+//! The processes of this binary: how they hide from others, and how one knows that it is a keeper.
 //!
 //! The keeper is the same binary with the same arguments, told by a variable that it is the keeper. Its standard input
 //! is the socket to the guard.
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
 
 use lockkeeper_daemon::exit::Failure;
-use rustix::process::{DumpableBehavior, Pid};
-
-use crate::guard::will::Will;
+use rustix::process::DumpableBehavior;
 
 /// Set for the keeper process: the path on which it serves.
-const KEEPER: &str = "LOCKKEEPER_KEEPER_SOCKET";
+pub(crate) const KEEPER: &str = "LOCKKEEPER_KEEPER_SOCKET";
 
 /// Set for the keeper process, which logs it: why its guard could not make a control group.
-const NO_GROUP: &str = "LOCKKEEPER_KEEPER_NO_GROUP";
+pub(crate) const NO_GROUP: &str = "LOCKKEEPER_KEEPER_NO_GROUP";
 
 /// Keeps other processes of our user out of this one (PR_SET_DUMPABLE(2const)): in a pod that shares its process
 /// namespace `/proc` would show an application of the same user the identity of the namespace, which is in our files and
@@ -32,49 +27,22 @@ pub(crate) fn hide() -> Result<(), Failure> {
     })
 }
 
-/// Starts this binary once more, as the keeper that serves at `socket`. In `run` the keeper gets this will, and the
-/// reason if there is no control group.
-pub(crate) fn start_keeper(
-    socket: &Path,
-    run: Option<(&Will, Option<&str>)>,
-) -> Result<(OwnedFd, Pid), Failure> {
-    let (ours, keepers) = UnixStream::pair().map_err(cannot_start)?;
-    let mut keeper = Command::new("/proc/self/exe");
-    keeper.env_remove(NO_GROUP);
-    if let Some((will, why_no_group)) = run {
-        will.send(&ours).map_err(cannot_start)?;
-        keeper.envs(why_no_group.map(|why| (NO_GROUP, why)));
-    }
-    let child = keeper
-        .args(std::env::args_os().skip(1))
-        .env(KEEPER, socket)
-        .stdin(Stdio::from(OwnedFd::from(keepers)))
-        // A reader of the application's output waits for the application's end, not for the keeper's.
-        .stdout(Stdio::null())
-        // The terminal's signals are for the application; the guard tells the keeper what they mean.
-        .process_group(0)
-        .spawn()
-        .map_err(cannot_start)?;
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    Ok((ours.into(), pid.expect("a process has a number")))
-}
-
-/// Whether [`start_keeper`] started this process.
+/// Whether a guard started this process.
 pub(crate) fn is_keeper() -> bool {
     keeper_socket().is_some()
 }
 
-/// In a process that [`start_keeper`] started: where to serve.
+/// In a process that a guard started: where to serve.
 pub(crate) fn keeper_socket() -> Option<OsString> {
     std::env::var_os(KEEPER)
 }
 
-/// In a process that [`start_keeper`] started: why there is no control group.
+/// In a process that a guard started: why there is no control group.
 pub(crate) fn why_no_group() -> Option<String> {
     std::env::var(NO_GROUP).ok()
 }
 
-/// In a process that [`start_keeper`] started: the socket to its guard.
+/// In a process that a guard started: the socket to its guard.
 pub(crate) fn inherited_guard() -> Result<UnixStream, Failure> {
     match std::io::stdin().as_fd().try_clone_to_owned() {
         Ok(socket) => Ok(UnixStream::from(socket)),

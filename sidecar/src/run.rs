@@ -14,8 +14,8 @@ use lockkeeper_daemon::log;
 
 use crate::args::{RunArgs, RunSettings};
 use crate::guard::will::{RUNS, RunId, Will};
-use crate::guard::{self, GuardOptions, Hold, KeeperSocket, TargetKind};
-use crate::process::{self, block_on, cannot_start, hide, inherited_guard, start_keeper};
+use crate::guard::{self, GuardOptions, Hold, KeeperLink, KeeperProgram, TargetKind};
+use crate::process::{self, block_on, cannot_start, hide, inherited_guard};
 use crate::sys::{self, CommandLine};
 use crate::{keeper, socket};
 
@@ -60,14 +60,12 @@ fn guard_and_keeper(settings: &RunSettings) -> Result<u8, Failure> {
     let path = settings.socket.clone().unwrap_or_else(socket::private_path);
     let run = RunId::draw();
     let (will, words) = Will::make(run, &hold).map_err(cannot_start)?;
-    let (socket, keeper_pid) = start_keeper(&path, Some((&will, hold.why_no_group())))?;
-    drop(will);
+    let keeper = KeeperProgram::new(&path, Some((will, hold.why_no_group())))?;
     let code = guard::run(GuardOptions {
         target: TargetKind::Subreaper(hold),
-        keeper: KeeperSocket::Inherited(socket),
+        keeper: KeeperLink::Child(keeper),
         command: settings.command.clone(),
         environment: environment(settings, &path, run),
-        keeper_pid: Some(keeper_pid),
         words: Some(words),
     });
     if settings.socket.is_none() {

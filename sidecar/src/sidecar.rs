@@ -14,10 +14,11 @@ use lockkeeper_daemon::log;
 
 use crate::args::{GuardArgs, SidecarArgs, SidecarSettings};
 use crate::guard::{
-    self, Container, ContainerTarget, ContainmentChoice, GuardOptions, Hold, KeeperSocket, TargetKind,
+    self, Container, ContainerTarget, ContainmentChoice, GuardOptions, Hold, KeeperLink, KeeperProgram,
+    TargetKind,
 };
 use crate::keeper;
-use crate::process::{block_on, hide, inherited_guard, is_keeper, start_keeper};
+use crate::process::{block_on, hide, inherited_guard, is_keeper};
 
 /// Does what `lockkeeper sidecar` was asked for and returns the exit code.
 ///
@@ -60,23 +61,21 @@ pub fn guard(args: GuardArgs) -> Result<u8, Failure> {
         } else {
             TargetKind::Subreaper(Hold::new(ContainmentChoice::Auto).map_err(Failure::usage)?)
         },
-        keeper: KeeperSocket::Path(guard_socket),
+        keeper: KeeperLink::Path(guard_socket),
         command,
         environment: vec![("LOCKKEEPER_SOCKET".into(), OsString::from(socket))],
-        keeper_pid: None,
         words: None,
     }))
 }
 
 fn guard_beside(target: ContainerTarget, settings: &SidecarSettings) -> Result<u8, Failure> {
     let container = Container::new(&target).map_err(Failure::usage)?;
-    let (socket, keeper_pid) = start_keeper(Path::new(&settings.socket), None)?;
+    let keeper = KeeperProgram::new(Path::new(&settings.socket), None)?;
     let code = guard::run(GuardOptions {
         target: TargetKind::Container(Box::new(container)),
-        keeper: KeeperSocket::Inherited(socket),
+        keeper: KeeperLink::Child(keeper),
         command: Vec::new(),
         environment: Vec::new(),
-        keeper_pid: Some(keeper_pid),
         words: None,
     });
     // The keeper does it, unless it was killed.

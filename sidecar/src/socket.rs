@@ -2,7 +2,8 @@
 
 use std::fs::DirBuilder;
 use std::future::Future;
-use std::os::unix::fs::DirBuilderExt;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use lockkeeper_daemon::exit::Failure;
@@ -27,6 +28,18 @@ const MODE: u32 = 0o666;
 pub struct SocketServer {
     listener: UnixListener,
     file: SocketFile,
+}
+
+/// The mode of a directory that only its owner may enter.
+const PRIVATE: u32 = 0o700;
+
+/// Whether this is a directory of our user that no other may enter.
+fn is_private(directory: &Path) -> bool {
+    std::fs::symlink_metadata(directory).is_ok_and(|metadata| {
+        metadata.is_dir()
+            && metadata.uid() == rustix::process::geteuid().as_raw()
+            && metadata.mode() & 0o777 == PRIVATE
+    })
 }
 
 /// A new path for a socket in a directory of its own: below `$XDG_RUNTIME_DIR`, where that can be
@@ -65,12 +78,17 @@ impl SocketServer {
     pub fn bind_private(path: &Path) -> Result<Self, Failure> {
         check_path(path).map_err(Failure::usage)?;
         let directory = path.parent().unwrap_or(Path::new("/"));
-        DirBuilder::new().mode(0o700).create(directory).map_err(|error| {
-            let directory = directory.display();
-            Failure::unavailable(format!(
-                "cannot make the directory {directory} for the socket: {error}"
-            ))
-        })?;
+        match DirBuilder::new().mode(PRIVATE).create(directory) {
+            Ok(()) => {}
+            // The keeper before us was killed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_private(directory) => {}
+            Err(error) => {
+                let directory = directory.display();
+                return Err(Failure::unavailable(format!(
+                    "cannot make the directory {directory} for the socket: {error}"
+                )));
+            }
+        }
         Self::bind_in(path, Some(directory.to_owned())).inspect_err(|_| {
             let _ = std::fs::remove_dir(directory);
         })

@@ -106,6 +106,7 @@ mod tests {
             pid: 1,
             instance,
             is_first: true,
+            has_ticket: false,
             tree: None,
             containment: Containment::Sweep,
             clock: 0,

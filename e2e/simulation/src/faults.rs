@@ -131,6 +131,7 @@ impl Faults<'_> {
             pid: 1,
             instance: self.rng.u64(..),
             is_first: self.rng.bool(),
+            has_ticket: false,
             tree: None,
             containment: Containment::Sweep,
             clock: 0,

@@ -14,26 +14,39 @@ use crate::kernel::Kernel;
 use crate::machine::{Inbox, Machine, SIGTERM};
 use crate::maybe::maybe;
 use crate::socket::{End, Received};
+use crate::stage::up_to;
 
 /// As in `sidecar/src/link/guard_end.rs`.
 const RETRY_SHORTEST: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(1);
+
+/// Starts another keeper in place of a guard's child that has ended.
+pub(crate) type NextKeeper = Box<dyn Fn() -> Option<End>>;
+
+/// How long the start of a process takes at most, as long as the machine is well.
+const LONGEST_START: Duration = Duration::from_millis(200);
 
 /// The guard's connection to its keeper.
 pub(crate) struct Connection {
     end: Option<End>,
     /// The path to connect to; `None` for an inherited socket, which cannot be opened again.
     door: Option<Rc<Doorway>>,
+    /// Starts the next keeper, and gives the socket to it; `None` when there will be no other.
+    next: Option<NextKeeper>,
+    /// When that is due.
+    next_at: Option<BootInstant>,
     peer: Peer,
     retry_at: BootInstant,
     retry_after: Duration,
 }
 
 impl Connection {
-    pub(crate) fn inherited(peer: Peer, end: End) -> Self {
+    pub(crate) fn inherited(peer: Peer, end: End, next: NextKeeper) -> Self {
         Self {
             end: Some(end),
             door: None,
+            next: Some(next),
+            next_at: None,
             peer,
             retry_at: BootInstant::from_nanos(0),
             retry_after: RETRY_SHORTEST,
@@ -44,6 +57,8 @@ impl Connection {
         Self {
             end: None,
             door: Some(Rc::clone(door)),
+            next: None,
+            next_at: None,
             peer,
             retry_at: BootInstant::from_nanos(0),
             retry_after: RETRY_SHORTEST,
@@ -72,6 +87,17 @@ impl Connection {
     fn hang_up(&mut self, now: BootInstant) {
         self.end = None;
         self.retry_at = now + self.retry_after;
+        self.next_at = self.next.as_ref().map(|_| now + up_to(LONGEST_START));
+    }
+
+    /// Replaces a child that has ended. False when there will be no other.
+    fn replace(&mut self) -> bool {
+        self.next_at = None;
+        self.end = self.next.as_ref().and_then(|next| next());
+        if self.end.is_none() {
+            self.next = None;
+        }
+        self.end.is_some()
     }
 }
 
@@ -118,6 +144,7 @@ impl Guard {
             if self.keeper.connect(self.now()) {
                 self.greet();
             }
+            self.replace_keeper();
             if let Some(code) = self.exit {
                 return code;
             }
@@ -129,10 +156,14 @@ impl Guard {
     }
 
     async fn wait(&self) {
-        let wake_at = [self.schedule.wake_at(), self.keeper.retry_at()]
-            .into_iter()
-            .flatten()
-            .min();
+        let wake_at = [
+            self.schedule.wake_at(),
+            self.keeper.retry_at(),
+            self.keeper.next_at,
+        ]
+        .into_iter()
+        .flatten()
+        .min();
         let sleep = wake_at.map(|moment| self.machine.clock.sleep(moment - self.now()));
         tokio::select! {
             biased;
@@ -148,6 +179,21 @@ impl Guard {
         let peer = self.keeper.peer;
         let hello = self.schedule.hello(peer as u32, peer, Containment::Sweep, 0);
         self.send(&hello);
+        for frame in self.schedule.after_hello() {
+            self.write(&frame);
+        }
+    }
+
+    fn replace_keeper(&mut self) {
+        let now = self.now();
+        if self.exit.is_some() || self.keeper.next_at.is_none_or(|moment| moment > now) {
+            return;
+        }
+        if self.keeper.replace() {
+            self.greet();
+        } else {
+            self.handle(Event::KeeperLost { returns: false });
+        }
     }
 
     fn read_keeper(&mut self) {
@@ -161,7 +207,8 @@ impl Guard {
                 Some(frame) => self.handle(Event::Frame(frame)),
                 None => {
                     self.keeper.hang_up(self.now());
-                    self.handle(Event::KeeperLost);
+                    let returns = self.keeper.next.is_some();
+                    self.handle(Event::KeeperLost { returns });
                 }
             }
         }
@@ -227,6 +274,10 @@ impl Guard {
                 self.machine.number, self.keeper.peer
             )
         });
+        self.write(frame);
+    }
+
+    fn write(&self, frame: &FromGuard) {
         // If the keeper does not read it, the next read from the socket shows that.
         if let Some(end) = &self.keeper.end {
             end.send(&frame.encode());

@@ -27,6 +27,8 @@ pub struct Summary {
     pub strikes: usize,
     /// Sessions that the leader ended.
     pub expired: usize,
+    /// Keepers that began with the contender of the one before them.
+    pub resumed: usize,
 }
 
 impl Summary {
@@ -35,6 +37,7 @@ impl Summary {
         self.starts += other.starts;
         self.strikes += other.strikes;
         self.expired += other.expired;
+        self.resumed += other.resumed;
     }
 }
 
@@ -117,6 +120,7 @@ async fn play(seed: u64, setup: &Setup, is_told: bool) -> Outcome {
                 .iter()
                 .filter(|record| is_expiry(&record.happened))
                 .count(),
+            resumed: stage.resumptions(),
         },
         violation: ledger.violation().map(str::to_owned),
         log: stage.take_log(),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lockkeeper_fake::{Client, Freezable, SkewedClock};
-use lockkeeper_lock::{BootInstant, Clock, Lock, LockError, LockOptions, LockState, LockView};
+use lockkeeper_lock::{BootInstant, Clock, Lock, LockError, LockOptions, LockState, LockView, Ticket};
 use lockkeeper_sidecar::link::protocol::ToGuard;
 use lockkeeper_sidecar::simulation::{Act, Ask, Decider, Ending, Kind, Policy};
 use tokio::task::JoinHandle;
@@ -49,8 +49,12 @@ pub(crate) struct Keeper {
     guards: Guards,
 }
 
-fn new_lock(machine: &Machine) -> Held {
-    let options: LockOptions = machine.options.clone();
+fn new_lock(machine: &Machine, ticket: Option<Ticket>) -> Held {
+    let options = LockOptions {
+        gives_ticket: true,
+        ticket,
+        ..machine.options.clone()
+    };
     let client = machine.stage.world.client(machine.name.clone());
     let freezable = Freezable::new(client.clone());
     let (lock, task) = Lock::with_task::<Client>(client, machine.clock.clone(), options);
@@ -60,9 +64,18 @@ fn new_lock(machine: &Machine) -> Held {
     }
 }
 
+/// Renewed grants are too many, and the names in tickets differ each time.
+fn is_worth_a_line(act: &Act) -> bool {
+    match act {
+        Act::Tell(ToGuard::Grant(grant)) => grant.start,
+        Act::Tell(ToGuard::Keep(_)) | Act::Resume(_) => false,
+        _ => true,
+    }
+}
+
 impl Keeper {
     pub(crate) fn new(machine: &Rc<Machine>, guards: Guards) -> Self {
-        let held = new_lock(machine);
+        let held = new_lock(machine, None);
         Self {
             machine: Rc::clone(machine),
             policy: machine.policy,
@@ -90,7 +103,7 @@ impl Keeper {
                 held.lock.settle(token);
             }
             for act in self.decider.decide(now) {
-                if !matches!(act, Act::Tell(ToGuard::Grant(grant)) if !grant.start) {
+                if is_worth_a_line(&act) {
                     self.stage()
                         .say(|| format!("pod {}: keeper: {act:?}", self.machine.number));
                 }
@@ -143,17 +156,27 @@ impl Keeper {
         match act {
             Act::Tell(frame) => self.guards.tell(frame),
             Act::Ask(ask) => self.ask(ask),
-            Act::Abandon => {
-                self.asking = None;
-                let held = new_lock(&self.machine);
-                self.view = held.lock.view();
-                self.held = Some(held);
+            Act::Abandon => self.replace(None),
+            Act::Resume(ticket) => {
+                let (number, token) = (self.machine.number, ticket.token);
+                self.stage()
+                    .say(|| format!("pod {number}: keeper goes on with {token}"));
+                self.replace(Some(ticket));
+                self.ask(Ask::Contend);
+                self.stage().resumed();
             }
             Act::KillGuard => self.machine.kill_guards(),
             Act::WriteLease(token) => self.machine.lease.set(Some(token)),
             Act::RemoveLease => self.machine.lease.set(None),
             Act::AnswerStepDown | Act::End(_) => {}
         }
+    }
+
+    fn replace(&mut self, ticket: Option<Ticket>) {
+        self.asking = None;
+        let held = new_lock(&self.machine, ticket);
+        self.view = held.lock.view();
+        self.held = Some(held);
     }
 
     fn ask(&mut self, ask: Ask) {

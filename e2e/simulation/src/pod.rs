@@ -12,7 +12,7 @@ use tokio::task::{AbortHandle, JoinHandle, spawn_local};
 use tokio::time::sleep;
 
 use crate::door::Peer;
-use crate::guard::{Connection, Guard};
+use crate::guard::{Connection, Guard, NextKeeper};
 use crate::guards::Guards;
 use crate::keeper::Keeper;
 use crate::kernel::Kernel;
@@ -73,7 +73,7 @@ impl Pod {
         while !self.machine.stage.is_over.get() {
             let (guards, keepers) = pair();
             let peer = self.machine.stage.number();
-            let connection = Connection::inherited(peer, guards);
+            let connection = Connection::inherited(peer, guards, self.next_keeper());
             let guard = self.start_guard(peer, mode, self.longest_work, connection);
             drop(self.start_keeper(Guards::Parent(Some(keepers))));
             self.wait_for_the_end(guard, peer).await;
@@ -83,6 +83,21 @@ impl Pod {
             }
             sleep(up_to(LONGEST_RESTART)).await;
         }
+    }
+
+    /// What a guard does when its keeper has ended. It gives up now and then, as one does whose keepers end too soon.
+    fn next_keeper(self: &Rc<Self>) -> NextKeeper {
+        let pod = Rc::clone(self);
+        Box::new(move || {
+            pod.kill_keeper();
+            let is_given_up = fastrand::u8(..8) == 0;
+            if is_given_up || pod.machine.stage.is_over.get() {
+                return None;
+            }
+            let (guards, keepers) = pair();
+            drop(pod.start_keeper(Guards::Parent(Some(keepers))));
+            Some(guards)
+        })
     }
 
     /// The kubelet of a container that takes its environment from the lease file: without the file there is

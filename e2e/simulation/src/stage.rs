@@ -18,6 +18,7 @@ pub(crate) struct Stage {
     /// True when the faults have ended: applications end soon by themselves.
     pub(crate) is_calm: Cell<bool>,
     numbers: Cell<u64>,
+    resumptions: Cell<usize>,
 }
 
 impl Stage {
@@ -30,6 +31,7 @@ impl Stage {
             is_over: Cell::new(false),
             is_calm: Cell::new(false),
             numbers: Cell::new(0),
+            resumptions: Cell::new(0),
         }
     }
 
@@ -42,6 +44,16 @@ impl Stage {
     pub(crate) fn number(&self) -> u64 {
         self.numbers.update(|number| number + 1);
         self.numbers.get()
+    }
+
+    /// A keeper begins with the contender of the one before it.
+    pub(crate) fn resumed(&self) {
+        self.resumptions.update(|count| count + 1);
+    }
+
+    /// How often that happened.
+    pub(crate) fn resumptions(&self) -> usize {
+        self.resumptions.get()
     }
 
     /// Adds a line to the history, if it is to be printed.

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::LazyLock;
+use std::time::Duration;
 
-use lockkeeper_product::space::{BOUND, GUARD, KEEPER, Space};
+use lockkeeper_product::space::{BOUND, GUARD, KEEPER, Pair, Space};
 use lockkeeper_testbed::process::wait_for;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
@@ -24,8 +26,28 @@ fn after(name: &'static str, command: &str, signal: Signal) {
 }
 
 #[test]
-fn a_killed_keeper_costs_its_application_the_lock_in_time() {
-    after("keeper-killed", KEEPER, Signal::KILL);
+fn an_application_goes_on_when_its_keeper_is_killed() {
+    let Some(space) = Space::new("keeper-killed") else {
+        return;
+    };
+    let pair = space.pair(&LONG, &["--ignore-sigterm"]);
+    let keeper = space.process(&pair.holder, KEEPER);
+    kill_process(keeper, Signal::KILL).unwrap();
+    assert_it_goes_on(&space, &pair, keeper);
+}
+
+/// Time for a kubelet to start a container again: with T = 20 s the application runs on for some 14 s.
+static LONG: LazyLock<serde_json::Value> = LazyLock::new(|| json!({ "sessionTimeout": "20s" }));
+
+/// Waits until the pod has another keeper, and longer than the session of the one before would have lived.
+fn assert_it_goes_on(space: &Space, pair: &Pair, before: Pid) {
+    wait_for(BOUND, || {
+        (space.process(&pair.holder, KEEPER) != before).then_some(())
+    })
+    .unwrap_or_else(|| panic!("{}", space.story()));
+    std::thread::sleep(Duration::from_secs(25));
+    space.assert_undisturbed(pair);
+    space.assert_exclusive();
 }
 
 #[test]
@@ -58,11 +80,11 @@ fn a_second_guard_in_the_container_of_the_holder_changes_nothing() {
 }
 
 #[test]
-fn a_keeper_that_runs_out_of_memory_costs_its_application_the_lock_in_time() {
+fn an_application_goes_on_when_its_keeper_runs_out_of_memory() {
     let Some(space) = Space::new("keeper-memory") else {
         return;
     };
-    let pair = space.pair(&json!({}), &["--ignore-sigterm"]);
+    let pair = space.pair(&LONG, &["--ignore-sigterm"]);
     let keeper = space.process(&pair.holder, KEEPER);
     let exec = [
         "exec",
@@ -79,13 +101,29 @@ fn a_keeper_that_runs_out_of_memory_costs_its_application_the_lock_in_time() {
         test_kill_process(keeper).is_err().then_some(())
     };
     wait_for(BOUND, killed).unwrap_or_else(|| panic!("{}", space.story()));
-    space.assert_handed_over(&pair);
+    assert_it_goes_on(&space, &pair, keeper);
     let reason = r#"--output=jsonpath={.status.initContainerStatuses[?(@.name=="lockkeeper")].lastState.terminated.reason}"#;
     space.eventually(&["get", "pod", &pair.holder, reason], |reason| {
         reason == "OOMKilled"
     });
-    space.wait_until_waiting("report", 1);
-    space.assert_exclusive();
+}
+
+#[test]
+fn an_application_goes_on_when_the_image_of_its_sidecar_is_replaced() {
+    let Some(space) = Space::new("keeper-image") else {
+        return;
+    };
+    let pair = space.pair(&LONG, &["--ignore-sigterm"]);
+    let keeper = space.process(&pair.holder, KEEPER);
+    // The same image under another name: the kubelet replaces the container for it.
+    let digest = r#"--output=jsonpath={.status.initContainerStatuses[?(@.name=="lockkeeper")].imageID}"#;
+    let image = space.kubectl(&["get", "pod", &pair.holder, digest]).unwrap();
+    let container = json!({ "name": "lockkeeper", "image": image });
+    let patch = json!({ "spec": { "initContainers": [container] } }).to_string();
+    space
+        .kubectl(&["patch", "pod", &pair.holder, "--patch", &patch])
+        .unwrap();
+    assert_it_goes_on(&space, &pair, keeper);
 }
 
 /// Sets the memory limit of a container to its present use, by cgroup v2 or v1 (cgroups(7)).

@@ -180,7 +180,7 @@ fn a_ctrl_c_in_the_terminal_ends_the_command_and_frees_the_lock() {
 }
 
 #[test]
-fn nothing_is_left_of_a_run_whose_guard_or_keeper_was_killed() {
+fn nothing_is_left_of_a_run_whose_guard_was_killed_or_whose_keeper_stands_still() {
     let ensemble = ensemble();
     let mut run = Run::start(
         &ensemble,
@@ -195,16 +195,20 @@ fn nothing_is_left_of_a_run_whose_guard_or_keeper_was_killed() {
 
     let run = Run::start(
         &ensemble,
-        "killed-keeper",
-        "/ending/killed-keeper",
+        "still-keeper",
+        "/ending/still-keeper",
         // The application runs on until the deadline.
         &SHORT,
         &TELL_SOCKET,
     );
     let socket = PathBuf::from(run.first_line());
     let keeper = keeper_of(run.process.pid()).expect("it has a keeper");
-    faults::kill(keeper).unwrap();
+    faults::stop(keeper).unwrap();
     let mut run = run;
+    // The keeper alone is left.
+    let is_stopped = || (processes(&socket).len() == 1).then_some(());
+    wait_for(BOUND, is_stopped).expect("the guard stops it at the deadline");
+    faults::resume(keeper).unwrap();
     assert_eq!(run.code(), 75, "{}", run.stderr());
     assert_nothing_is_left(&socket);
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_lock::SessionKey;
 use lockkeeper_lock::ensemble::{Closed, Ensemble, EnsembleError, EnsembleResult, Session};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -50,6 +51,32 @@ impl Ensemble for Client {
         resume: Option<&FakeConnection>,
         patience: Duration,
     ) -> EnsembleResult<FakeConnection> {
+        self.connect(index, resume.map(|resume| resume.session), patience)
+            .await
+    }
+
+    async fn resume(
+        &self,
+        index: usize,
+        session: &SessionKey,
+        session_timeout: Duration,
+        patience: Duration,
+    ) -> EnsembleResult<FakeConnection> {
+        let session = Session {
+            id: session.id,
+            timeout: session_timeout,
+        };
+        self.connect(index, Some(session), patience).await
+    }
+}
+
+impl Client {
+    async fn connect(
+        &self,
+        index: usize,
+        session: Option<Session>,
+        patience: Duration,
+    ) -> EnsembleResult<FakeConnection> {
         let unreachable = |reason: &str| EnsembleError::Unreachable {
             server: self.server(index),
             reason: reason.to_owned(),
@@ -74,7 +101,6 @@ impl Ensemble for Client {
                 requests: VecDeque::new(),
             };
             state.connections.insert(number, record);
-            let session = resume.map(|resume| resume.session);
             state.send(LinkId::Up(number), move |state| state.connect(number, session));
             number
         };

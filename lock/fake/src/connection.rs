@@ -8,6 +8,7 @@ use lockkeeper_lock::ensemble::{
     Children, Closed, Connection, Created, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent, Op,
     Session, Standing,
 };
+use lockkeeper_lock::{SESSION_PASSWORD_LEN, SessionKey};
 use tokio::sync::{oneshot, watch};
 
 use crate::link::LinkId;
@@ -191,6 +192,17 @@ impl Connection for FakeConnection {
         self.call(Request::Write(Write::Multi(ops)), None)
             .map(|answer| answer.map(drop))
     }
+
+    fn key(&self) -> impl Future<Output = Option<SessionKey>> + Send + 'static {
+        // This ensemble knows its sessions by their numbers alone.
+        let key = SessionKey {
+            id: self.session.id,
+            password: [0; SESSION_PASSWORD_LEN],
+        };
+        std::future::ready(Some(key))
+    }
+
+    fn adopt(&self, _: &str) {}
 
     async fn close_session(self) {
         let _ = self.call(Request::CloseSession, None).await;

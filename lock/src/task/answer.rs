@@ -11,11 +11,13 @@ use crate::clock::BootInstant;
 use crate::ensemble::{Closed, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent, Standing};
 use crate::participant::Participant;
 use crate::record::TookOver;
+use crate::ticket::SessionKey;
 
 /// An answer or event that the task waits for, always of the present connection.
 pub(super) enum Answer<Connection> {
     Attached(Result<Attached<Connection>, EnsembleError>),
     Closed(Closed),
+    Key(Option<SessionKey>),
     Entered {
         sent: BootInstant,
         result: Result<Entered, NotEntered>,

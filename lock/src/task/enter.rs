@@ -4,9 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::answer::Answer;
 use super::command::Reply;
-use super::place::{Entry, Place};
+use super::past::Record;
+use super::place::{Entry, Left, Place};
 use super::requests::agreement::{self, Entered, NotEntered, Wanted};
 use super::requests::find::{Found, find};
 use super::requests::{membership, provision};
@@ -14,8 +17,10 @@ use super::state::{Link, Task, Write};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Connection, Created, Ensemble, EnsembleError, EnsembleResult, Incarnation};
 use crate::error::LockError;
-use crate::record::{Said, contender_data, now};
+use crate::lease::Lease;
+use crate::record::{ContenderData, Said, contender_data, now};
 use crate::takeover::TakeoverLease;
+use crate::ticket::protected;
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
     pub(super) fn contend(&mut self, reply: Reply<()>) {
@@ -29,6 +34,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             return self.contend_replies.push(reply);
         }
         self.is_contending = true;
+        self.begin_with_what_is_left();
         if !self.is_barred {
             self.refusal = None;
         }
@@ -39,12 +45,38 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// A unique name, which identifies the contender after a lost answer (Curator's "protection").
-    pub(super) fn new_prefix(&self) -> String {
+    /// Begins with the contender that another process has left to us, if there is one.
+    pub(super) fn begin_with_what_is_left(&mut self) {
+        let Some(ticket) = self.options.ticket.take() else {
+            return;
+        };
+        if self.session.is_some() || !matches!(self.place, Place::Out) {
+            return;
+        }
+        tracing::info!(
+            lock.path = self.options.root,
+            lock.token = ticket.token.0,
+            "Going on with the contender of the process before us"
+        );
+        self.lease = Lease::new(ticket.session_timeout, self.options.timing.tick_time);
+        self.resuming = Some(ticket);
+        self.is_urgent = true;
+        // Its creation was acknowledged. If it is not there any more, it is gone.
+        self.place = Place::Entering {
+            prefix: self.prefix(ticket.contender),
+            is_asked: false,
+            is_uncertain: true,
+            left: Some(Left { lease: ticket.lease }),
+        };
+    }
+
+    /// The name of our contender up to its number. Its unique part identifies it after a lost answer (Curator's
+    /// "protection").
+    pub(super) fn prefix(&self, unique: Uuid) -> String {
         format!(
-            "{}/_c_{}{}",
+            "{}/{}{}",
             self.options.root,
-            uuid::Uuid::new_v4(),
+            protected(unique),
             self.options.mode.marker()
         )
     }
@@ -54,6 +86,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             prefix,
             is_asked,
             is_uncertain,
+            ..
         } = &mut self.place
         else {
             return;
@@ -138,7 +171,20 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     pub(super) fn found(&mut self, result: EnsembleResult<Option<Found>>) {
         self.written(Write::Enter);
         match result {
-            Ok(Some(Found { created, agreed })) => self.adopt(created, agreed, None),
+            Ok(Some(Found {
+                created,
+                agreed,
+                data,
+            })) => {
+                let left = match &self.place {
+                    Place::Entering { left, .. } => *left,
+                    _ => None,
+                };
+                self.adopt(created, agreed, None);
+                if let Some(left) = left {
+                    self.go_on_with(left, data);
+                }
+            }
             // Not created yet. The request may still be on its way, and the server that it was sent to would carry it
             // out when the session comes back to that server. That would be a second, unknown contender until the
             // session ends. So we leave this session to expire, and begin another one.
@@ -189,9 +235,39 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             is_own_watched: false,
             is_own_seen: false,
             predecessor_unclean: false,
+            is_left: false,
         }));
         for reply in self.contend_replies.drain(..) {
             let _ = reply.send(Ok(()));
+        }
+    }
+
+    /// Our contender is one that another process has left to us, with these data.
+    fn go_on_with(&mut self, left: Left, data: ContenderData) {
+        if let Place::In(entry) = &mut self.place {
+            entry.is_left = true;
+        }
+        let own = self.options.identity.pod.as_ref();
+        if own.is_some_and(|own| data.pod.as_ref().is_none_or(|pod| pod.uid != own.uid)) {
+            tracing::error!(
+                lock.path = self.options.root,
+                "The contender that was left to us is not this pod's; leaving its session alone"
+            );
+            return self.nothing_is_left();
+        }
+        let writes_holders = self.options.writes_holders();
+        let Place::In(entry) = &mut self.place else { return };
+        if writes_holders {
+            // The process before us may have written it.
+            entry.past.record = Record::Asked;
+        }
+        entry.lease = left.lease.map(TakeoverLease::new);
+        entry.states_lease = left.lease.is_some();
+        entry.is_marked = data.is_held();
+        entry.since = data.since.unwrap_or_else(now);
+        entry.took_over = data.took_over;
+        if let Link::Up(connection) = &self.link {
+            connection.adopt(&entry.path);
         }
     }
 }

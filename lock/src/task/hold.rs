@@ -160,6 +160,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             entry.predecessor_unclean = !entry.past.debts.is_empty();
         }
         entry.is_held = true;
+        entry.is_left = false;
     }
 
     fn renew(&mut self, connection: &Arc<E::Connection>) {
@@ -311,7 +312,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         let (Place::In(entry), Some((control, _))) = (&self.place, &self.control) else {
             return;
         };
-        if !entry.is_held && control.asks(&entry.name) {
+        if !entry.is_held && !entry.is_left && control.asks(&entry.name) {
             tracing::info!(
                 lock.path = self.options.root,
                 "Asked to step down while waiting; queueing again"

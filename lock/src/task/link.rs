@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use super::answer::Answer;
 use super::haste::Haste;
 use super::place::Place;
-use super::requests::attach::{Attached, attach};
+use super::requests::attach::{Attached, Known, attach};
 use super::state::{Link, Task, Write};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Closed, Connection, Ensemble, EnsembleError};
@@ -102,10 +102,15 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     fn start_attach(&mut self, first: usize, haste: Haste) {
         self.link = Link::Attaching(haste);
+        let known = match (&self.session, self.resuming) {
+            (Some(connection), _) => Known::Connection(Arc::clone(connection)),
+            (None, Some(ticket)) => Known::Ticket(ticket),
+            (None, None) => Known::Nothing,
+        };
         let attached = attach(
             Arc::clone(&self.ensemble),
             self.clock.clone(),
-            self.session.clone(),
+            known,
             first % self.ensemble.servers(),
             haste,
             self.patience_for_servers(),
@@ -129,10 +134,13 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Err(error) => return self.refused("connect", error),
         };
         let granted = connection.session().timeout;
-        if self.session.is_none() {
-            self.lease.create(asked, granted);
-        } else {
-            self.lease.attach(asked, granted);
+        match (&self.session, self.resuming.take()) {
+            (None, None) => self.lease.create(asked, granted),
+            (None, Some(ticket)) => {
+                self.key = Some(ticket.session);
+                self.lease.attach(asked, granted);
+            }
+            (Some(_), _) => self.lease.attach(asked, granted),
         }
         let timing = renegotiated(self.options.timing, self.lease.session_timeout());
         if let Err(unsafe_timing) = timing.check() {
@@ -153,6 +161,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         let connection = Arc::new(connection);
         let closed = connection.closed();
         self.ask_link(async move { Answer::Closed(closed.await) });
+        if self.options.gives_ticket && self.key.is_none() {
+            let key = connection.key();
+            self.ask_link(async move { Answer::Key(key.await) });
+        }
         self.session = Some(Arc::clone(&connection));
         self.link = Link::Up(connection);
         tracing::debug!(server = self.ensemble.server(server), "Session served");
@@ -192,6 +204,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     fn has_something_to_lose(&self) -> bool {
         self.releasing.is_some()
             || self.is_heir()
+            || self.place.is_left()
             || matches!(&self.place, Place::In(entry) if entry.is_our_turn || entry.states_lease)
     }
 
@@ -262,8 +275,18 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.entry_is_gone(reason);
     }
 
+    /// The contender that another process has left to us is gone, or never was its own: what runs under it has lost the
+    /// lock.
+    pub(super) fn nothing_is_left(&mut self) {
+        self.forget_session();
+        self.entry_is_gone(LossReason::ContenderDeleted);
+    }
+
     /// Leaves a session in which we have no place to expire, and begins another one.
     pub(super) fn begin_another_session(&mut self) {
+        if self.place.is_left() {
+            return self.nothing_is_left();
+        }
         tracing::info!(
             "The server may still create a contender that we asked for; queueing in another session, and leaving this \
              one to expire"
@@ -278,12 +301,14 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     fn forget_session(&mut self) {
         self.drop_link();
         self.session = None;
+        self.resuming = None;
+        self.key = None;
         self.lease = Lease::new(self.options.timing.session_timeout, self.options.timing.tick_time);
     }
 
     /// Our contender does not exist any more.
     pub(super) fn entry_is_gone(&mut self, reason: LossReason) {
-        let was_held = self.is_held();
+        let was_held = self.is_held() || self.place.is_left();
         self.leave();
         if self.releasing.is_some() {
             return self.released();
@@ -318,6 +343,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.is_contending = false;
         // If the contender exists, it ends with its session, which we no longer keep alive.
         self.session = None;
+        self.resuming = None;
+        self.key = None;
         self.leave();
         self.refusal = Some(error.clone());
         for reply in self.contend_replies.drain(..) {

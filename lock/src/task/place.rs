@@ -1,6 +1,7 @@
 //! Our place in the queue.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::command::Reply;
 use super::past::Past;
@@ -45,6 +46,28 @@ pub(super) struct Entry {
     /// one.
     pub(super) is_own_seen: bool,
     pub(super) predecessor_unclean: bool,
+    /// Another process has created it and left it to us, and we have not held it yet. What runs under it may run now, so
+    /// only our owner gives it up.
+    pub(super) is_left: bool,
+}
+
+/// What is known of a contender that another process has left to us.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    /// L, which its data may state. Later writes state it as well, whatever our own times are: until they are
+    /// acknowledged it may be replaced after this silence.
+    pub(super) lease: Option<Duration>,
+}
+
+impl Place {
+    /// Whether it is that of a contender that another process has left to us, and that we have not held yet.
+    pub(super) fn is_left(&self) -> bool {
+        match self {
+            Self::Out => false,
+            Self::Entering { left, .. } => left.is_some(),
+            Self::In(entry) => entry.is_left,
+        }
+    }
 }
 
 /// Our state in relation to the queue.
@@ -55,6 +78,8 @@ pub(super) enum Place {
         prefix: String,
         is_asked: bool,
         is_uncertain: bool,
+        /// Another process has created it, and left it to us.
+        left: Option<Left>,
     },
     In(Box<Entry>),
 }

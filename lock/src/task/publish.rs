@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::ensemble::{Connection, Ensemble};
 use crate::loss::LossReason;
 use crate::state::{LockState, LockStatus};
+use crate::ticket::{Ticket, unique_part};
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
     fn state(&self) -> LockState {
@@ -23,6 +24,22 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Place::Out if !self.is_contending => LockState::Released,
             _ => LockState::Connecting,
         }
+    }
+
+    /// With what another process can go on: only while we hold, since the owner alone gives up what is held.
+    fn ticket(&self) -> Option<Ticket> {
+        let Place::In(entry) = &self.place else {
+            return None;
+        };
+        let is_ours = entry.is_held && self.lost.is_none() && self.releasing.is_none();
+        let key = self.key.filter(|_| is_ours && self.options.gives_ticket)?;
+        Some(Ticket {
+            session: key,
+            session_timeout: self.lease.session_timeout(),
+            contender: unique_part(&entry.name)?,
+            token: entry.token,
+            lease: entry.lease.map(|lease| lease.duration()),
+        })
     }
 
     /// Publishes the status if it has changed, and logs a change of state.
@@ -61,6 +78,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                     .as_ref()
                     .is_some_and(|(control, _)| control.asks(&entry.name))
             }),
+            ticket: self.ticket(),
             loss: self.lost,
             refusal: self.refusal.clone(),
         };

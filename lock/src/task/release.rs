@@ -24,8 +24,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             }
             return;
         }
+        // It may have been left to us, and not begun with yet.
+        self.begin_with_what_is_left();
         let is_written = matches!(&self.place, Place::In(entry) if entry.past.record.may_be_written());
-        let was_held = self.is_held() || self.lost.is_some() || is_written;
+        let was_held = self.is_held() || self.lost.is_some() || is_written || self.place.is_left();
         self.is_contending = false;
         for waiting in self.contend_replies.drain(..) {
             let _ = waiting.send(Err(LockError::NotQueued));

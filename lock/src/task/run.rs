@@ -58,6 +58,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         match answer {
             Answer::Attached(result) => self.attached(result),
             Answer::Closed(closed) => self.closed(closed),
+            Answer::Key(key) => self.key = key,
             Answer::Entered { sent, result } => self.entered(sent, result),
             Answer::Found(result) => self.found(result),
             Answer::Unbarred(event) => self.unbarred(event),
@@ -107,9 +108,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Place::Out => {
                 if self.is_contending && !self.is_barred {
                     self.place = Place::Entering {
-                        prefix: self.new_prefix(),
+                        prefix: self.prefix(uuid::Uuid::new_v4()),
                         is_asked: false,
                         is_uncertain: false,
+                        left: None,
                     };
                     self.drive_entering(&connection);
                 }

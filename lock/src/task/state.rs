@@ -18,6 +18,7 @@ use crate::options::LockOptions;
 use crate::participant::Participant;
 use crate::record::Control;
 use crate::state::LockStatus;
+use crate::ticket::{SessionKey, Ticket};
 use crate::token::FencingToken;
 
 /// A quorum write under way, kept to notice a missing answer.
@@ -68,6 +69,10 @@ pub(crate) struct Task<E: Ensemble, C: Clock> {
     pub(super) is_urgent: bool,
     /// The last connection of the session, needed to continue the session on another server.
     pub(super) session: Option<Arc<E::Connection>>,
+    /// The session of another process with which to begin: until a server serves it.
+    pub(super) resuming: Option<Ticket>,
+    /// Of our session, once it is known.
+    pub(super) key: Option<SessionKey>,
     /// The server that was used last.
     pub(super) server: usize,
     pub(super) lease: Lease,
@@ -126,6 +131,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             link: Link::Down,
             is_urgent: false,
             session: None,
+            resuming: None,
+            key: None,
             server,
             lease,
             is_contending: false,

@@ -195,7 +195,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         let Place::In(entry) = &self.place else {
             return false;
         };
-        if entry.agreed == Some(listed) {
+        // What was left to us was admitted when it was created.
+        if entry.agreed == Some(listed) || entry.is_left {
             return true;
         }
         self.agreed = None;

@@ -1,5 +1,6 @@
 //! One client, one server, one TCP connection.
 
+mod creating;
 mod identities;
 mod inner;
 
@@ -11,13 +12,16 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use zookeeper_client as zk;
 
+use self::creating::create_checked;
 use self::inner::{Inner, lock};
 use super::executor::Executor;
+use super::handshake;
 use super::rights::Rights;
 use crate::ensemble::{
     Children, Closed, Connection, Created, EnsembleError, EnsembleResult, Incarnation, MultiError, Node,
     NodeEvent, Op, Session, Standing,
 };
+use crate::ticket::SessionKey;
 use crate::token::FencingToken;
 
 /// How long to wait until a session is ended. If that fails, it expires by itself.
@@ -325,6 +329,28 @@ impl Connection for ZooKeeperConnection {
         }
     }
 
+    fn key(&self) -> impl Future<Output = Option<SessionKey>> + Send + 'static {
+        let session = self.info().clone();
+        async move {
+            let key = handshake::key(session).await;
+            if let Err(error) = &key {
+                tracing::info!(%error, "Another process could not go on with our session");
+            }
+            key.ok()
+        }
+    }
+
+    fn adopt(&self, path: &str) {
+        *lock(&self.inner.contender) = Some(self.inner.whole(path));
+        // The process before us may have had fewer identities.
+        let inner = Arc::downgrade(&self.inner);
+        self.inner.executor.run(async move {
+            if let Some(inner) = inner.upgrade() {
+                inner.open_contender().await;
+            }
+        });
+    }
+
     async fn close_session(self) {
         // The session is detached, so no drop can end it. A second client, which is not detached, takes it over and
         // ends it when it is dropped. Best effort: a session that stays expires by itself.
@@ -352,50 +378,6 @@ impl Connection for ZooKeeperConnection {
             while !state.changed().await.is_terminated() {}
         };
         let _ = tokio::time::timeout(PATIENCE_FOR_CLOSING, ended).await;
-    }
-}
-
-/// Creates a sequential node below a parent whose data have this version, in one transaction. Returns its whole path.
-async fn create_checked(
-    client: &zk::Client,
-    prefix: &str,
-    data: &[u8],
-    options: &zk::CreateOptions<'_>,
-    version: i32,
-) -> Result<(String, zk::Stat), zk::Error> {
-    let parent = prefix.rsplit_once('/').map_or("", |(parent, _)| parent);
-    let mut writer = client.new_multi_writer();
-    writer.add_check_version(parent, version)?;
-    writer.add_create(prefix, data, options)?;
-    let mut results = match writer.commit().await {
-        Ok(results) => results,
-        Err(
-            zk::MultiWriteError::OperationFailed { source, .. }
-            | zk::MultiWriteError::RequestFailed { source },
-        ) => {
-            return Err(source);
-        }
-    };
-    match results.pop() {
-        // Older servers leave the statistics out of a transaction's answer (ZOOKEEPER-4026, ZOOKEEPER-4667).
-        Some(zk::MultiWriteResult::Create { path, stat }) if stat.is_invalid() => {
-            let stat = client.check_stat(&path).await?.ok_or(zk::Error::NoNode)?;
-            Ok((path, stat))
-        }
-        Some(zk::MultiWriteResult::Create { path, stat }) => Ok((path, stat)),
-        _ => Err(zk::Error::UnexpectedError(
-            "the answer to another request".to_owned(),
-        )),
-    }
-}
-
-impl From<zk::SessionState> for Closed {
-    fn from(state: zk::SessionState) -> Self {
-        match state {
-            zk::SessionState::Expired => Self::Expired,
-            zk::SessionState::AuthFailed => Self::AuthFailed,
-            _ => Self::Disconnected,
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use zookeeper_client as zk;
 
-use crate::ensemble::EnsembleError;
+use crate::ensemble::{Closed, EnsembleError};
 
 impl From<zk::Error> for EnsembleError {
     fn from(error: zk::Error) -> Self {
@@ -22,6 +22,16 @@ impl From<zk::Error> for EnsembleError {
             // An I/O error ends the connection; the client wraps it.
             zk::Error::Custom(_) => Self::ConnectionLoss,
             other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+impl From<zk::SessionState> for Closed {
+    fn from(state: zk::SessionState) -> Self {
+        match state {
+            zk::SessionState::Expired => Self::Expired,
+            zk::SessionState::AuthFailed => Self::AuthFailed,
+            _ => Self::Disconnected,
         }
     }
 }

@@ -10,10 +10,12 @@ use super::credentials::Credentials;
 use super::executor::Executor;
 use super::four_letter_word;
 use super::guarded::AddressGuard;
+use super::handshake;
 use super::rights::{self, Reader, Rights};
 #[cfg(feature = "tls")]
 use super::tls::{self, InvalidTls};
 use crate::ensemble::{Connection, Ensemble, EnsembleError, EnsembleResult};
+use crate::ticket::SessionKey;
 
 /// How long a server may take to give its reason for refusing us: a Java server on a busy machine needs about a second
 /// for its first handshake.
@@ -136,47 +138,35 @@ impl Ensemble for ZooKeeper {
         resume: Option<&Self::Connection>,
         patience: Duration,
     ) -> EnsembleResult<Self::Connection> {
-        let server = &self.connect.servers()[index];
-        let unreachable = |reason: String| EnsembleError::Unreachable {
-            server: server.to_string(),
-            reason,
-        };
         let mut identities = self.credentials.identities();
         if let Some(resume) = resume {
             resume.retire();
             // Keep all identities that have rights on the contender, even if they were removed since.
             rights::join(&mut identities, resume.identities());
         }
-        let mut connector = self.connector(&identities);
-        if let Some(resume) = resume {
-            // The negotiated timeout, not the requested one: it is negotiated anew.
-            connector = connector
-                .with_session(resume.info().clone())
-                .with_session_timeout(resume.session().timeout);
-        }
-        let target = server.to_string();
-        let executor = Executor::default();
-        // Detached: dropping the client does not close the session.
-        let connecting = executor.enter(connector.clone().with_detached().connect(&target));
-        let client = match tokio::time::timeout(patience, connecting).await {
-            Ok(Ok(client)) => client,
-            Ok(Err(zk::Error::SessionExpired)) => return Err(EnsembleError::SessionExpired),
-            Ok(Err(zk::Error::AuthFailed)) => return Err(EnsembleError::AuthFailed),
-            Ok(Err(zk::Error::BadArguments(reason))) => {
-                return Err(EnsembleError::Other((*reason).to_owned()));
-            }
-            Ok(Err(error)) => return Err(unreachable(error.to_string())),
-            Err(_) => return Err(unreachable(format!("no answer within {patience:?}"))),
-        };
-        // Taken before the client's task first runs, so it sees every change of state.
-        let chroot = self.connect.chroot().to_owned();
-        let rights = Rights::new(&self.credentials, &self.readers);
-        let connection = ZooKeeperConnection::new(client, executor, connector, target, chroot, rights);
+        // The negotiated timeout, not the requested one: it is negotiated anew.
+        let session = resume.map(|resume| (resume.info().clone(), resume.session().timeout));
+        let connection = self.open(index, session, &identities, patience).await?;
         connection.follow(identities, self.credentials.followed(), resume);
-        if resume.is_some_and(|resume| resume.session().id != connection.session().id) {
-            // The old session is gone: this server has created a new one.
-            return Err(EnsembleError::SessionExpired);
-        }
+        Ok(connection)
+    }
+
+    async fn resume(
+        &self,
+        index: usize,
+        session: &SessionKey,
+        session_timeout: Duration,
+        patience: Duration,
+    ) -> EnsembleResult<Self::Connection> {
+        let session = handshake::make(session).await.map_err(|error| {
+            tracing::warn!(%error, "Cannot go on with the session of another process; it is left to expire");
+            EnsembleError::SessionExpired
+        })?;
+        let identities = self.credentials.identities();
+        let connection = self
+            .open(index, Some((session, session_timeout)), &identities, patience)
+            .await?;
+        connection.follow(identities, self.credentials.followed(), None);
         Ok(connection)
     }
 
@@ -205,5 +195,50 @@ impl Ensemble for ZooKeeper {
             }
         }
         objection
+    }
+}
+
+impl ZooKeeper {
+    /// Connects to a server, with this session and the timeout to ask for, or with a new session.
+    async fn open(
+        &self,
+        index: usize,
+        session: Option<(zk::SessionInfo, Duration)>,
+        identities: &[String],
+        patience: Duration,
+    ) -> EnsembleResult<ZooKeeperConnection> {
+        let server = &self.connect.servers()[index];
+        let unreachable = |reason: String| EnsembleError::Unreachable {
+            server: server.to_string(),
+            reason,
+        };
+        let mut connector = self.connector(identities);
+        let wanted = session.as_ref().map(|(session, _)| session.id());
+        if let Some((session, timeout)) = session {
+            connector = connector.with_session(session).with_session_timeout(timeout);
+        }
+        let target = server.to_string();
+        let executor = Executor::default();
+        // Detached: dropping the client does not close the session.
+        let connecting = executor.enter(connector.clone().with_detached().connect(&target));
+        let client = match tokio::time::timeout(patience, connecting).await {
+            Ok(Ok(client)) => client,
+            Ok(Err(zk::Error::SessionExpired)) => return Err(EnsembleError::SessionExpired),
+            Ok(Err(zk::Error::AuthFailed)) => return Err(EnsembleError::AuthFailed),
+            Ok(Err(zk::Error::BadArguments(reason))) => {
+                return Err(EnsembleError::Other((*reason).to_owned()));
+            }
+            Ok(Err(error)) => return Err(unreachable(error.to_string())),
+            Err(_) => return Err(unreachable(format!("no answer within {patience:?}"))),
+        };
+        // Taken before the client's task first runs, so it sees every change of state.
+        let chroot = self.connect.chroot().to_owned();
+        let rights = Rights::new(&self.credentials, &self.readers);
+        let connection = ZooKeeperConnection::new(client, executor, connector, target, chroot, rights);
+        if wanted.is_some_and(|wanted| wanted.0 != connection.session().id) {
+            // The old session is gone: this server has created a new one.
+            return Err(EnsembleError::SessionExpired);
+        }
+        Ok(connection)
     }
 }

@@ -68,6 +68,21 @@ impl Faults {
         world.expire(node.owner);
     }
 
+    /// A user asks a contender to step down, in place of all that the control node holds.
+    pub fn ask_to_yield(&mut self, rng: &mut fastrand::Rng, world: &World, root: &str) {
+        let (children, control) = (contenders(world, root), format!("{root}-control"));
+        let Some(name) = rng.choice(&children) else { return };
+        if world.node(&control).is_some() {
+            self.log
+                .push(format!("{:?}: asked to yield: {name}", world.now()));
+            let asked = format!(
+                r#"{{"v":1,"yield":{{"id":"{}","contenders":["{name}"]}}}}"#,
+                rng.u64(..)
+            );
+            world.set_data(&control, asked.as_bytes());
+        }
+    }
+
     /// Another client writes nodes and data where they do not belong.
     fn foreign(rng: &mut fastrand::Rng, world: &World, root: &str) {
         let children = contenders(world, root);

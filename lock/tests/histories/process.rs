@@ -1,11 +1,11 @@
-//! One process that wants the lock. It has a keeper, which can be frozen, and a guard, which cannot. The guard stops
-//! the application at the last deadline that it received.
+//! One process that wants the lock. It has a keeper, which can be frozen and killed, and a guard, which cannot. The guard
+//! stops the application at the last deadline that it received, and keeps the ticket for the next keeper.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockkeeper_fake::{Client, Freezable, SkewedClock, World};
-use lockkeeper_lock::{BootInstant, Clock, FencingToken, Lock, LockError, LockOptions};
+use lockkeeper_lock::{BootInstant, Clock, FencingToken, Lock, LockError, LockOptions, Ticket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -24,6 +24,8 @@ struct Grant {
 pub struct Diary {
     pub done: Vec<Work>,
     pub running: Vec<Work>,
+    /// How often a keeper went on with what the one before it had left.
+    pub resumed: usize,
     /// Permanent refusals by the ensemble.
     pub refused: Vec<LockError>,
 }
@@ -48,7 +50,22 @@ pub struct Process {
     pub name: String,
     number: usize,
     diary: Arc<Mutex<Diary>>,
-    tasks: Vec<JoinHandle<()>>,
+    client: Client,
+    clock: SkewedClock,
+    options: LockOptions,
+    longest_work: Duration,
+    link: Link,
+    keeper: Vec<JoinHandle<()>>,
+    guard: JoinHandle<()>,
+}
+
+/// The keeper's end of the link to the guard.
+#[derive(Clone)]
+struct Link {
+    grants: watch::Sender<Option<Grant>>,
+    is_running: watch::Receiver<bool>,
+    /// What the guard keeps for the next keeper.
+    ticket: Arc<Mutex<Option<Ticket>>>,
 }
 
 impl Process {
@@ -63,42 +80,73 @@ impl Process {
         diary: &Arc<Mutex<Diary>>,
     ) -> Self {
         let client = world.client(name.clone());
-        let freezable = Freezable::new(client.clone());
-        let (lock, task) = Lock::with_task::<Client>(client, clock.clone(), options.clone());
         let (grants, granted) = watch::channel(None);
         let (running, is_running) = watch::channel(false);
-        let keeper = keep(
-            lock,
-            clock.clone(),
+        let link = Link {
             grants,
             is_running,
-            longest_work,
-            Arc::clone(diary),
-        );
+            ticket: Arc::default(),
+        };
         let guard = Guard {
             world: Arc::clone(world),
             process: number,
             is_reader: options.mode == lockkeeper_lock::Mode::Read,
-            clock,
+            clock: clock.clone(),
             granted,
             running,
             diary: Arc::clone(diary),
         };
-        Self {
+        let mut process = Self {
             name,
             number,
             diary: Arc::clone(diary),
-            tasks: vec![
-                tokio::spawn(freezable.run(task)),
-                tokio::spawn(freezable.run(keeper)),
-                tokio::spawn(guard.run()),
-            ],
+            client,
+            clock,
+            options,
+            longest_work,
+            link,
+            keeper: Vec::new(),
+            guard: tokio::spawn(guard.run()),
+        };
+        process.start_keeper();
+        process
+    }
+
+    /// Starts a keeper, which goes on with what the one before it has left, if it has left anything.
+    fn start_keeper(&mut self) {
+        let ticket = self.link.ticket.lock().unwrap().take();
+        let options = LockOptions {
+            gives_ticket: true,
+            ticket,
+            ..self.options.clone()
+        };
+        let freezable = Freezable::new(self.client.clone());
+        let (lock, task) = Lock::with_task::<Client>(self.client.clone(), self.clock.clone(), options);
+        let keeper = keep(
+            lock,
+            self.clock.clone(),
+            self.link.clone(),
+            ticket.map(|ticket| ticket.token),
+            self.longest_work,
+            Arc::clone(&self.diary),
+        );
+        self.keeper = vec![
+            tokio::spawn(freezable.run(task)),
+            tokio::spawn(freezable.run(keeper)),
+        ];
+    }
+
+    /// Kills the keeper at once, and starts another one. The guard and the application live.
+    pub fn restart_keeper(&mut self) {
+        for task in &self.keeper {
+            task.abort();
         }
+        self.start_keeper();
     }
 
     /// Kills the process at once, with its application; its session stays.
     pub fn kill(self, now: Duration) {
-        for task in &self.tasks {
+        for task in self.keeper.iter().chain([&self.guard]) {
             task.abort();
         }
         self.diary.lock().unwrap().end(self.number, now);
@@ -109,23 +157,45 @@ fn within(longest: Duration) -> Duration {
     longest.mul_f64(fastrand::f64())
 }
 
-/// Acquires, lets the guard run the application, releases, and repeats.
+/// Acquires, lets the guard run the application, releases, and repeats. Begins with the lock of this token, if the keeper
+/// before it has left that.
 async fn keep(
     lock: Lock<SkewedClock>,
     clock: SkewedClock,
-    grants: watch::Sender<Option<Grant>>,
-    mut is_running: watch::Receiver<bool>,
+    link: Link,
+    mut left: Option<FencingToken>,
     longest_work: Duration,
     diary: Arc<Mutex<Diary>>,
 ) {
+    let Link {
+        grants,
+        mut is_running,
+        ticket,
+    } = link;
+    if left.is_none() {
+        // What a keeper without a ticket has left ends by itself.
+        if is_running.wait_for(|is_running| !is_running).await.is_err() {
+            return;
+        }
+    }
     loop {
         match lock.acquire().await {
             Ok(token) => {
-                if is_after_the_delay(&lock, &clock, token).await {
-                    hold(&lock, &clock, token, &grants, within(longest_work)).await;
+                let is_left = left.take();
+                // The application that runs was not granted this lock; or it has ended, and is not started again under it.
+                let is_usable = is_left.is_none_or(|left| left == token && *is_running.borrow());
+                let mut ready = is_usable;
+                if is_usable && is_left.is_none() {
+                    ready = is_after_the_delay(&lock, &clock, token).await;
+                }
+                if is_left.is_some() && ready {
+                    diary.lock().unwrap().resumed += 1;
+                }
+                if ready {
+                    hold(&lock, &clock, token, &grants, &ticket, within(longest_work)).await;
                 }
             }
-            Err(LockError::Lost(_)) => {}
+            Err(LockError::Lost(_)) => left = None,
             Err(error) => return diary.lock().unwrap().refused.push(error),
         }
         grants.send_replace(None);
@@ -176,6 +246,7 @@ async fn hold(
     clock: &SkewedClock,
     token: FencingToken,
     grants: &watch::Sender<Option<Grant>>,
+    ticket: &Mutex<Option<Ticket>>,
     work: Duration,
 ) {
     let mut view = lock.view();
@@ -189,6 +260,9 @@ async fn hold(
         else {
             return;
         };
+        if status.ticket.is_some() {
+            *ticket.lock().unwrap() = status.ticket;
+        }
         grants.send_replace(Some(Grant { token, deadline }));
         tokio::select! {
             biased;

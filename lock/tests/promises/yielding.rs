@@ -9,7 +9,7 @@ use super::{
     world_of,
 };
 
-fn request(locks: &[&FakeLock]) -> Vec<u8> {
+pub(super) fn request(locks: &[&FakeLock]) -> Vec<u8> {
     let names: Vec<String> = locks
         .iter()
         .map(|lock| lock.status().contender.unwrap())

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use lockkeeper_lock::FencingToken;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{PidfdFlags, WaitOptions};
+use rustix::process::{Pid, PidfdFlags, WaitOptions};
 
 use self::membership::Membership;
 use super::processes::{Process, Processes};
@@ -40,6 +40,7 @@ pub struct Container {
     processes: Processes,
     membership: Membership,
     lease_file: CString,
+    keeper: Option<Pid>,
     /// `Started` is still to be told.
     started: bool,
     /// One of its processes: when that ends, the guard checks whether any is left.
@@ -64,6 +65,7 @@ impl Container {
                     ),
                 )
             })?,
+            keeper: None,
             lease_file: CString::new(target.lease_file.as_os_str().as_bytes())?,
             started: false,
             witness: None,
@@ -178,8 +180,17 @@ impl Target for Container {
     }
 
     fn reap(&mut self) {
-        // The keeper may be a child of the guard.
-        while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+        while let Ok(Some((pid, _))) = rustix::process::wait(WaitOptions::NOHANG) {
+            self.keeper.take_if(|keeper| *keeper == pid);
+        }
+    }
+
+    fn keeper_is(&mut self, keeper: Option<Pid>) {
+        self.keeper = keeper;
+    }
+
+    fn keeper(&self) -> Option<Pid> {
+        self.keeper
     }
 
     fn pipes(&self) -> [Option<BorrowedFd<'_>>; 2] {

@@ -10,6 +10,7 @@ use rustix::process::Pid;
 use super::command::resolve_command;
 use super::container::Container;
 use super::containment::Hold;
+use super::keeper_program::KeeperProgram;
 use crate::sys::Program;
 
 /// What a guard needs to know.
@@ -18,14 +19,12 @@ pub struct GuardOptions {
     /// What it guards.
     pub target: TargetKind,
     /// How it talks to the keeper.
-    pub keeper: KeeperSocket,
+    pub keeper: KeeperLink,
     /// Program and arguments of the application; empty beside a container.
     pub command: Vec<OsString>,
     /// Set in the application's environment beside what the guard itself has: `LOCKKEEPER_LOCK`,
     /// `LOCKKEEPER_SOCKET`. `LOCKKEEPER_FENCING_TOKEN` comes from each grant.
     pub environment: Vec<(OsString, OsString)>,
-    /// The keeper, where it is a child of the guard: it is not part of what is stopped.
-    pub keeper_pid: Option<Pid>,
     /// The pipe for the anchors' words to such a keeper after the end of the guard.
     pub words: Option<OwnedFd>,
 }
@@ -43,10 +42,17 @@ pub enum TargetKind {
 
 /// How a guard talks to its keeper.
 #[derive(Debug)]
-pub enum KeeperSocket {
-    /// Over one end of a socket pair. Without a keeper at its other end the guard ends, at the
-    /// deadline if something is running.
-    Inherited(OwnedFd),
+pub enum KeeperLink {
+    /// The keeper is a child of the guard, which starts another one when it ends. A guard without a keeper ends, at the
+    /// deadline if something is running. The keeper is not part of what is stopped.
+    Child(KeeperProgram),
+    /// As a child that is there already, at the other end of this socket, and that is not started again.
+    Inherited {
+        /// Our end.
+        socket: OwnedFd,
+        /// Its number.
+        pid: Option<Pid>,
+    },
     /// Over a socket at this path; the guard connects again whenever the connection is lost.
     Path(PathBuf),
 }

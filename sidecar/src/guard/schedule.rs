@@ -24,16 +24,22 @@ pub use self::actions::{Action, Actions, Sight, Sweep};
 pub use self::event::{Event, Mode};
 pub use self::exit::{EXIT_LOST, EXIT_REFUSED, EXIT_SOFTWARE, exit_code_of_errno};
 use self::phase::{Active, Killing, Outcome, Phase, Suspended};
-use self::times::{PAUSED_LOOK, START_LOOK, WATCH_SHORTEST, interval};
-use crate::link::protocol::{Containment, FromGuard, Hello, ToGuard, Tree};
+use self::times::{PAUSED_LOOK, START_LOOK, TIME_TO_FORK, WATCH_SHORTEST, interval};
+use crate::link::protocol::{Containment, FromGuard, Hello, Kept, ToGuard, Tree};
 
 /// The state machine.
 #[derive(Debug)]
 pub struct Schedule {
     mode: Mode,
-    /// A lost keeper may come back: the guard connects to a path, it did not inherit the socket.
-    reconnects: bool,
+    /// The keeper is in another container: the guard connects to a path, it did not inherit the socket.
+    is_elsewhere: bool,
+    /// A lost keeper may come back, or another one in its place.
+    returns: bool,
     connected: bool,
+    /// The keeper is a child of ours, and not the first one.
+    is_successor: bool,
+    /// What the next keeper needs to go on.
+    kept: Kept,
     /// Generation of the newest grant on this connection.
     newest_grant: Option<u32>,
     phase: Phase,
@@ -41,6 +47,9 @@ pub struct Schedule {
     ending: Option<u8>,
     /// The exit code of the last tree, for a guard without a keeper.
     last_code: Option<u8>,
+    /// How the last tree has ended, for a keeper that was started since. A child of ours has to hear of it: it follows from
+    /// that whether anything is started again.
+    ended: Option<FromGuard>,
     /// Container: when it is searched next, and the interval after that while it is without the lock.
     watch_at: BootInstant,
     watch_every: Duration,
@@ -49,16 +58,20 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A guard that runs nothing yet. `reconnects`: a lost keeper may come back.
-    pub fn new(mode: Mode, reconnects: bool, now: BootInstant) -> Self {
+    /// A guard that runs nothing yet. `is_elsewhere`: its keeper is in another container, where it may start again.
+    pub fn new(mode: Mode, is_elsewhere: bool, now: BootInstant) -> Self {
         Self {
             mode,
-            reconnects,
+            is_elsewhere,
+            returns: is_elsewhere,
             connected: false,
+            is_successor: false,
+            kept: Kept::default(),
             newest_grant: None,
             phase: Phase::Idle,
             ending: None,
             last_code: None,
+            ended: None,
             watch_at: now,
             watch_every: WATCH_SHORTEST,
             has_cleared: false,
@@ -80,10 +93,37 @@ impl Schedule {
             pid,
             instance,
             is_first: self.mode == Mode::Pid1,
+            has_ticket: self.kept.halves().is_some(),
             tree: token.map(|token| Tree { token, is_paused }),
             containment,
             clock,
         })
+    }
+
+    /// The frames that follow it.
+    pub fn after_hello(&self) -> impl Iterator<Item = FromGuard> + use<> {
+        let deadline = match self.phase {
+            Phase::Active(active) => Some(FromGuard::Deadline {
+                token: active.grant.token,
+                kill_at: active.grant.kill_at,
+            }),
+            _ => None,
+        };
+        let halves = self.kept.halves().into_iter().flatten();
+        // The keeper before may not have heard of it.
+        let ending = self.ending.map(|signo| FromGuard::EndWanted { signo });
+        let ended = self.ended.filter(|_| self.phase == Phase::Idle);
+        let first = deadline.into_iter().chain(ended);
+        first.chain(halves.map(FromGuard::Kept)).chain(ending)
+    }
+
+    /// Whether nothing has to be stopped so soon that a fork of ours could make it late.
+    pub fn has_time_to_fork(&self, now: BootInstant) -> bool {
+        match self.phase {
+            Phase::Idle | Phase::Paused { .. } => true,
+            Phase::Active(active) => now + TIME_TO_FORK < active.grant.term_at.min(active.grant.kill_at),
+            Phase::Pausing { .. } | Phase::Killing(_) => false,
+        }
     }
 
     /// When [`Event::Tick`] is due.
@@ -125,7 +165,11 @@ impl Schedule {
                 // The next keeper may be another one, which counts its grants from 1.
                 self.newest_grant = None;
             }
-            Event::KeeperLost => self.keeper_lost(now, &mut out),
+            Event::KeeperLost { returns } => {
+                self.returns = self.is_elsewhere || returns;
+                self.is_successor = !self.is_elsewhere;
+                self.keeper_lost(now, &mut out);
+            }
             Event::Started { pid } => self.started(pid, &mut out),
             Event::StartFailed { errno } => {
                 if let Phase::Active(active) = self.phase {
@@ -178,7 +222,7 @@ impl Schedule {
                 let Active { grant, pid, .. } = *active;
                 if now >= grant.kill_at {
                     // If no keeper can come back, nothing could ever resume a paused tree.
-                    if grant.pause && !active.stopping && (self.connected || self.reconnects) {
+                    if grant.pause && !active.stopping && (self.connected || self.returns) {
                         mode.remove_lease(out);
                         self.pause(grant.token, pid, now, out);
                     } else {
@@ -224,7 +268,7 @@ impl Schedule {
 
     /// Whether the keeper is in another container, and not our child.
     fn has_keeper_elsewhere(&self) -> bool {
-        self.mode == Mode::Pid1 || self.reconnects
+        self.mode == Mode::Pid1 || self.is_elsewhere
     }
 
     /// Stops everything from now on until it is seen to be stopped.

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use lockkeeper_lock::FencingToken;
+use rustix::process::Pid;
 
 use super::processes::{Process, Processes};
 use super::schedule::{Event, Mode, Sight, Sweep};
@@ -27,6 +28,14 @@ pub(super) trait Target {
 
     /// Sends a signal to the main process, if there is one.
     fn signal_main(&mut self, signo: u8);
+
+    /// The keeper is this child of ours, which is not part of what is stopped.
+    fn keeper_is(&mut self, _: Option<Pid>) {}
+
+    /// The keeper, until it was reaped.
+    fn keeper(&self) -> Option<Pid> {
+        None
+    }
 
     /// Does something to all processes, and says what it saw.
     fn sweep(&mut self, sweep: Sweep) -> Sight;

@@ -6,7 +6,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lockkeeper_daemon::exit::Failure;
-use lockkeeper_lock::{BootClock, FencingToken, Lock, LockError, LockState, LockStatus, LockView};
+use lockkeeper_lock::{
+    BootClock, BootInstant, FencingToken, Lock, LockError, LockOptions, LockState, LockStatus, LockView,
+    Ticket,
+};
 use tokio::sync::watch;
 
 use super::decider::Ask;
@@ -37,8 +40,11 @@ pub(super) struct Source {
 }
 
 impl Source {
-    fn lock(&self) -> Result<Lock<BootClock>, Failure> {
-        let options = ensemble::lock_options(&self.settings, self.ask_for_predecessor, &self.observer);
+    fn lock(&self, ticket: Option<Ticket>) -> Result<Lock<BootClock>, Failure> {
+        let options = LockOptions {
+            ticket,
+            ..ensemble::lock_options(&self.settings, self.ask_for_predecessor, &self.observer)
+        };
         let zookeeper = ensemble::zookeeper(&self.settings, self.identities.as_ref())?;
         Ok(Lock::new(zookeeper, BootClock, options))
     }
@@ -47,7 +53,7 @@ impl Source {
 impl Contender {
     /// Not in the queue yet. Its status goes to `published`.
     pub(super) fn new(source: Source, published: watch::Sender<LockStatus>) -> Result<Self, Failure> {
-        let lock = source.lock()?;
+        let lock = source.lock(None)?;
         Ok(Self {
             source,
             view: lock.view(),
@@ -75,6 +81,23 @@ impl Contender {
     /// Shows a new status to sockets and probes.
     pub(super) fn publish(&self, status: &LockStatus) {
         self.published.send_replace(status.clone());
+    }
+
+    /// Shows sockets and probes a lock that was left to us, while it is on its way: its application runs until this moment.
+    pub(super) fn publish_left(&self, token: FencingToken, until: BootInstant) {
+        let session_timeout = self.source.settings.timing.session_timeout;
+        let shown = LockStatus {
+            state: LockState::Suspended,
+            token: Some(token),
+            lease_end: Some(until + self.source.settings.timing.margin()),
+            session_timeout: Some(session_timeout),
+            ..LockStatus::new()
+        };
+        self.published.send_if_modified(|before| {
+            let is_new = *before != shown;
+            *before = shown;
+            is_new
+        });
     }
 
     /// The request was answered; gives the status after it.
@@ -106,8 +129,19 @@ impl Contender {
 
     /// Lets the contender expire, and makes a new lock.
     pub(super) fn abandon(&mut self) -> Result<(), Failure> {
+        self.replace(None)
+    }
+
+    /// Goes on with the contender of another keeper, in a new lock.
+    pub(super) fn resume(&mut self, ticket: Ticket) -> Result<(), Failure> {
+        self.replace(Some(ticket))?;
+        self.ask(Ask::Contend);
+        Ok(())
+    }
+
+    fn replace(&mut self, ticket: Option<Ticket>) -> Result<(), Failure> {
         self.asking = None;
-        let lock = self.source.lock()?;
+        let lock = self.source.lock(ticket)?;
         self.view = lock.view();
         self.lock = Rc::new(lock);
         self.published.send_replace(self.view.status());

@@ -14,6 +14,7 @@ mod act;
 mod app;
 mod application;
 mod hear;
+mod inheritance;
 mod place;
 mod queue;
 #[cfg(test)]
@@ -29,11 +30,13 @@ use lockkeeper_lock::{BootInstant, FencingToken, LockState};
 use self::act::Next;
 pub use self::act::{Act, Ask, Ending};
 use self::app::{App, Application, Cause};
+use self::inheritance::Inheritance;
 use self::place::Queue;
 use self::told::Told;
 use self::watch::Watch;
 use self::wishes::Wishes;
 use super::policy::{Kind, Policy};
+use crate::link::protocol::{TicketHalf, ToGuard};
 use crate::probes::health::Running;
 use crate::view::Survivors;
 
@@ -54,6 +57,8 @@ pub struct Decider {
     watch: Watch,
     /// What the guard has said of the application.
     application: Application,
+    /// What passes from one keeper to the next.
+    inheritance: Inheritance,
     /// What comes after the lock is given up.
     next: Option<Next>,
     /// The token in the file.
@@ -76,6 +81,7 @@ impl Decider {
             told: Told::nothing(),
             watch: Watch::default(),
             application: Application::absent(),
+            inheritance: Inheritance::default(),
             next: None,
             lease_file: None,
             has_ended: false,
@@ -96,6 +102,10 @@ impl Decider {
             self.remove_lease(&mut acts);
             self.abandon(&mut acts);
         }
+        if self.inheritance.is_awaited() && self.wishes.ending().is_none() {
+            return acts;
+        }
+        self.take_what_is_left(&mut acts);
         match self.application.state() {
             App::Granted { token, is_started } => self.decide_running(token, is_started, now, &mut acts),
             App::Idle | App::Paused { .. } => self.decide_starting(now, &mut acts),
@@ -114,7 +124,42 @@ impl Decider {
             }
             App::Absent | App::Idle | App::Paused { .. } => self.decide_queue(now, &mut acts),
         }
+        self.leave_a_ticket(&mut acts);
         acts
+    }
+
+    /// Goes on with the contender of the keeper before us. If its application has ended, or is paused, that contender is
+    /// given up like ours would be.
+    fn take_what_is_left(&mut self, acts: &mut Vec<Act>) {
+        let Some(ticket) = self.inheritance.take() else {
+            return;
+        };
+        let runs = matches!(self.application.state(), App::Granted { token, .. } if token == ticket.token);
+        if runs {
+            self.queue.wait_for_ever();
+        } else {
+            self.next.get_or_insert(Next::QueueAgain);
+        }
+        self.queue.enter();
+        acts.push(Act::Resume(ticket));
+    }
+
+    /// Tells the guard with what the next keeper goes on.
+    fn leave_a_ticket(&mut self, acts: &mut Vec<Act>) {
+        let has_guard = !matches!(self.application.state(), App::Absent | App::OutOfSight { .. });
+        if self.has_ended || !has_guard {
+            return;
+        }
+        if self.inheritance.is_to_be_forgotten() {
+            acts.push(Act::Tell(ToGuard::Forget));
+        }
+        // A lock that is being given up has nothing for the next keeper.
+        let is_leaving = self.queue.asked() == Some(Ask::Release);
+        let current = self.queue.status().ticket.filter(|_| !is_leaving);
+        let given = self.inheritance.give(current);
+        for half in given.as_ref().and_then(TicketHalf::both).into_iter().flatten() {
+            acts.push(Act::Tell(ToGuard::Keep(half)));
+        }
     }
 
     /// When to look again though nothing has happened.
@@ -124,9 +169,10 @@ impl Decider {
                 self.queue.status().deadline(),
                 self.told.lease_file_until(),
                 self.stop_at(),
+                self.wishes.leaves_at(),
             ],
-            App::OutOfSight { deadline, .. } => [deadline, None, None],
-            _ => [None; 3],
+            App::OutOfSight { deadline, .. } => [deadline, None, None, None],
+            _ => [None; 4],
         };
         let of_the_guard = match self.application.state() {
             App::Granted { .. } | App::Stopping { .. } if self.policy.kind != Kind::Wrap => {
@@ -146,6 +192,15 @@ impl Decider {
     /// The application, if it runs and may go on.
     pub(super) fn running(&self) -> Option<Running> {
         self.application.running().filter(|_| !self.told.is_suspect())
+    }
+
+    /// The token of a lock that was left to us and that we do not hold yet, and until when its application runs.
+    pub(super) fn left_until(&self) -> Option<(FencingToken, BootInstant)> {
+        let App::Granted { token, .. } = self.application.state() else {
+            return None;
+        };
+        let is_left = self.inheritance.is_awaited() || self.inheritance.is_left(token);
+        Some((token, self.watch.deadline()?)).filter(|_| is_left)
     }
 
     /// Whether the contender is to be kept even if the lock is lost: something of the application may be left, and

@@ -159,6 +159,7 @@ pub(super) fn lock_options(
         ensemble: settings.ensemble.clone(),
         identity: settings.identity.clone(),
         ask_for_predecessor,
+        gives_ticket: true,
         observer: Some(Arc::new(observer.clone())),
         ..LockOptions::new(&*settings.lock, settings.timing)
     }

@@ -64,6 +64,7 @@ impl Keeper<'_> {
                 self.act(act).await?;
             }
             self.probed.publish(self.decider.running());
+            self.show();
             // The place in the queue is kept while something may be left of the application.
             self.contender.retain(self.decider.keeps_the_contender());
             self.shown
@@ -109,6 +110,13 @@ impl Keeper<'_> {
         }
     }
 
+    /// Clients of the socket see a lock that was left to us as one that is in doubt.
+    fn show(&self) {
+        if let Some((token, until)) = self.decider.left_until() {
+            self.contender.publish_left(token, until);
+        }
+    }
+
     fn guard_said(&mut self, frame: FromGuard) {
         tracing::debug!(?frame, "Guard said");
         self.metrics.guard_said(&frame);
@@ -148,7 +156,9 @@ impl Keeper<'_> {
 
     fn lock_changed(&mut self, status: LockStatus) {
         self.metrics.lock_changed(&status);
-        self.contender.publish(&status);
+        if self.decider.left_until().is_none() {
+            self.contender.publish(&status);
+        }
         self.has_seen_others |= status.position.is_some_and(|position| position > 0);
         // While we are connecting or waiting, the problem may pass.
         let may_pass = matches!(status.state, LockState::Connecting | LockState::Waiting);
@@ -200,6 +210,7 @@ impl Keeper<'_> {
                 }
             }
             Act::Ask(ask) => self.contender.ask(ask),
+            Act::Resume(ticket) => self.contender.resume(ticket)?,
             Act::Abandon => {
                 self.metrics.abandoned();
                 self.contender.abandon()?;

@@ -12,6 +12,9 @@
 //! | 24 | in `Hello`: what holds the application together |
 //! | 25..29 | in `Hello`: the time namespace whose clock the guard reads; 0 where there is none |
 //!
+//! A [ticket](TicketHalf) has two frames: a session (timeout, number, password in bytes 16..32) and a contender (lease
+//! duration, token, the unique part of its name in bytes 16..32).
+//!
 //! Both ends are on one machine and of one release, so there is nothing to negotiate. An end that does not understand
 //! a frame closes the connection, and never acts on it.
 //!
@@ -27,9 +30,11 @@ mod frame;
 mod from_guard;
 #[cfg(test)]
 mod tests;
+mod ticket;
 mod to_guard;
 
 pub use self::containment::Containment;
 pub use self::frame::{FRAME_LEN, Frame, FrameError, VERSION};
 pub use self::from_guard::{FromGuard, Hello, Tree};
+pub use self::ticket::{Kept, TicketHalf};
 pub use self::to_guard::{Grant, Refusal, ToGuard};

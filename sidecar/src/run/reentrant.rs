@@ -8,10 +8,11 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use lockkeeper_daemon::exit::{self, Exit, Failure};
-use lockkeeper_lock::Agreement;
 use lockkeeper_lock::zookeeper::ConnectString;
+use lockkeeper_lock::{Agreement, BootInstant};
 
 use crate::access::Access;
 use crate::args::RunSettings;
@@ -36,6 +37,28 @@ enum OuterLock {
     Unclear,
 }
 
+/// How long the keeper of the outer run may take to come back, if it was killed.
+const PATIENCE: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What the outer run says. Its guard may be starting another keeper just now: then its socket is there, and nobody
+/// answers, or the answer has no token yet.
+fn look(socket: &Path) -> Result<Snapshot, Failure> {
+    let end = BootInstant::now() + PATIENCE;
+    let is_inside = std::env::var_os(HELD_CONNECT).is_some();
+    loop {
+        let outer = client::snapshot(socket, Word::Own);
+        let may_come = match &outer {
+            Ok(outer) => outer.fencing_token.is_none(),
+            Err(_) => socket.exists(),
+        };
+        if !is_inside || !may_come || BootInstant::now() >= end {
+            return outer;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
 /// Whether an outer run of this lock is above us. Its keeper says whether it holds, and whether we descend from it;
 /// a variable may be left over from another environment. Only a keeper of our own user or of root is trusted: another
 /// user may have taken the path, to make us run beside a holder.
@@ -49,7 +72,7 @@ pub(super) fn check(settings: &RunSettings) -> Result<Option<Nested>, Failure> {
     let Some(socket) = std::env::var_os("LOCKKEEPER_SOCKET").map(PathBuf::from) else {
         return Ok(None);
     };
-    let outer = match client::snapshot(&socket, Word::Own) {
+    let outer = match look(&socket) {
         Ok(outer) => outer,
         Err(failure) => {
             // The keeper of a pod often runs as another user. An answer that only prevents our run need not be

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
 use lockkeeper_sidecar::guard::{
-    self, Container, ContainerTarget, ContainmentChoice, GuardOptions, Hold, KeeperSocket, TargetKind,
+    self, Container, ContainerTarget, ContainmentChoice, GuardOptions, Hold, KeeperLink, TargetKind,
 };
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags};
@@ -44,12 +44,11 @@ pub fn guard(arguments: &[OsString]) -> ExitCode {
     let inherited = std::io::stdin().as_fd().try_clone_to_owned().expect("a socket");
     let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY, Mode::empty()).expect("/dev/null");
     rustix::stdio::dup2_stdin(nothing).expect("a new stdin");
-    let mut keeper = KeeperSocket::Inherited(inherited);
-    let mut keeper_pid = None;
+    let (mut path, mut pid) = (None, None);
     loop {
         match text(next()).as_str() {
             "--" => break,
-            "--socket" => keeper = KeeperSocket::Path(next().expect("a path").into()),
+            "--socket" => path = Some(next().expect("a path").into()),
             _ => {
                 let file = next().expect("a file");
                 let child = Command::new("sleep")
@@ -57,7 +56,7 @@ pub fn guard(arguments: &[OsString]) -> ExitCode {
                     .spawn()
                     .expect("a stand-in for the keeper");
                 std::fs::write(file, format!("{}\n0\n", child.id())).expect("written");
-                keeper_pid = Some(Pid::from_child(&child));
+                pid = Some(Pid::from_child(&child));
             }
         }
     }
@@ -65,10 +64,15 @@ pub fn guard(arguments: &[OsString]) -> ExitCode {
     let environment = vec![("LOCKKEEPER_LOCK".into(), "/test".into())];
     guard::run(GuardOptions {
         target,
-        keeper,
+        keeper: match path {
+            Some(path) => KeeperLink::Path(path),
+            None => KeeperLink::Inherited {
+                socket: inherited,
+                pid,
+            },
+        },
         command,
         environment,
-        keeper_pid,
         words: None,
     })
     .into()

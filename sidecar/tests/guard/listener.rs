@@ -25,6 +25,7 @@ fn idle(instance: u64, is_first: bool) -> FromGuard {
         pid: 1,
         instance,
         is_first,
+        has_ticket: false,
         tree: None,
         containment: Containment::Sweep,
         clock: lockkeeper_sidecar::time_namespace::own(),
@@ -130,6 +131,7 @@ fn the_end_of_its_process_and_nothing_else_makes_room_for_the_next_guard() {
             pid: 1,
             instance: 3,
             is_first: true,
+            has_ticket: false,
             tree: Some(Tree {
                 token: A,
                 is_paused: true,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use lockkeeper_judge::checker::Rule;
+use lockkeeper_lock::BootInstant;
 use lockkeeper_product::Worker;
 use lockkeeper_testbed::faults::{self, Rationing};
 use lockkeeper_testbed::process::wait_for;
@@ -33,32 +34,42 @@ const FAULTS: [Fault; 4] = [
 pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let mut stage = Stage::new("keeper")?;
     let mut violations = Violations::default();
-    let (mut killed, mut stopped, mut starved) = (Times::default(), Times::default(), Times::default());
+    let (mut silences, mut stopped, mut starved) = (Times::default(), Times::default(), Times::default());
     let (mut starved_and_kept, mut waiting_killed) = (0, 0);
     for _ in 0..context.rounds {
         for fault in FAULTS {
             let round = stage.begin()?;
             let all = round.server_names();
             let mut options = stage.options(&round, "holder", &all)?;
-            if matches!(fault, Fault::KilledWhileWaiting) {
-                options.session_timeout = CALM;
+            match fault {
+                Fault::Killed => options.session_timeout = SESSION_TIMEOUT * 2,
+                Fault::KilledWhileWaiting => options.session_timeout = CALM,
+                Fault::Stopped | Fault::Starved => {}
             }
+            let session_timeout = options.session_timeout;
             let mut holder = stage.start(options.with_recorder(&["--fork", "1"]))?;
             let token = holder.wait_until_it_runs(0, BOUND)?;
             let options = stage.options(&round, "waiter", &all)?;
-            let mut waiter = stage.start(options)?;
+            let waiter = stage.start(options)?;
             round.wait_until_queued(2)?;
             std::thread::sleep(Duration::from_millis(context.random.u64(500..2_500)));
             let number = round.number;
             match fault {
                 Fault::Killed => {
                     faults::kill(keeper_of(&holder)?)?;
-                    waiter.wait_until_it_runs(token, BOUND)?;
-                    let spare = round.spare(context, &holder, token, &mut violations)?;
-                    let status = holder.wait_until_it_ends(BOUND)?;
-                    killed.add(spare);
+                    let at = BootInstant::now();
+                    // Longer than the session would live without a keeper.
+                    let end = at + session_timeout * 2;
+                    let goes_on = || (holder.last_stamp(token).ok()? > end).then_some(());
+                    if wait_for(BOUND, goes_on).is_none() {
+                        violations.add(format!(
+                            "round {number}: a killed keeper cost its application the lock"
+                        ));
+                    }
+                    let silence = longest_silence(&holder, token, at)?;
+                    silences.add(silence);
                     context.say(format!(
-                        "round {number}: killed; gone {spare:.3} s before the deletion; {status}"
+                        "round {number}: killed; the application went on, silent for {silence:.3} s at most"
                     ))?;
                 }
                 Fault::Stopped => {
@@ -114,17 +125,16 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                 }
                 Fault::KilledWhileWaiting => {
                     faults::kill(keeper_of(&waiter)?)?;
-                    let status = waiter.wait_until_it_ends(BOUND)?;
-                    // Its place in the queue ends with its session, and the holder continues.
+                    // Its place in the queue ends with its session, and it takes another; the holder continues.
                     let begun = holder.last_stamp(token)?;
                     wait_for(BOUND, || {
                         (holder.last_stamp(token).ok()? > begun + SESSION_TIMEOUT * 2).then_some(())
                     })
                     .with_context(|| format!("the holder was disturbed:\n{}", holder.log()))?;
-                    round.wait_until_queued(1)?;
+                    round.wait_until_queued(2)?;
                     waiting_killed += 1;
                     context.say(format!(
-                        "round {number}: killed while waiting: {status}; the holder went on"
+                        "round {number}: killed while waiting; it queued again, and the holder went on"
                     ))?;
                 }
             }
@@ -133,8 +143,8 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     }
     let mut figures = Figures::default();
     figures.row(
-        "keeper killed: gone before the deletion, spare",
-        killed.to_string(),
+        "keeper killed, the application went on: its longest silence",
+        silences.to_string(),
     );
     figures.row(
         "keeper stopped, later resumed without harm, spare",
@@ -149,6 +159,18 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         format!("{waiting_killed} of {}", context.rounds),
     );
     violations.finish(figures)
+}
+
+/// The longest time between two stamps after a moment, in seconds.
+fn longest_silence(worker: &Worker, token: i64, since: BootInstant) -> anyhow::Result<f64> {
+    let records = worker.records()?;
+    let stamps: Vec<_> = records
+        .iter()
+        .filter(|record| record.token == token && record.at + Duration::from_millis(100) > since)
+        .map(|record| record.at)
+        .collect();
+    let silences = stamps.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64());
+    Ok(silences.fold(0.0, f64::max))
 }
 
 fn keeper_of(worker: &Worker) -> anyhow::Result<Pid> {

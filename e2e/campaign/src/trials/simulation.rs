@@ -55,6 +55,7 @@ pub(super) fn simulation(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     figures.row("faults", sum.strikes.to_string());
     figures.row("starts of applications", sum.starts.to_string());
     figures.row("sessions that expired", sum.expired.to_string());
+    figures.row("keepers that went on", sum.resumed.to_string());
     figures.row(
         "histories in each second",
         format!("{:.0}", rate(played.histories)),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Ensemble, EnsembleError};
 use crate::task::haste::Haste;
+use crate::ticket::Ticket;
 
 /// A new connection, and the moment from which the leader counts the session anew.
 pub(in crate::task) struct Attached<C> {
@@ -15,17 +16,30 @@ pub(in crate::task) struct Attached<C> {
     pub(in crate::task) connection: C,
 }
 
+/// What is known of the session to connect with.
+pub(in crate::task) enum Known<C> {
+    /// There is none yet.
+    Nothing,
+    /// It had this connection.
+    Connection(Arc<C>),
+    /// Another process has begun it.
+    Ticket(Ticket),
+}
+
 /// Tries the servers in turn until one takes the session, or refuses for good.
 pub(in crate::task) async fn attach<E: Ensemble, C: Clock>(
     ensemble: Arc<E>,
     clock: C,
-    session: Option<Arc<E::Connection>>,
+    session: Known<E::Connection>,
     first: usize,
     haste: Haste,
     patience: Duration,
 ) -> Result<Attached<E::Connection>, EnsembleError> {
     // Only a session that comes back needs the pause.
-    let wait = session.as_ref().map_or(Duration::ZERO, |_| haste.wait());
+    let wait = match session {
+        Known::Connection(_) => haste.wait(),
+        Known::Ticket(_) | Known::Nothing => Duration::ZERO,
+    };
     if !wait.is_zero() {
         clock.sleep(wait).await;
     }
@@ -35,7 +49,15 @@ pub(in crate::task) async fn attach<E: Ensemble, C: Clock>(
         let mut last = None;
         for server in (first..first + ensemble.servers()).map(|index| index % ensemble.servers()) {
             let asked = clock.now();
-            match ensemble.attach(server, session.as_deref(), patience).await {
+            let attached = match &session {
+                Known::Nothing => ensemble.attach(server, None, patience).await,
+                Known::Connection(before) => ensemble.attach(server, Some(before), patience).await,
+                Known::Ticket(ticket) => {
+                    let timeout = ticket.session_timeout;
+                    ensemble.resume(server, &ticket.session, timeout, patience).await
+                }
+            };
+            match attached {
                 Ok(connection) => {
                     return Ok(Attached {
                         asked,
@@ -50,7 +72,7 @@ pub(in crate::task) async fn attach<E: Ensemble, C: Clock>(
                 Err(error) => return Err(error),
             }
         }
-        if session.is_none()
+        if matches!(session, Known::Nothing)
             && let Some(objection) = ensemble.objection().await
         {
             return Err(objection);

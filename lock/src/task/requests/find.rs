@@ -5,11 +5,13 @@ use std::sync::Arc;
 use crate::agreement::Agreement;
 use crate::ensemble::{Connection, Created, EnsembleError, EnsembleResult, Incarnation, Op};
 use crate::queue::Mode;
+use crate::record::ContenderData;
 
 /// A contender that was found, and the lock root whose agreement admits it.
 pub(in crate::task) struct Found {
     pub(in crate::task) created: Created,
     pub(in crate::task) agreed: Option<Incarnation>,
+    pub(in crate::task) data: ContenderData,
 }
 
 /// Finds a contender whose creation was not answered. The quorum write before the listing goes the
@@ -33,12 +35,15 @@ pub(in crate::task) async fn find<C: Connection>(
     else {
         return Ok(None);
     };
-    let created = match connection.node(&path).await {
-        Ok(node) => Created {
-            path,
-            czxid: node.czxid,
-            owner: node.owner,
-        },
+    let (created, data) = match connection.node(&path).await {
+        Ok(node) => {
+            let created = Created {
+                path,
+                czxid: node.czxid,
+                owner: node.owner,
+            };
+            (created, ContenderData::parse(&node.data))
+        }
         Err(EnsembleError::NoNode) => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -52,5 +57,9 @@ pub(in crate::task) async fn find<C: Connection>(
         Err(EnsembleError::NoNode) => return Ok(None),
         Err(error) => return Err(error),
     };
-    Ok(Some(Found { created, agreed }))
+    Ok(Some(Found {
+        created,
+        agreed,
+        data,
+    }))
 }

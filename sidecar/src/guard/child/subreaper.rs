@@ -64,17 +64,11 @@ struct Anchor {
 }
 
 impl Subreaper {
-    /// What it starts is held together by `hold`, and the keeper is not a part of it. Its anchors say their `words`
-    /// there.
+    /// What it starts is held together by `hold`. Its anchors say their `words` there.
     ///
     /// # Errors
     /// When the guard cannot be a subreaper, or cannot read `/proc`.
-    pub fn new(
-        program: Program,
-        hold: Hold,
-        words: Option<OwnedFd>,
-        keeper: Option<Pid>,
-    ) -> io::Result<Self> {
+    pub fn new(program: Program, hold: Hold, words: Option<OwnedFd>) -> io::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         Ok(Self {
             program,
@@ -87,7 +81,7 @@ impl Subreaper {
             tree: Tree {
                 processes: Processes::open()?,
                 lines: Lines::new(),
-                keeper,
+                keeper: None,
                 anchor: None,
                 since: 0,
             },
@@ -232,6 +226,14 @@ impl Target for Subreaper {
             lifeline,
         });
         Ok(())
+    }
+
+    fn keeper_is(&mut self, keeper: Option<Pid>) {
+        self.tree.keeper = keeper;
+    }
+
+    fn keeper(&self) -> Option<Pid> {
+        self.tree.keeper
     }
 
     fn signal_main(&mut self, signo: u8) {

@@ -24,7 +24,10 @@ pub enum Event {
     /// The connection to the keeper is up.
     KeeperConnected,
     /// The connection to the keeper is down.
-    KeeperLost,
+    KeeperLost {
+        /// Another keeper is started in its place.
+        returns: bool,
+    },
     /// `exec` of the application succeeded.
     Started {
         /// Its number; 0 for a container.

@@ -11,7 +11,7 @@ use super::exit::{EXIT_REFUSED, EXIT_SOFTWARE};
 use super::phase::{Active, Outcome, Phase, Suspended};
 use super::times::{START_LOOK, interval};
 use crate::guard::signals;
-use crate::link::protocol::{FromGuard, Grant, ToGuard};
+use crate::link::protocol::{FromGuard, Grant, Kept, ToGuard};
 
 impl Schedule {
     pub(super) fn frame(&mut self, frame: ToGuard, now: BootInstant, out: &mut Actions) {
@@ -46,6 +46,12 @@ impl Schedule {
                 _ => self.revoke(token, now, out),
             },
             ToGuard::Revoke { token } => self.revoke(token, now, out),
+            ToGuard::Keep(half) => self.kept.take(half),
+            // The keeper goes on, and knows how the application has ended.
+            ToGuard::Forget => {
+                self.kept = Kept::default();
+                self.ended = None;
+            }
             // A guard that has something running keeps its deadlines, and tries again.
             ToGuard::Refuse { .. } => {
                 if self.phase == Phase::Idle {
@@ -53,6 +59,8 @@ impl Schedule {
                 }
             }
             ToGuard::Finish { code } => match &mut self.phase {
+                // A keeper that cannot even begin says nothing about what the one before it has granted.
+                Phase::Active(_) if self.is_successor && self.newest_grant.is_none() => {}
                 Phase::Idle => out.push(Action::Exit(code)),
                 Phase::Killing(killing) => {
                     killing.next = None;
@@ -129,6 +137,7 @@ impl Schedule {
     /// Starts the application under `grant`, unless it is too late or a user wants the guard to end.
     pub(super) fn begin(&mut self, grant: Grant, now: BootInstant, out: &mut Actions) {
         if grant.can_start(now) && self.ending.is_none() {
+            self.ended = None;
             self.phase = Phase::Active(Active::new(grant));
             self.watch_at = now + START_LOOK;
             out.push(Action::Start(grant.token));
@@ -160,7 +169,11 @@ impl Schedule {
 
     pub(super) fn keeper_lost(&mut self, now: BootInstant, out: &mut Actions) {
         self.connected = false;
-        if self.reconnects && self.ending.is_none() {
+        if let Phase::Killing(killing) = &mut self.phase {
+            // The next keeper hears of one token alone.
+            killing.next = None;
+        }
+        if self.returns && self.ending.is_none() {
             return;
         }
         match &mut self.phase {
@@ -169,7 +182,7 @@ impl Schedule {
                 (None, Some(signo)) => 128 + signo,
                 (None, None) => EXIT_SOFTWARE,
             })),
-            Phase::Killing(killing) => killing.next = None,
+            Phase::Killing(_) => {}
             // Losing the keeper is not losing the lock: on to the deadline.
             Phase::Active(_) => {}
             // No new keeper will come, so nothing could ever resume it.

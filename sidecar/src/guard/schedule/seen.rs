@@ -139,11 +139,15 @@ impl Schedule {
         };
         out.push(Action::Report(report));
         self.last_code = Some(code);
+        self.ended = (!self.is_elsewhere).then_some(report);
 
         // A guard whose keeper is in another container ends by itself, since the keeper does not wait for the exit
         // code. In `run` the keeper still has to release the lock.
-        let ends_on_signal = self.ending.is_some() && (self.has_keeper_elsewhere() || !self.connected);
-        let nobody_to_ask = !self.connected && (own_code.is_some() || !self.reconnects);
+        let ends_on_signal =
+            self.ending.is_some() && (self.has_keeper_elsewhere() || !(self.connected || self.returns));
+        // A keeper that is a child of ours has another one in its place soon, which hears how this has ended.
+        let ends_alone = own_code.is_some() && self.is_elsewhere;
+        let nobody_to_ask = !self.connected && (ends_alone || !self.returns);
         if let Some(code) = killing.finish {
             out.push(Action::Exit(code));
         } else if ends_on_signal || (nobody_to_ask && killing.next.is_none()) {

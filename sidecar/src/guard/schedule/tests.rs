@@ -2,6 +2,7 @@
 
 mod deadlines;
 mod ending;
+mod keepers;
 mod pausing;
 mod sequences;
 mod signals;

@@ -33,3 +33,6 @@ pub(super) const END_LOOK: Duration = Duration::from_secs(1);
 pub(super) fn interval(elapsed: Duration) -> Duration {
     Duration::from_millis(if elapsed <= PATIENCE { 1 } else { 50 })
 }
+
+/// A fork, and locking the memory again after it, take some milliseconds; much longer where memory is short.
+pub(super) const TIME_TO_FORK: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! The actions of the decider.
 
-use lockkeeper_lock::FencingToken;
+use lockkeeper_lock::{FencingToken, Ticket};
 
 use crate::link::protocol::ToGuard;
 
@@ -16,6 +16,9 @@ pub enum Act {
     /// Send a request to the lock; its end is passed to [`Decider::lock_answered`](super::Decider::lock_answered). An
     /// earlier request that is not answered yet is cancelled.
     Ask(Ask),
+    /// Make a new lock that goes on with this contender, and ask it for its place; its end is passed on as for
+    /// [`Act::Ask`].
+    Resume(Ticket),
     /// Let the contender expire, and make a new lock. Requests to step down fail.
     Abandon,
     /// Kill the guard, which has not answered: everything that it started dies with it. A container that it guards

@@ -19,15 +19,31 @@ impl Decider {
         now: BootInstant,
         acts: &mut Vec<Act>,
     ) {
-        let Some((_, deadline)) = self.queue.held(now).filter(|(held, _)| *held == token) else {
-            return self.stop_without_the_lock(token, is_started, now, acts);
+        let held = self.queue.held(now).filter(|(held, _)| *held == token);
+        let goes_on = self
+            .inheritance
+            .goes_on(token, self.queue.status(), self.queue.asked());
+        // While the lock is on its way, the guard ends what runs at the deadline that it has from the keeper before us.
+        let deadline = match held {
+            Some((_, deadline)) => deadline,
+            None if goes_on => now + self.policy.session_timeout,
+            None => return self.stop_without_the_lock(token, is_started, now, acts),
         };
-        let is_wished = self.next.is_some()
+        if held.is_some() {
+            self.inheritance.arrived();
+        }
+        let is_wished_away = self.next.is_some()
             || self.wishes.has_step_down()
             || self.queue.status().yield_requested
-            // In `run` the application got the signal itself, and decides how to react.
-            || (self.wishes.ending().is_some() && self.policy.kind != Kind::Run)
             || self.stop_at().is_some_and(|moment| moment <= now);
+        let leaves = !is_wished_away && self.leaves_it_to_the_next();
+        if leaves && self.wishes.leave_at(now) <= now {
+            let code = self.wishes.ending().unwrap_or_default();
+            return self.end(Ending::Code(code), acts);
+        }
+        // In `run` the application got the signal itself, and decides how to react.
+        let is_ended = self.wishes.ending().is_some() && self.policy.kind != Kind::Run;
+        let is_wished = is_wished_away || (is_ended && !leaves);
         if is_wished {
             self.remove_lease(acts);
             self.next
@@ -49,6 +65,9 @@ impl Decider {
             self.application.stop(Cause::Wish);
             return;
         }
+        if held.is_none() {
+            return;
+        }
         self.grant(token, deadline, false, now, acts);
         let is_suspect = self.is_suspect();
         if self.told.suspect(is_suspect) {
@@ -58,6 +77,12 @@ impl Decider {
                 ToGuard::Confirm { token }
             }));
         }
+    }
+
+    /// Whether the keeper alone is asked to end, so that the next one can go on: its container is replaced, for example
+    /// by one of another image.
+    fn leaves_it_to_the_next(&self) -> bool {
+        self.policy.kind == Kind::Wrap && self.wishes.ends_alone() && self.inheritance.is_given()
     }
 
     fn is_suspect(&self) -> bool {
@@ -73,7 +98,9 @@ impl Decider {
     ) {
         self.remove_lease(acts);
         let is_ours = self.queue.is_ours(token);
-        let cause = if self.queue.is_revoked(token) || (is_ours && !is_started) {
+        // A lock that was left to us is gone before the deadline: another contender may have it already.
+        let is_revoked = self.queue.is_revoked(token) || self.inheritance.is_left(token);
+        let cause = if is_revoked || (is_ours && !is_started) {
             acts.push(Act::Tell(ToGuard::Revoke { token }));
             self.watch.expect(now);
             Cause::Loss

@@ -35,6 +35,7 @@ impl Decider {
         if !is_ok {
             self.end_unless_ending(Ending::Refused);
         } else if asked == Some(Ask::Release) {
+            self.inheritance.given_up();
             self.wishes.released();
         }
     }
@@ -43,8 +44,14 @@ impl Decider {
     pub fn guard_said(&mut self, frame: FromGuard, now: BootInstant) {
         match frame {
             FromGuard::Hello(hello) => self.greeted(hello, now),
+            FromGuard::Kept(half) => self.inheritance.hear(half),
+            FromGuard::Deadline { token, kill_at } => {
+                if self.application.state().token() == Some(token) {
+                    self.watch.expect(kill_at);
+                }
+            }
             // The guard is in another container, which may end and start again as often as it likes.
-            FromGuard::EndWanted { .. } if self.policy.kind == Kind::Wrap => {}
+            FromGuard::EndWanted { .. } if self.policy.kind == Kind::Wrap => self.wishes.container_ends(true),
             FromGuard::EndWanted { signo } => self.wishes.want_end(128 + signo),
             FromGuard::Started { token, .. }
             | FromGuard::Exited { token, .. }
@@ -56,9 +63,24 @@ impl Decider {
                 // A late frame of an older token says nothing about what runs now.
                 if self.application.state().token() == Some(token) {
                     self.application_said(frame, now);
+                } else if self.is_told_of_an_end(&frame) {
+                    self.application.found(token, false, now);
+                    self.application_said(frame, now);
                 }
             }
         }
+    }
+
+    /// Whether a guard reports how an application has ended whose keeper did not follow that up, since it was killed.
+    fn is_told_of_an_end(&self, frame: &FromGuard) -> bool {
+        let is_end = matches!(
+            frame,
+            FromGuard::Exited { .. } | FromGuard::Gone { .. } | FromGuard::StartFailed { .. }
+        );
+        is_end
+            && self.policy.kind != Kind::Wrap
+            && self.application.state() == App::Idle
+            && !self.queue.has_held()
     }
 
     fn application_said(&mut self, frame: FromGuard, now: BootInstant) {
@@ -98,6 +120,7 @@ impl Decider {
     /// `is_watched`.
     pub fn guard_lost(&mut self, is_watched: bool) {
         self.told.lost();
+        self.inheritance.lost();
         let deadline = match self.application.state() {
             App::Absent | App::Idle => return self.application.becomes(App::Absent),
             App::OutOfSight { deadline, .. } => deadline,
@@ -189,6 +212,8 @@ impl Decider {
     }
 
     fn greeted(&mut self, hello: Hello, now: BootInstant) {
+        self.inheritance.greeted(hello.has_ticket, self.queue.is_new());
+        self.wishes.container_ends(false);
         let Some(Tree { token, is_paused }) = hello.tree else {
             // It ended while the guard was away.
             if matches!(self.application.state(), App::OutOfSight { .. }) {

@@ -36,6 +36,8 @@ pub(super) struct Queue {
     /// The lock is to expire: another guard took the place of one that may have left something behind, or a user
     /// gives up what has outlived its deadline.
     is_in_doubt: bool,
+    /// A place was asked for before.
+    is_used: bool,
 }
 
 impl Queue {
@@ -49,6 +51,7 @@ impl Queue {
             give_up_at,
             contend_at: None,
             is_in_doubt: false,
+            is_used: false,
         }
     }
 
@@ -89,6 +92,11 @@ impl Queue {
         Some((self.status.token?, self.status.deadline()?))
     }
 
+    /// Whether it was ever held.
+    pub fn has_held(&self) -> bool {
+        self.held_since.is_some()
+    }
+
     /// Since when the lock is held, or was held last.
     pub fn held_since(&self) -> Option<BootInstant> {
         self.held_since.map(|(_, since)| since)
@@ -121,7 +129,18 @@ impl Queue {
 
     /// A place is asked for.
     pub fn enter(&mut self) {
+        self.is_used = true;
         self.place = Place::Entering;
+    }
+
+    /// Whether no place was ever asked for.
+    pub fn is_new(&self) -> bool {
+        !self.is_used
+    }
+
+    /// `--wait-timeout` does not count: the lock was acquired before.
+    pub fn wait_for_ever(&mut self) {
+        self.give_up_at = None;
     }
 
     /// The place is given up; at the end of the keeper not later than `by`.

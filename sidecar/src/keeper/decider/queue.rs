@@ -153,11 +153,12 @@ impl Decider {
 
     pub(super) fn abandon(&mut self, acts: &mut Vec<Act>) {
         self.queue.abandon();
+        self.inheritance.given_up();
         self.wishes.drop_step_down();
         acts.push(Act::Abandon);
     }
 
-    fn end(&mut self, ending: Ending, acts: &mut Vec<Act>) {
+    pub(super) fn end(&mut self, ending: Ending, acts: &mut Vec<Act>) {
         self.remove_lease(acts);
         self.has_ended = true;
         acts.push(Act::End(ending));

@@ -1,6 +1,7 @@
 //! What the keeper's decisions promise, without guard, lock or clock.
 
 mod endings;
+mod inheriting;
 mod losses;
 mod pod;
 mod running;
@@ -84,6 +85,7 @@ fn hello(token: Option<FencingToken>, is_paused: bool) -> FromGuard {
         pid: 1,
         instance: 1,
         is_first: true,
+        has_ticket: false,
         tree: token.map(|token| Tree { token, is_paused }),
         containment: Containment::Sweep,
         clock: 0,

@@ -1,6 +1,12 @@
 //! Requests of users, and of the pod.
 
+use std::time::Duration;
+
 use lockkeeper_lock::BootInstant;
+
+/// How long after the sidecar's SIGTERM that of the application's container may come: a kubelet sends both at once to the
+/// containers of a pod that ends, unless one is a sidecar, which comes last (KEP-753).
+const PATIENCE_FOR_THE_CONTAINER: Duration = Duration::from_secs(1);
 
 /// Requests that are not fulfilled yet.
 #[derive(Debug, Default)]
@@ -11,6 +17,10 @@ pub(super) struct Wishes {
     answer_is_due: bool,
     /// The keeper is asked to end; the code if the application has none of its own.
     ending: Option<u8>,
+    /// When a keeper that is asked to end leaves what runs to the next one.
+    leave_at: Option<BootInstant>,
+    /// The application's container is asked to end.
+    container_ends: bool,
     /// When everything has to be stopped, since the pod is ending.
     gone_by: Option<BootInstant>,
 }
@@ -49,6 +59,26 @@ impl Wishes {
     /// The code to end with, once that is asked.
     pub fn ending(&self) -> Option<u8> {
         self.ending
+    }
+
+    /// The application's container is asked to end, or it is a new one, which is not.
+    pub fn container_ends(&mut self, ends: bool) {
+        self.container_ends = ends;
+    }
+
+    /// Whether the keeper is asked to end, and the application's container is not.
+    pub fn ends_alone(&self) -> bool {
+        self.ending.is_some() && !self.container_ends
+    }
+
+    /// When a keeper that is asked to end at `now` leaves what runs to the next one, unless the container ends as well.
+    pub fn leave_at(&mut self, now: BootInstant) -> BootInstant {
+        *self.leave_at.get_or_insert(now + PATIENCE_FOR_THE_CONTAINER)
+    }
+
+    /// That moment, once it is known.
+    pub fn leaves_at(&self) -> Option<BootInstant> {
+        self.leave_at
     }
 
     /// The pod is ending. The first report counts.

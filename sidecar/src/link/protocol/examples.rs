@@ -1,10 +1,24 @@
 //! A frame of every kind, for tests and as seeds of the crate `fuzz`.
 
-use lockkeeper_lock::{BootInstant, FencingToken};
+use lockkeeper_lock::{BootInstant, FencingToken, SESSION_PASSWORD_LEN, SessionKey};
 
-use super::{Containment, FromGuard, Grant, Hello, Refusal, ToGuard, Tree};
+use super::{Containment, FromGuard, Grant, Hello, Refusal, TicketHalf, ToGuard, Tree};
 
 const TOKEN: FencingToken = FencingToken(4_294_967_331);
+
+/// The halves of a ticket.
+const SESSION: TicketHalf = TicketHalf::Session {
+    key: SessionKey {
+        id: i64::MIN,
+        password: [255; SESSION_PASSWORD_LEN],
+    },
+    timeout: u32::MAX,
+};
+const CONTENDER: TicketHalf = TicketHalf::Contender {
+    unique: uuid::Uuid::from_u128(0x0001_0203_0405_0607_0809_0a0b_0c0d_0eff),
+    token: TOKEN,
+    lease: 1,
+};
 
 /// Frames that a keeper may send.
 pub fn of_the_keeper() -> Vec<ToGuard> {
@@ -38,6 +52,9 @@ pub fn of_the_keeper() -> Vec<ToGuard> {
         },
         ToGuard::Refuse { why: Refusal::User },
         ToGuard::Refuse { why: Refusal::Clock },
+        ToGuard::Keep(SESSION),
+        ToGuard::Keep(CONTENDER),
+        ToGuard::Forget,
     ]
 }
 
@@ -48,6 +65,7 @@ pub fn of_the_guard() -> Vec<FromGuard> {
             pid: 1,
             instance: 7,
             is_first: false,
+            has_ticket: false,
             tree: None,
             containment: Containment::Sweep,
             clock: 0,
@@ -56,6 +74,7 @@ pub fn of_the_guard() -> Vec<FromGuard> {
             pid: 1,
             instance: u64::MAX,
             is_first: true,
+            has_ticket: true,
             tree: Some(Tree {
                 token: TOKEN,
                 is_paused: true,
@@ -93,5 +112,11 @@ pub fn of_the_guard() -> Vec<FromGuard> {
             errno: 2,
         },
         FromGuard::EndWanted { signo: 15 },
+        FromGuard::Kept(SESSION),
+        FromGuard::Kept(CONTENDER),
+        FromGuard::Deadline {
+            token: TOKEN,
+            kill_at: BootInstant::from_nanos(u64::MAX),
+        },
     ]
 }

@@ -1,15 +1,25 @@
 //! The frames of the guard.
 
-use lockkeeper_lock::FencingToken;
+use lockkeeper_lock::{BootInstant, FencingToken};
 
 use super::containment::Containment;
 use super::frame::{Fields, Frame, FrameError, VERSION};
+use super::ticket::TicketHalf;
 
 /// From the guard to the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FromGuard {
     /// The first frame of every connection.
     Hello(Hello),
+    /// After `Hello`: a half of what the keeper before this one has left. [`Hello::has_ticket`] announces both.
+    Kept(TicketHalf),
+    /// After `Hello`: when the guard will have stopped what runs, unless it gets another frame.
+    Deadline {
+        /// The token under which it runs.
+        token: FencingToken,
+        /// The end of its grant.
+        kill_at: BootInstant,
+    },
     /// The application was started, or a paused one was continued, under this token.
     Started {
         /// The token of the grant.
@@ -84,6 +94,8 @@ pub struct Hello {
     pub is_first: bool,
     /// What is running or paused; `None` when nothing is.
     pub tree: Option<Tree>,
+    /// A ticket follows.
+    pub has_ticket: bool,
     /// What holds the application together.
     pub containment: Containment,
     /// The [time namespace](crate::time_namespace) of the guard: instants mean the same to both in one alone.
@@ -108,10 +120,14 @@ const SURVIVORS: u8 = 70;
 const START_FAILED: u8 = 71;
 const END_WANTED: u8 = 72;
 const AT_WORK: u8 = 73;
+const KEPT_SESSION: u8 = 74;
+const KEPT_CONTENDER: u8 = 75;
+const DEADLINE: u8 = 76;
 
 /// Flags of `Hello`. Bit 1 is free.
 const IS_PAUSED: u8 = 1;
 const IS_FIRST: u8 = 4;
+const HAS_TICKET: u8 = 8;
 /// Flags of `Gone`. With the first the argument is an exit code.
 const HAS_CODE: u8 = 1;
 const HAD_SIGTERM: u8 = 2;
@@ -131,7 +147,8 @@ impl FromGuard {
                     IS_PAUSED
                 } else {
                     0
-                } | if hello.is_first { IS_FIRST } else { 0 },
+                } | if hello.is_first { IS_FIRST } else { 0 }
+                    | if hello.has_ticket { HAS_TICKET } else { 0 },
                 version: VERSION,
                 first: hello.instance,
                 second: u64::from(hello.containment.number()) | u64::from(hello.clock) << 8,
@@ -140,6 +157,11 @@ impl FromGuard {
                     hello.tree.map_or(FencingToken(0), |tree| tree.token),
                     hello.pid,
                 )
+            },
+            Self::Kept(half) => half.fields(KEPT_SESSION, KEPT_CONTENDER),
+            Self::Deadline { token, kill_at } => Fields {
+                second: kill_at.as_nanos(),
+                ..with_token(DEADLINE, token, 0)
             },
             Self::Started { token, pid } => with_token(STARTED, token, pid),
             Self::Exited { token, code } => with_token(EXITED, token, code.into()),
@@ -176,6 +198,7 @@ impl FromGuard {
                 pid: fields.argument,
                 instance: fields.first,
                 is_first: fields.flags & IS_FIRST != 0,
+                has_ticket: fields.flags & HAS_TICKET != 0,
                 tree: (fields.token != 0).then_some(Tree {
                     token,
                     is_paused: fields.flags & IS_PAUSED != 0,
@@ -185,6 +208,12 @@ impl FromGuard {
                 // Comparing with the encoded frame, below, refuses bytes above these.
                 clock: (fields.second >> 8) as u32,
             }),
+            KEPT_SESSION => Self::Kept(TicketHalf::session(&fields)),
+            KEPT_CONTENDER => Self::Kept(TicketHalf::contender(&fields)),
+            DEADLINE => Self::Deadline {
+                token,
+                kill_at: BootInstant::from_nanos(fields.second),
+            },
             STARTED => Self::Started {
                 token,
                 pid: fields.argument,

@@ -17,6 +17,7 @@ const ONE: Hello = Hello {
     pid: 1,
     instance: 7,
     is_first: false,
+    has_ticket: false,
     tree: None,
     containment: Containment::Sweep,
     clock: 0,

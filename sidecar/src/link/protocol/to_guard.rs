@@ -3,6 +3,7 @@
 use lockkeeper_lock::{BootInstant, FencingToken};
 
 use super::frame::{Fields, Frame, FrameError};
+use super::ticket::TicketHalf;
 
 /// From the keeper to the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,11 @@ pub enum ToGuard {
         /// Exit code of the guard.
         code: u8,
     },
+    /// A half of what the next keeper needs to go on with the contender. The guard keeps it, and tells it after its
+    /// `Hello`.
+    Keep(TicketHalf),
+    /// Forget that: the lock is given up.
+    Forget,
     /// The keeper does not take this guard, and closes the connection.
     Refuse {
         /// Why.
@@ -81,6 +87,9 @@ const STOP: u8 = 4;
 const REVOKE: u8 = 5;
 const FINISH: u8 = 6;
 const REFUSE: u8 = 7;
+const KEEP_SESSION: u8 = 8;
+const KEEP_CONTENDER: u8 = 9;
+const FORGET: u8 = 10;
 
 /// Flags of `Grant`.
 const START: u8 = 1;
@@ -128,6 +137,11 @@ impl ToGuard {
                 argument: code.into(),
                 ..Fields::default()
             },
+            Self::Keep(half) => half.fields(KEEP_SESSION, KEEP_CONTENDER),
+            Self::Forget => Fields {
+                kind: FORGET,
+                ..Fields::default()
+            },
             Self::Refuse { why } => Fields {
                 kind: REFUSE,
                 argument: match why {
@@ -167,6 +181,9 @@ impl ToGuard {
             },
             REVOKE => Self::Revoke { token },
             FINISH => Self::Finish { code: fields.byte()? },
+            KEEP_SESSION => Self::Keep(TicketHalf::session(&fields)),
+            KEEP_CONTENDER => Self::Keep(TicketHalf::contender(&fields)),
+            FORGET => Self::Forget,
             REFUSE => Self::Refuse {
                 why: match fields.argument {
                     BY_ANOTHER => Refusal::Another,
@@ -178,7 +195,7 @@ impl ToGuard {
             kind => return Err(FrameError::Kind(kind)),
         };
         // In `Hello` a token of 0 means that nothing runs, so no application may run under it.
-        let without_token = ![FINISH, REFUSE].contains(&fields.kind) && fields.token == 0;
+        let without_token = ![FINISH, REFUSE, FORGET].contains(&fields.kind) && fields.token == 0;
         // A frame with anything beyond what its kind defines is not understood.
         if without_token || decoded.encode() != *frame {
             return Err(FrameError::Contents(fields.kind));

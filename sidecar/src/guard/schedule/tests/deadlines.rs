@@ -71,7 +71,7 @@ fn each_connection_counts_its_grants_from_the_beginning() {
     let mut run = Run::new(Mode::Pid1, true);
     run.granted_as(7, 0, grant(A, true, 100, 200));
     run.at(1, Event::Started { pid: 42 });
-    run.at(2, Event::KeeperLost);
+    run.at(2, Event::KeeperLost { returns: false });
     run.at(3, Event::KeeperConnected);
     run.granted_as(1, 4, grant(A, false, 50, 60));
     assert_eq!(run.schedule.wake_at(), Some(ms(50)));

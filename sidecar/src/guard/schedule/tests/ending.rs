@@ -5,15 +5,18 @@ use super::*;
 #[test]
 fn losing_the_keeper_changes_nothing_before_the_deadline() {
     let mut run = Run::running();
-    assert_eq!(run.at(10, Event::KeeperLost), []);
+    assert_eq!(run.at(10, Event::KeeperLost { returns: false }), []);
     assert_eq!(run.at(100, Event::Tick), [Action::Terminate]);
     assert_eq!(run.at(200, Event::Tick), [Action::Sweep(Sweep::Kill)]);
     assert_eq!(run.at(200, GONE), [told_killed(), Action::Exit(EXIT_LOST)]);
     assert_eq!(
-        Run::new(Mode::Subreaper, false).at(1, Event::KeeperLost),
+        Run::new(Mode::Subreaper, false).at(1, Event::KeeperLost { returns: false }),
         [Action::Exit(EXIT_SOFTWARE)]
     );
-    assert_eq!(Run::new(Mode::Pid1, true).at(1, Event::KeeperLost), []);
+    assert_eq!(
+        Run::new(Mode::Pid1, true).at(1, Event::KeeperLost { returns: false }),
+        []
+    );
 }
 
 #[test]
@@ -21,7 +24,7 @@ fn the_exit_code_of_the_application_is_passed_on_when_there_is_no_keeper_to_ask(
     for (mode, reconnects) in [(Mode::Subreaper, false), (Mode::Pid1, true)] {
         let mut run = Run::new(mode, reconnects);
         run.at(0, granted(A, true, 100, 200));
-        run.at(1, Event::KeeperLost);
+        run.at(1, Event::KeeperLost { returns: false });
         run.at(2, Event::MainExited { code: 3 });
         assert!(run.at(2, GONE).ends_with(&[Action::Exit(3)]));
 
@@ -125,7 +128,7 @@ fn until_nothing_is_left_of_the_time_before_it_a_guard_kills_what_may_be_of_the_
 fn nobody_else_starts_a_container_that_is_stopped_at_its_deadline() {
     let mut run = Run::new(Mode::Container, false);
     run.at(0, granted(A, true, 30, 40));
-    run.at(10, Event::KeeperLost);
+    run.at(10, Event::KeeperLost { returns: false });
     assert_eq!(run.at(30, Event::Tick), [Action::RemoveLease, Action::Terminate]);
     let killed = [Action::RemoveLease, Action::Sweep(Sweep::Kill)];
     assert_eq!(run.at(40, Event::Tick), killed);
@@ -192,7 +195,7 @@ fn a_container_has_ended_by_itself_once_nothing_is_left_of_what_was_seen_in_it()
 
     // Without a keeper the lock cannot be released: the pod has to be gated anew.
     let mut run = running();
-    run.at(300, Event::KeeperLost);
+    run.at(300, Event::KeeperLost { returns: false });
     run.at(310, Event::ChildEnded);
     run.at(310, GONE);
     assert_eq!(run.at(310, GONE), [told_gone(None), Action::Exit(EXIT_LOST)]);
@@ -211,7 +214,7 @@ fn a_guard_that_the_keeper_does_not_take_ends_once_it_has_nothing_to_guard() {
     let mut run = Run::new(Mode::Pid1, true);
     run.at(0, granted(A, true, 100, 200));
     assert_eq!(run.at(1, refused()), [], "its lease goes on");
-    run.at(1, Event::KeeperLost);
+    run.at(1, Event::KeeperLost { returns: false });
     assert_eq!(run.at(100, Event::Tick), [Action::Terminate]);
     assert_eq!(run.at(200, Event::Tick), [Action::Sweep(Sweep::Kill)]);
     assert_eq!(run.at(200, GONE), [told_killed()]);

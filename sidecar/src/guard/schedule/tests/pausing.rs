@@ -14,6 +14,7 @@ fn a_tree_that_is_stopped_on_suspicion_is_not_called_paused() {
             pid: 1,
             instance: 7,
             is_first: false,
+            has_ticket: false,
             tree: Some(Tree {
                 token: A,
                 is_paused: false,

@@ -104,7 +104,7 @@ fn no_sequence_of_events_lets_anything_run_beyond_what_was_granted() {
                         token,
                         kill_at: ms(now + 1000),
                     }),
-                    11 => Event::KeeperLost,
+                    11 => Event::KeeperLost { returns: false },
                     12 => Event::KeeperConnected,
                     13 => Event::Signal {
                         signo: TERM,

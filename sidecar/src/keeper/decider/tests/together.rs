@@ -147,6 +147,7 @@ impl World {
                 }
                 self.asked = Some(ask);
             }
+            Act::Resume(_) => unreachable!("this guard announces no ticket"),
             Act::Abandon => {
                 assert!(
                     !(self.is_watched && self.policy.kind == Kind::Wrap && self.has_guard_in_doubt()),

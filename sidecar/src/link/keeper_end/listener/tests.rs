@@ -64,6 +64,7 @@ fn hello(instance: u64, token: Option<FencingToken>) -> FromGuard {
         pid: 1,
         instance,
         is_first: true,
+        has_ticket: false,
         tree: token.map(|token| Tree {
             token,
             is_paused: false,
@@ -235,6 +236,7 @@ fn the_end_of_a_guard_that_is_not_the_first_process_is_told_as_no_proof() {
         };
         let second = FromGuard::Hello(Hello {
             is_first: false,
+            has_ticket: false,
             ..first
         });
         guard.write_all(&second.encode()).expect("sent");

@@ -112,7 +112,7 @@ impl World {
             self.to_keeper.clear();
             self.decider.guard_lost(self.is_watched);
             self.decide();
-            self.guard(Event::KeeperLost);
+            self.guard(Event::KeeperLost { returns: false });
         }
     }
 
