@@ -13,11 +13,9 @@ mod signal;
 use std::time::Duration;
 
 use lockkeeper_judge::checker::{Rule, check};
-use lockkeeper_lock::BootInstant;
 use lockkeeper_product::DeletionWatch;
-use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Config, Ensemble, faults};
-use pod::{BOUND, Pod, all, assert_gone_before_the_deletion, is_root};
+use pod::{Pod, all, assert_gone_before_the_deletion, is_root};
 
 /// Waits until a pod is in the queue.
 const QUEUED: [&str; 5] = ["wait", "--for", "queued", "--timeout", "30s"];
@@ -104,9 +102,7 @@ fn an_application_goes_on_under_the_same_lock_when_its_sidecar_is_started_again(
             first.lockkeeper(&["wait", "--for", "held", "--timeout", "30s"]),
             Some(0)
         );
-        let end = BootInstant::now() + LONGER;
-        wait_for(BOUND, || (first.records().last()?.at > end).then_some(()))
-            .unwrap_or_else(|| panic!("{}", first.said()));
+        first.goes_on_for(LONGER);
     }
     let report = check(&all(&[&first, &second]), Rule::Exclusive);
     assert!(report.is_clean() && report.holds.len() == 1, "{report}");

@@ -248,6 +248,13 @@ impl Pod {
         }
     }
 
+    /// Waits until its application has written for this long.
+    pub fn goes_on_for(&self, time: Duration) {
+        let end = BootInstant::now() + time;
+        wait_for(BOUND, || (self.records().last()?.at > end).then_some(()))
+            .unwrap_or_else(|| panic!("{}", self.said()));
+    }
+
     pub fn wait_until_it_runs(&self, than: i64) -> i64 {
         let began = || {
             let records = self.records();

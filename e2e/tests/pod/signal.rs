@@ -91,9 +91,7 @@ fn a_container_goes_on_when_its_keeper_is_killed() {
     for _ in 0..2 {
         let killed = first.keeper();
         faults::kill(killed).unwrap();
-        let end = BootInstant::now() + Duration::from_secs(20);
-        wait_for(BOUND, || (first.records().last()?.at > end).then_some(()))
-            .unwrap_or_else(|| panic!("{}", first.said()));
+        first.goes_on_for(Duration::from_secs(20));
         assert_ne!(first.keeper(), killed);
         assert_eq!(first.lease_file(), lease, "a kubelet may start it again");
     }
@@ -110,7 +108,8 @@ fn a_container_is_not_started_again_without_the_lock_though_its_keeper_is_frozen
     let ensemble = Ensemble::start(Config::default()).unwrap();
     let lock = "/locks/foreign";
     let deletions = DeletionWatch::begin(&ensemble, lock).unwrap();
-    let (mut first, mut second, token) = two_pods(&ensemble, lock, &[]);
+    // The first keeps the lock on a busy machine until its keeper stands still.
+    let (mut first, mut second, token) = two_pods(&ensemble, lock, &["--session-timeout", "8s"]);
 
     faults::stop(first.keeper()).unwrap();
     first.container_ends();
@@ -122,7 +121,7 @@ fn a_container_is_not_started_again_without_the_lock_though_its_keeper_is_frozen
     let status = first.sidecar.as_mut().unwrap().wait(BOUND).unwrap();
     assert_eq!(status.expect("it ends").code(), Some(88), "{}", first.said());
     let report = check(&all(&[&first, &second]), Rule::Exclusive);
-    assert!(report.is_clean() && report.holds.len() >= 2, "{report}");
+    assert!(report.is_clean() && report.holds.len() == 2, "{report}");
 }
 
 #[test]

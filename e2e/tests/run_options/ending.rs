@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::harness::{BOUND, Run, SHORT, contenders, ensemble, wait_for_contenders, worker};
 
 /// Prints the path of its socket, and runs until a signal.
-const TELL_SOCKET: [&str; 3] = ["sh", "-c", "echo $LOCKKEEPER_SOCKET; exec sleep 600"];
+pub const TELL_SOCKET: [&str; 3] = ["sh", "-c", "echo $LOCKKEEPER_SOCKET; exec sleep 600"];
 
 /// Processes of the run with this socket: the command's, and the keeper.
 fn processes(socket: &Path) -> Vec<String> {
@@ -50,7 +50,7 @@ fn bearers(word: &[u8]) -> Vec<Pid> {
         .collect()
 }
 
-fn assert_nothing_is_left(socket: &Path) {
+pub fn assert_nothing_is_left(socket: &Path) {
     wait_for(BOUND, || processes(socket).is_empty().then_some(()))
         .unwrap_or_else(|| panic!("still running: {:?}", processes(socket)));
     let directory = socket.parent().unwrap();

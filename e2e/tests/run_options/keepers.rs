@@ -1,5 +1,6 @@
 //! A keeper that is killed: the next one goes on with its session, and the application notices nothing.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lockkeeper_judge::checker::{Rule, check};
@@ -11,6 +12,7 @@ use lockkeeper_testbed::faults;
 use lockkeeper_testbed::process::wait_for;
 use rustix::process::Pid;
 
+use crate::ending::{TELL_SOCKET, assert_nothing_is_left};
 use crate::harness::{BOUND, CALM, Run, contenders, ensemble, wait_for_contenders, worker};
 
 /// Kills the keeper, and waits for the next one.
@@ -98,14 +100,8 @@ fn a_waiter_whose_keeper_is_killed_queues_again_and_is_served() {
 fn a_run_whose_keepers_end_again_and_again_stops_its_command_at_the_deadline() {
     let ensemble = ensemble();
     let lock = "/keepers/gives-up";
-    let mut run = Run::start(
-        &ensemble,
-        "keeper-gives-up",
-        lock,
-        &[],
-        &["sh", "-c", "echo $$; sleep 600"],
-    );
-    run.first_line();
+    let mut run = Run::start(&ensemble, "keeper-gives-up", lock, &[], &TELL_SOCKET);
+    let socket = PathBuf::from(run.first_line());
     let guard = run.process.pid();
     let mut killed = None;
     // Each as soon as it is there, until there is no other.
@@ -118,6 +114,7 @@ fn a_run_whose_keepers_end_again_and_again_stops_its_command_at_the_deadline() {
     };
     wait_for(BOUND, all_killed).expect("it ends at the deadline");
     assert_eq!(run.code(), 75, "{}", run.stderr());
+    assert_nothing_is_left(&socket);
 }
 
 fn has_ended(guard: Pid) -> bool {

@@ -215,6 +215,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             }
             lease
         });
+        let is_left = self.place.is_left();
         self.place = Place::In(Box::new(Entry {
             name,
             path: created.path,
@@ -235,7 +236,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             is_own_watched: false,
             is_own_seen: false,
             predecessor_unclean: false,
-            is_left: false,
+            is_left,
         }));
         for reply in self.contend_replies.drain(..) {
             let _ = reply.send(Ok(()));
@@ -244,9 +245,6 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     /// Our contender is one that another process has left to us, with these data.
     fn go_on_with(&mut self, left: Left, data: ContenderData) {
-        if let Place::In(entry) = &mut self.place {
-            entry.is_left = true;
-        }
         let own = self.options.identity.pod.as_ref();
         if own.is_some_and(|own| data.pod.as_ref().is_none_or(|pod| pod.uid != own.uid)) {
             tracing::error!(

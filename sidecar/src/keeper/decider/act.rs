@@ -16,8 +16,8 @@ pub enum Act {
     /// Send a request to the lock; its end is passed to [`Decider::lock_answered`](super::Decider::lock_answered). An
     /// earlier request that is not answered yet is cancelled.
     Ask(Ask),
-    /// Make a new lock that goes on with this contender, and ask it for its place; its end is passed on as for
-    /// [`Act::Ask`].
+    /// Make a new lock that goes on with this contender, and ask it for its place. The keeper passes the answer to
+    /// [`Decider::lock_answered`](super::Decider::lock_answered), as that of an [`Act::Ask`].
     Resume(Ticket),
     /// Let the contender expire, and make a new lock. Requests to step down fail.
     Abandon,
