@@ -244,17 +244,53 @@ fn a_keeper_whose_guard_and_anchor_were_killed_kills_the_control_group() {
 
 #[test]
 fn the_lock_of_a_killed_guard_is_free_when_its_anchor_has_shown_that_nothing_is_left() {
+    for containment in ["sweep", "cgroup"] {
+        assert_free_after_a_kill_of_the_guard(containment, |guard| faults::kill(guard).unwrap());
+    }
+}
+
+#[test]
+fn the_lock_of_a_killed_guard_is_free_when_the_kernel_has_ended_its_namespace() {
+    assert_free_after_a_kill_of_the_guard("pidns", |guard| faults::kill(guard).unwrap());
+}
+
+#[test]
+fn the_lock_is_free_when_the_namespace_of_a_guard_has_ended_that_was_killed_with_its_anchor() {
+    assert_free_after_a_kill_of_the_guard("pidns", |guard| {
+        let anchor = anchor_of(guard).expect("it has an anchor");
+        // A stopped guard does not react to the kill of its anchor.
+        faults::stop(guard).unwrap();
+        faults::kill(anchor).unwrap();
+        faults::kill(guard).unwrap();
+    });
+}
+
+fn assert_free_after_a_kill_of_the_guard(containment: &str, kill: impl FnOnce(Pid)) {
     let ensemble = ensemble();
-    let lock = "/ending/proven";
+    let name = format!("proven-{containment}");
+    let lock = format!("/ending/{name}");
     let timeout = Duration::from_secs(20);
-    let options = ["--session-timeout", "20s"];
-    let mut run = Run::start(&ensemble, "proven", lock, &options, &TELL_SOCKET);
+    let options = [
+        "--session-timeout",
+        "20s",
+        "--log",
+        "debug",
+        "--containment",
+        containment,
+    ];
+    let mut run = Run::start(&ensemble, &name, &lock, &options, &TELL_SOCKET);
     let socket = PathBuf::from(run.first_line());
+    if containment == "pidns" {
+        let is_known = || run.stderr().contains("is_found=true").then_some(());
+        wait_for(BOUND, is_known).expect("the keeper finds the namespace");
+    }
     let killed = BootInstant::now();
-    run.process.kill();
-    wait_for_contenders(&ensemble, lock, 0);
+    kill(run.process.pid());
+    wait_for_contenders(&ensemble, &lock, 0);
     let free = BootInstant::now() - killed;
-    println!("free {free:?} after the kill");
+    println!("{containment}: free {free:?} after the kill");
     assert!(free < timeout / 2, "it expired: {free:?}");
+    run.wait();
+    assert!(run.stderr().contains("releasing the lock"), "{}", run.stderr());
     assert_nothing_is_left(&socket);
 }

@@ -123,6 +123,9 @@ impl Keeper<'_> {
         if let FromGuard::Hello(hello) = frame {
             self.shown.contained(hello.containment);
         }
+        if let Some(guard) = self.guards.parent_pid() {
+            self.leftovers.heard(&frame, guard);
+        }
         self.decider.guard_said(frame, BootInstant::now());
     }
 
@@ -197,6 +200,7 @@ impl Keeper<'_> {
             Act::Tell(frame) => {
                 tracing::debug!(?frame, "Guard told");
                 self.metrics.guard_told(&frame);
+                self.leftovers.told(&frame);
                 self.guards.tell(frame).await;
             }
             Act::WriteLease(token) => {

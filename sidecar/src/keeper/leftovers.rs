@@ -4,8 +4,10 @@
 //! report. It also kills the application's control group, if there is one, until the group is empty; and processes
 //! with the run's mark in their environment, until none is found. If the anchor was killed too and there is no
 //! control group, this mark is all that is left to find processes. A process may have cleared its environment, so
-//! finding none proves nothing. Only the anchor's report is a proof; without it the lock is abandoned. While
-//! something is known to be left, the lock is kept.
+//! finding none proves nothing. A proof is the anchor's report, or the end of the [first] process of the application's
+//! PID namespace. Without a proof the lock is abandoned. While something is known to be left, the lock is kept.
+
+mod first;
 
 use std::io;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use lockkeeper_lock::{BootClock, BootInstant, Clock, LockStatus};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tokio::sync::mpsc;
 
+use self::first::{First, Known};
 use super::application::Shown;
 use super::contender::Contender;
 use super::decider::patience_for_release;
@@ -21,6 +24,7 @@ use super::observer::Observer;
 use super::policy::Policy;
 use crate::guard::ContainerKiller;
 use crate::guard::will::{Below, RunId, Will};
+use crate::link::protocol::{FromGuard, ToGuard};
 use crate::socket::Command;
 use crate::sys;
 use crate::view::Survivors;
@@ -58,12 +62,28 @@ pub(super) struct Leftovers {
     killer: Option<ContainerKiller>,
     /// What a guard of `run` has passed to us.
     will: Option<Will>,
+    /// The first process of the application's PID namespace.
+    known: Known,
 }
 
 impl Leftovers {
     /// With what kills the container beside us, or with the will of a guard that is our parent.
     pub(super) fn new(killer: Option<ContainerKiller>, will: Option<Will>) -> Self {
-        Self { killer, will }
+        Self {
+            killer,
+            will,
+            known: Known::default(),
+        }
+    }
+
+    /// A guard that is our parent has sent a frame.
+    pub(super) fn heard(&mut self, frame: &FromGuard, guard: Pid) {
+        self.known.heard(frame, guard);
+    }
+
+    /// The guard is sent a frame.
+    pub(super) fn told(&mut self, frame: &ToGuard) {
+        self.known.told(frame);
     }
 
     /// Kills the container beside us, in place of a guard that does not, until nothing is seen in it. Our own
@@ -102,7 +122,7 @@ impl Leftovers {
             Some(mut will) => {
                 contender.retain(true);
                 let end = tokio::select! {
-                    end = kill(&mut will, &BootClock, |left| shown.outlived(left)) => end,
+                    end = kill(&mut will, self.known.first(), &BootClock, |left| shown.outlived(left)) => end,
                     end = given_up(commands) => end,
                     never = contender.follow() => match never {},
                 };
@@ -135,12 +155,17 @@ async fn release(contender: Contender, policy: &Policy) -> bool {
 }
 
 /// Kills what is left of the run until nothing is known to be. What outlives that is told to `outlived`.
-async fn kill(will: &mut Will, clock: &impl Clock, outlived: impl Fn(Survivors)) -> End {
+async fn kill(
+    will: &mut Will,
+    first: Option<&First>,
+    clock: &impl Clock,
+    outlived: impl Fn(Survivors),
+) -> End {
     let run = will.run();
     let (mut round, mut quiet) = (0, 0);
     loop {
         will.kill_group();
-        let below = will.below();
+        let below = below(will, first);
         let found = marked(run);
         for pid in &found {
             // It may be gone, or belong to another user: then the anchor has more rights than we.
@@ -163,6 +188,19 @@ async fn kill(will: &mut Will, clock: &impl Clock, outlived: impl Fn(Survivors))
         } else {
             clock.sleep(PAUSE).await;
         }
+    }
+}
+
+/// What is left below the anchor. Files are closed before a process has ended, so the end of its pipe says nothing of
+/// the namespace of which the anchor was the first process.
+fn below(will: &mut Will, first: Option<&First>) -> Below {
+    match (will.below(), first) {
+        (Below::Ended { .. }, Some(first)) if first.has_ended() => Below::Ended { is_proof: true },
+        (Below::Ended { .. }, Some(first)) => {
+            first.kill();
+            Below::Left { count: 0, pid: 0 }
+        }
+        (below, _) => below,
     }
 }
 

@@ -44,7 +44,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn kill_and_wait(run: RunId) {
     let (mut will, anchor) = will(run);
     drop(anchor);
-    let end = block_on(kill(&mut will, &BootClock, |left| {
+    let end = block_on(kill(&mut will, None, &BootClock, |left| {
         panic!("{left:?} outlived SIGKILL")
     }));
     assert_eq!(end, End::Unknown);
@@ -126,7 +126,7 @@ fn what_appears_while_the_rest_is_killed_is_killed_too() {
     let late = Late(Arc::new(Mutex::new((run, None))));
     let (mut will, anchor) = will(run);
     drop(anchor);
-    block_on(kill(&mut will, &late, |_| {}));
+    block_on(kill(&mut will, None, &late, |_| {}));
     let mut late = late
         .0
         .lock()
@@ -146,7 +146,7 @@ fn what_one_look_misses_is_killed_after_another() {
     let late = Late(Arc::new(Mutex::new((run, None))));
     let (mut will, anchor) = will(run);
     drop(anchor);
-    let end = block_on(kill(&mut will, &late, |_| {}));
+    let end = block_on(kill(&mut will, None, &late, |_| {}));
     let missed = late.0.lock().expect("no panic").1.take();
     let status = missed.expect("a second look").wait();
     assert!(!status.expect("reaped").success());
@@ -178,7 +178,7 @@ fn what_is_found_begins_the_looks_anew() {
     let (will, anchor) = will(RunId::draw());
     drop(anchor);
     let mut will = group.bequeath(will);
-    let end = block_on(kill(&mut will, &Refilled(group.clone()), |_| {
+    let end = block_on(kill(&mut will, None, &Refilled(group.clone()), |_| {
         panic!("it is gone soon")
     }));
     assert_eq!(end, End::Unknown);
@@ -222,7 +222,7 @@ fn waited(words: Vec<Option<u32>>) -> (Vec<Survivors>, End) {
         words,
     })));
     let told = Mutex::new(Vec::new());
-    let end = block_on(kill(&mut will, &anchor, |left| {
+    let end = block_on(kill(&mut will, None, &anchor, |left| {
         told.lock().expect("no panic").push(left);
     }));
     (told.into_inner().expect("no panic"), end)
@@ -298,7 +298,7 @@ fn the_control_group_is_killed_and_the_lock_is_kept_until_nothing_is_in_it() {
     let (will, anchor) = will(RunId::draw());
     drop(anchor);
     let mut will = group.bequeath(will);
-    let end = block_on(kill(&mut will, &group, |_| panic!("it is gone soon")));
+    let end = block_on(kill(&mut will, None, &group, |_| panic!("it is gone soon")));
     let mut killed = [0; 4];
     group.kill.read_exact_at(&mut killed, 0).expect("read");
     assert_eq!(&killed, b"1111");
