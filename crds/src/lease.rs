@@ -13,9 +13,9 @@ use crate::duration::{self, ApiDuration};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApiLease {
     /// Only its session decides.
-    #[default]
     Off,
     /// The shortest that leaves as much time for lost answers as the session alone.
+    #[default]
     Auto,
     /// So long.
     Of(ApiDuration),

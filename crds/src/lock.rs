@@ -89,7 +89,7 @@ pub struct DistributedLockSpec {
     /// one has stopped its application by then. `off`: only `sessionTimeout` decides. `auto`: the shortest with which
     /// `sessionTimeout` stays as patient as without, 8.5 s with the defaults. A duration, from `500ms` to `1h`: this one;
     /// `renewInterval` (at most an eighth of it) + `stopGrace` + 1 % of it + 200 ms must be at most four fifths of it.
-    /// Default: `off`. In YAML write `"off"` with quotes: the bare word is a boolean.
+    /// Default: `auto`. In YAML write `"off"` with quotes: the bare word is a boolean.
     #[serde(default)]
     #[x_kube(validation = cel::lease_between(MIN_LEASE_DURATION, MAX_LEASE_DURATION))]
     pub lease_duration: ApiLease,

@@ -33,9 +33,9 @@ pub const LONGEST_LEASE: Duration = Duration::from_secs(60 * 60);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeaseDuration {
     /// Only the session decides: the place of a silent contender is free when the ensemble expires its session.
-    #[default]
     Off,
     /// The shortest one with which as much time is left for lost answers as without: 8.5 s with the defaults.
+    #[default]
     Auto,
     /// This one; at most [`LONGEST_LEASE`].
     Of(Duration),
@@ -64,7 +64,7 @@ impl Timing {
             tick_time: Duration::from_secs(2),
             renew_interval: session_timeout / 8,
             stop_grace: Duration::from_secs(3),
-            lease_duration: LeaseDuration::Off,
+            lease_duration: LeaseDuration::Auto,
         }
     }
 

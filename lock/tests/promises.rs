@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_fake::{Client, Options, SkewedClock, World};
-use lockkeeper_lock::{Lock, LockOptions, LockState, LockStatus, LockView, Mode, Timing};
+use lockkeeper_lock::{LeaseDuration, Lock, LockOptions, LockState, LockStatus, LockView, Mode, Timing};
 
 #[path = "promises/acquiring.rs"]
 mod acquiring;
@@ -88,6 +88,8 @@ fn options() -> LockOptions {
     let timing = Timing {
         tick_time: Duration::from_secs(1),
         stop_grace: Duration::from_millis(500),
+        // What the session's lease promises by itself; `takeover` is about the other lease.
+        lease_duration: LeaseDuration::Off,
         ..Timing::new(T)
     };
     LockOptions::new(ROOT, timing)

@@ -58,7 +58,7 @@ fn the_defaults_of_run_are_those_of_the_manual() {
             tick_time: Duration::from_secs(2),
             renew_interval: Duration::from_millis(1_875),
             stop_grace: Duration::from_secs(3),
-            lease_duration: LeaseDuration::Off,
+            lease_duration: LeaseDuration::Auto,
         }
     );
     assert_eq!(

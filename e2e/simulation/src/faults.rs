@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lockkeeper_fake::{EnsembleFaults, Traffic};
+use lockkeeper_lock::LeaseDuration;
 use lockkeeper_sidecar::link::protocol::{Containment, FRAME_LEN, FromGuard, Hello};
 use lockkeeper_sidecar::simulation::Kind;
 use tokio::time::sleep;
@@ -237,7 +238,9 @@ impl Faults<'_> {
             0 => holder.machine.wishes.push(Wish::StepDown),
             1 => holder.machine.kill_application(),
             2 => holder.machine.terminate_guard(),
-            3 => {
+            // The session goes on without answers, and nothing else does: a contender that states a lease duration
+            // keeps its place by acknowledged writes (docs/safety.md, "The takeover lease").
+            3 if self.has_no_lease(&holder) => {
                 for server in 0..self.plan.servers {
                     world.cut_client(&holder.machine.name, server, Traffic::Answers, length);
                 }
@@ -254,6 +257,11 @@ impl Faults<'_> {
             sleep(pause).await;
             self.stage.world.disconnect(&holder.machine.name);
         }
+    }
+
+    /// Only its session decides about its contender.
+    fn has_no_lease(&self, pod: &Pod) -> bool {
+        self.plan.pods[pod.machine.number].lease_duration == LeaseDuration::Off
     }
 
     /// Ends all faults.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use fastrand::Rng;
 use lockkeeper_fake::{EnsembleFaults, Happened, Options, SkewedClock, World};
-use lockkeeper_lock::LockOptions;
+use lockkeeper_lock::{LockOptions, Observer, Timing};
 use tokio::task::LocalSet;
 use tokio::time::sleep;
 
@@ -27,6 +28,8 @@ pub struct Summary {
     pub strikes: usize,
     /// Sessions that the leader ended.
     pub expired: usize,
+    /// Places that were taken from silent contenders.
+    pub takeovers: usize,
     /// Keepers that began with the contender of the one before them.
     pub resumed: usize,
 }
@@ -37,6 +40,7 @@ impl Summary {
         self.starts += other.starts;
         self.strikes += other.strikes;
         self.expired += other.expired;
+        self.takeovers += other.takeovers;
         self.resumed += other.resumed;
     }
 }
@@ -120,6 +124,7 @@ async fn play(seed: u64, setup: &Setup, is_told: bool) -> Outcome {
                 .iter()
                 .filter(|record| is_expiry(&record.happened))
                 .count(),
+            takeovers: stage.takeovers.count(),
             resumed: stage.resumptions(),
         },
         violation: ledger.violation().map(str::to_owned),
@@ -133,10 +138,15 @@ fn is_violated(stage: &Stage) -> bool {
 
 fn start(stage: &Rc<Stage>, plan: &Plan) -> Vec<Rc<Pod>> {
     let pod = |(number, pod): (usize, &crate::plan::PodPlan)| {
+        let timing = Timing {
+            lease_duration: pod.lease_duration,
+            ..plan.timing
+        };
         let options = LockOptions {
             mode: pod.mode,
             ask_for_predecessor: !pod.policy.lock_delay.is_zero(),
-            ..LockOptions::new(ROOT, plan.timing)
+            observer: Some(Arc::clone(&stage.takeovers) as Arc<dyn Observer>),
+            ..LockOptions::new(ROOT, timing)
         };
         let clock = SkewedClock::new(pod.rate, pod.booted);
         let longest_work = plan.timing.session_timeout * 4;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use fastrand::Rng;
-use lockkeeper_lock::{Mode, Timing};
+use lockkeeper_lock::{LeaseDuration, Mode, Timing};
 use lockkeeper_sidecar::args::{OnExit, OnLoss, OnSuspect, Restart};
 use lockkeeper_sidecar::simulation::{Kind, Policy};
 
@@ -26,6 +26,9 @@ const CLOCK_RATE_ERROR: f64 = 0.01;
 
 /// How long a process may hang, in session timeouts.
 pub(crate) const LONGEST_HANG: u32 = 3;
+
+/// Lease durations that are drawn, in milliseconds, from the shortest that the lock accepts with these times.
+const LEASES_MS: std::ops::Range<u64> = 800..6_000;
 
 const STOP_GRACE: Duration = Duration::from_millis(300);
 
@@ -127,6 +130,7 @@ pub(crate) enum Mood {
 pub(crate) struct PodPlan {
     pub(crate) policy: Policy,
     pub(crate) mode: Mode,
+    pub(crate) lease_duration: LeaseDuration,
     /// Seconds of its clock in one true second.
     pub(crate) rate: f64,
     pub(crate) booted: Duration,
@@ -162,11 +166,13 @@ impl Plan {
         };
         let two = Mode::Semaphore(NonZeroU32::MIN.saturating_add(1));
         let mode = if rng.u8(..4) == 0 { two } else { Mode::Exclusive };
+        let leases = leases(rng);
         let count = rng.usize(2..=3);
         let pods = (0..count)
             .map(|_| PodPlan {
                 policy: policy(rng, mood, &timing),
                 mode,
+                lease_duration: leases[rng.usize(..leases.len())],
                 rate: 1.0 + CLOCK_RATE_ERROR * (rng.f64() - 0.5),
                 booted: Duration::from_secs(rng.u64(1..1_000_000)),
                 // If the kernel reports no end, survivors cannot be known (docs/safety.md).
@@ -194,6 +200,17 @@ impl Plan {
             Mode::Exclusive | Mode::Read | Mode::Write => 1,
         };
         self.pods.iter().map(limit).collect()
+    }
+}
+
+/// The lease durations of which each contender has one: the default for all of them, none, or different ones.
+fn leases(rng: &mut Rng) -> Vec<LeaseDuration> {
+    let drawn = |rng: &mut Rng| LeaseDuration::Of(Duration::from_millis(rng.u64(LEASES_MS)));
+    match rng.u8(..4) {
+        0 => vec![LeaseDuration::Off],
+        1 => vec![LeaseDuration::Auto],
+        2 => vec![drawn(rng)],
+        _ => vec![LeaseDuration::Off, LeaseDuration::Auto, drawn(rng), drawn(rng)],
     }
 }
 

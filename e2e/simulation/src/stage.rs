@@ -1,9 +1,12 @@
 //! The shared parts of one history: the ensemble, the true time, the ledger and the log.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockkeeper_fake::World;
+use lockkeeper_lock::Observer;
 
 use crate::ledger::Ledger;
 use crate::plan::Rules;
@@ -19,6 +22,26 @@ pub(crate) struct Stage {
     pub(crate) is_calm: Cell<bool>,
     numbers: Cell<u64>,
     resumptions: Cell<usize>,
+    pub(crate) takeovers: Arc<Takeovers>,
+}
+
+/// Counts the places that were taken from silent contenders.
+#[derive(Debug, Default)]
+pub(crate) struct Takeovers(AtomicUsize);
+
+impl Takeovers {
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Observer for Takeovers {
+    fn renewed(&self, _: Duration) {}
+    fn session_moved(&self) {}
+    fn took_over(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn connected(&self) {}
 }
 
 impl Stage {
@@ -32,6 +55,7 @@ impl Stage {
             is_calm: Cell::new(false),
             numbers: Cell::new(0),
             resumptions: Cell::new(0),
+            takeovers: Arc::default(),
         }
     }
 

@@ -61,6 +61,7 @@ fn whatever_breaks_no_two_applications_run_at_once_and_everybody_is_served_in_th
     // A simulation without starts would prove nothing.
     assert!(series.sum.starts as u64 > series.histories * 3, "{series:?}");
     assert!(series.sum.expired as u64 > series.histories / 2, "{series:?}");
+    assert!(series.sum.takeovers as u64 > series.histories / 10, "{series:?}");
     assert!(series.sum.resumed as u64 > series.histories / 10, "{series:?}");
 }
 

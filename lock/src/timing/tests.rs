@@ -8,7 +8,10 @@ const fn ms(millis: u64) -> Duration {
 
 #[test]
 fn the_defaults_fit_into_fifteen_seconds() {
-    let timing = Timing::new(ms(15_000));
+    let defaults = Timing::new(ms(15_000));
+    assert_eq!(defaults.check(), Ok(()));
+    assert_eq!(defaults.lease(), Some(ms(8_500)));
+    let timing = with_lease(LeaseDuration::Off);
     assert_eq!(timing.margin(), ms(350));
     assert_eq!(timing.proven_age(), ms(4 * 1_875));
     assert_eq!(timing.spare(), Some(ms(15_000 - 4 * 1_875 - 3_000 - 350)));
@@ -46,7 +49,7 @@ fn a_stop_grace_beyond_the_session_timeout_is_refused_with_the_arithmetic() {
 
 #[test]
 fn exactly_a_fifth_left_is_accepted_and_a_nanosecond_less_is_not() {
-    let base = Timing::new(ms(15_000));
+    let base = with_lease(LeaseDuration::Off);
     let longest = base.session_timeout - base.session_timeout / 5 - base.proven_age() - base.margin();
     assert_eq!(
         Timing {

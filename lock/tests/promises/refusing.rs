@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockkeeper_fake::{Options, World};
 use lockkeeper_lock::ensemble::{Closed, EnsembleError};
-use lockkeeper_lock::{LockError, LockOptions, LockState, Timing};
+use lockkeeper_lock::{LeaseDuration, LockError, LockOptions, LockState, Timing};
 use tokio::time::timeout;
 
 use super::{BOUND, CONTROL, ROOT, T, lock, lock_with, world};
@@ -97,6 +97,7 @@ fn long(stop_grace: Duration) -> LockOptions {
     let timing = Timing {
         tick_time: Duration::from_secs(1),
         stop_grace,
+        lease_duration: LeaseDuration::Off,
         ..Timing::new(Duration::from_secs(60))
     };
     assert_eq!(timing.check(), Ok(()));

@@ -72,7 +72,7 @@ pub struct LockArgs {
     pub renew_interval: Option<Duration>,
 
     /// Let the next contender take our place after this silence, and stop the application before: DURATION, auto or off
-    #[arg(long, env = "LOCKKEEPER_LEASE_DURATION", value_name = "DURATION", default_value = "off", value_parser = lease_duration)]
+    #[arg(long, env = "LOCKKEEPER_LEASE_DURATION", value_name = "DURATION", default_value = "auto", value_parser = lease_duration)]
     pub lease_duration: LeaseDuration,
 
     /// The ensemble's tickTime

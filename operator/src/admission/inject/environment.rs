@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
 use lockkeeper_crds::lock::LockMode;
-use lockkeeper_crds::{ApiDuration, ApiLease, DistributedLockSpec};
+use lockkeeper_crds::{ApiDuration, DistributedLockSpec};
 use lockkeeper_daemon::log::LogFormat;
 
 use super::context::Context;
@@ -44,15 +44,13 @@ pub fn of_lock(name: &str, spec: &DistributedLockSpec, context: &Context<'_>) ->
         var("LOCKKEEPER_TICK_TIME", tick_time),
         var("LOCKKEEPER_SESSION_TIMEOUT", spec.session_timeout),
         var("LOCKKEEPER_STOP_GRACE", spec.stop_grace),
+        var("LOCKKEEPER_LEASE_DURATION", spec.lease_duration),
         var("LOCKKEEPER_ON_LOSS", spec.on_loss.as_str().to_lowercase()),
         var("LOCKKEEPER_ON_SUSPECT", spec.on_suspect.as_str().to_lowercase()),
         var("LOCKKEEPER_ON_EXIT", spec.on_exit.as_str().to_lowercase()),
         var("LOCKKEEPER_LOCK_DELAY", spec.lock_delay),
         var("LOCKKEEPER_LOG_FORMAT", word_of(sidecar.log_format)),
     ];
-    if spec.lease_duration != ApiLease::Off {
-        env.push(var("LOCKKEEPER_LEASE_DURATION", spec.lease_duration));
-    }
     env.extend(
         spec.renew_interval
             .map(|interval| var("LOCKKEEPER_RENEW_INTERVAL", interval)),
