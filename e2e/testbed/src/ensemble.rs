@@ -2,6 +2,8 @@
 
 mod client;
 mod config;
+mod counter;
+mod members;
 mod servers;
 mod shared;
 mod starting;

@@ -1,4 +1,4 @@
-//! The Java side: ZooKeeper's server and Curator, fetched and built by Maven once per version of the files
+//! The Java side: ZooKeeper's servers and Curator, fetched and built by Maven once per version of the files
 //! under `e2e/testbed/java`, and then kept in the user's cache directory.
 
 use std::ffi::OsString;
@@ -24,88 +24,153 @@ const SMALL: [&str; 6] = [
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
 ];
 
-/// The class path of everything that `e2e/testbed/java/pom.xml` pins, and of our own classes.
-///
-/// The first call on a machine runs Maven, which fetches from Maven Central; later ones find the
-/// result. Several processes may call it at once.
-pub fn classpath() -> anyhow::Result<OsString> {
-    static CLASSPATH: OnceLock<OsString> = OnceLock::new();
-    if let Some(found) = CLASSPATH.get() {
-        return Ok(found.clone());
-    }
-    let directory = built()?;
-    let mut classpath = directory.join("lockkeeper-e2e.jar").into_os_string();
-    classpath.push(":");
-    classpath.push(directory.join("lib").join("*"));
-    Ok(CLASSPATH.get_or_init(|| classpath).clone())
+/// A line of releases of ZooKeeper's server. A `pom.xml` pins one release of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Release {
+    /// The line before: only the server.
+    V3_8,
+    /// The line that everything else runs on: the server, Curator, and our own classes.
+    #[default]
+    V3_9,
 }
 
-/// The folder with the jars of ZooKeeper and of its dependencies.
+impl Release {
+    /// The class path of everything that its `pom.xml` pins and builds.
+    ///
+    /// The first call on a machine runs Maven, which fetches from Maven Central; later ones find the
+    /// result. Several processes may call it at once.
+    ///
+    /// # Errors
+    /// When Maven is missing or fails.
+    pub fn classpath(self) -> anyhow::Result<OsString> {
+        static CLASSPATHS: [OnceLock<OsString>; 2] = [OnceLock::new(), OnceLock::new()];
+        let found = &CLASSPATHS[self as usize];
+        if let Some(classpath) = found.get() {
+            return Ok(classpath.clone());
+        }
+        let directory = self.built()?;
+        let mut classpath = directory.join("lib").join("*").into_os_string();
+        if let Some(jar) = self.jar() {
+            classpath.push(":");
+            classpath.push(directory.join(jar));
+        }
+        Ok(found.get_or_init(|| classpath).clone())
+    }
+
+    /// `java` with its class path and a heap of this many MiB. It logs from `log_level` on to standard error.
+    ///
+    /// # Errors
+    /// As [`Release::classpath`].
+    pub fn command(
+        self,
+        main_class: &str,
+        heap_mib: u32,
+        log_level: &str,
+        arguments: &[String],
+    ) -> anyhow::Result<Command> {
+        let mut command = Command::new("java");
+        command
+            .args(SMALL)
+            .arg(format!("-Xmx{heap_mib}m"))
+            .arg(format!("-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"))
+            .args(arguments)
+            .arg("-cp")
+            .arg(self.classpath()?)
+            .arg(main_class)
+            .stdin(Stdio::null());
+        Ok(command)
+    }
+
+    /// The folder of its `pom.xml`.
+    fn sources(self) -> PathBuf {
+        match self {
+            Self::V3_8 => Path::new(SOURCES).join("zookeeper-3.8"),
+            Self::V3_9 => PathBuf::from(SOURCES),
+        }
+    }
+
+    /// The jar with our own classes.
+    fn jar(self) -> Option<&'static str> {
+        match self {
+            Self::V3_8 => None,
+            Self::V3_9 => Some("lockkeeper-e2e.jar"),
+        }
+    }
+
+    fn built(self) -> anyhow::Result<PathBuf> {
+        let folders: &[&str] = match self {
+            Self::V3_8 => &[],
+            Self::V3_9 => &["src"],
+        };
+        let key = cache::fingerprint(&self.sources(), folders, &["pom.xml"], &[])?;
+        cache::entry(&cache::directory("java")?, &key, |directory| {
+            eprintln!(
+                "Fetching ZooKeeper with Maven into {} (once)",
+                directory.display()
+            );
+            let began = since_boot();
+            self.build(directory)?;
+            eprintln!("Maven took {:.1} s", (since_boot() - began).as_secs_f64());
+            Ok(())
+        })
+    }
+
+    fn build(self, directory: &Path) -> anyhow::Result<()> {
+        // An earlier build may have been interrupted.
+        if directory.exists() {
+            fs::remove_dir_all(directory)?;
+        }
+        let output = Command::new("mvn")
+            .args(["--quiet", "--batch-mode", "--file"])
+            .arg(self.sources().join("pom.xml"))
+            .arg(format!("-Dlockkeeper.build.directory={}", directory.display()))
+            .arg("package")
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot run mvn: the tests on real servers need JDK 17 or newer, and Maven")?;
+        if !output.status.success() {
+            bail!(
+                "mvn failed:\n{}{}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        for made in ["lib"].into_iter().chain(self.jar()) {
+            ensure!(
+                directory.join(made).exists(),
+                "mvn succeeded, but made no {made} in {}",
+                directory.display()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The class path of [`Release::V3_9`].
 ///
 /// # Errors
-/// As [`classpath`].
-pub fn libraries() -> anyhow::Result<PathBuf> {
-    Ok(built()?.join("lib"))
+/// As [`Release::classpath`].
+pub fn classpath() -> anyhow::Result<OsString> {
+    Release::V3_9.classpath()
 }
 
-/// `java` with our class path and a heap of this many MiB. It logs from `log_level` on to standard error.
+/// The folder with the jars of ZooKeeper ([`Release::V3_9`]) and of its dependencies.
+///
+/// # Errors
+/// As [`Release::classpath`].
+pub fn libraries() -> anyhow::Result<PathBuf> {
+    Ok(Release::V3_9.built()?.join("lib"))
+}
+
+/// [`Release::command`] of [`Release::V3_9`].
+///
+/// # Errors
+/// As [`Release::classpath`].
 pub fn command(
     main_class: &str,
     heap_mib: u32,
     log_level: &str,
     arguments: &[String],
 ) -> anyhow::Result<Command> {
-    let mut command = Command::new("java");
-    command
-        .args(SMALL)
-        .arg(format!("-Xmx{heap_mib}m"))
-        .arg(format!("-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"))
-        .args(arguments)
-        .arg("-cp")
-        .arg(classpath()?)
-        .arg(main_class)
-        .stdin(Stdio::null());
-    Ok(command)
-}
-
-fn built() -> anyhow::Result<PathBuf> {
-    let key = cache::fingerprint(Path::new(SOURCES), &["src"], &["pom.xml"], &[])?;
-    cache::entry(&cache::directory("java")?, &key, |directory| {
-        eprintln!(
-            "Fetching ZooKeeper and Curator with Maven into {} (once)",
-            directory.display()
-        );
-        let began = since_boot();
-        build(directory)?;
-        eprintln!("Maven took {:.1} s", (since_boot() - began).as_secs_f64());
-        Ok(())
-    })
-}
-
-fn build(directory: &Path) -> anyhow::Result<()> {
-    // An earlier build may have been interrupted.
-    if directory.exists() {
-        fs::remove_dir_all(directory)?;
-    }
-    let output = Command::new("mvn")
-        .args(["--quiet", "--batch-mode", "--file"])
-        .arg(Path::new(SOURCES).join("pom.xml"))
-        .arg(format!("-Dlockkeeper.build.directory={}", directory.display()))
-        .arg("package")
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot run mvn: the tests on real servers need JDK 17 or newer, and Maven")?;
-    if !output.status.success() {
-        bail!(
-            "mvn failed:\n{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    ensure!(
-        directory.join("lockkeeper-e2e.jar").exists(),
-        "mvn succeeded, but made no lockkeeper-e2e.jar in {}",
-        directory.display()
-    );
-    Ok(())
+    Release::V3_9.command(main_class, heap_mib, log_level, arguments)
 }

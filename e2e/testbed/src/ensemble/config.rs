@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::java::Release;
+
 /// The files with which the servers speak TLS. They read them at their first TLS connection, so a test can
 /// write them when it knows the servers' addresses.
 #[derive(Clone, Debug)]
@@ -16,8 +18,10 @@ pub struct TlsFiles {
 /// The configuration of an [`Ensemble`](super::Ensemble).
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How many servers; a single one is a standalone server without a quorum.
+    /// How many servers at the start; a single one is a standalone server without a quorum.
     pub servers: usize,
+    /// Their release at the start; [`Ensemble::upgrade`](super::Ensemble::upgrade) changes it.
+    pub release: Release,
     /// ZooKeeper's `tickTime`, in whole milliseconds. Session timeouts are 2 to 20 of them.
     pub tick: Duration,
     /// Ticks without a message after which a leader and a follower give each other up.
@@ -30,6 +34,12 @@ pub struct Config {
     pub java_arguments: Vec<String>,
     /// Also speak TLS, and demand a certificate from every client.
     pub tls: Option<TlsFiles>,
+    /// Servers may come and go ([`Ensemble::add`](super::Ensemble::add)): ZooKeeper's `reconfigEnabled`. Needs a
+    /// quorum.
+    pub reconfigurable: bool,
+    /// The leader's transaction counter can be set
+    /// ([`Ensemble::set_counter`](super::Ensemble::set_counter)). Needs [`Release::V3_9`] and a quorum.
+    pub settable_counter: bool,
     /// Use loopback addresses even if the kernel allows namespaces. Then connections cannot be cut.
     pub loopback: bool,
 }
@@ -38,12 +48,15 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             servers: 3,
+            release: Release::default(),
             tick: Duration::from_secs(1),
             sync_limit: 10,
             init_limit: 10,
             extra: Vec::new(),
             java_arguments: Vec::new(),
             tls: None,
+            reconfigurable: false,
+            settable_counter: false,
             loopback: false,
         }
     }

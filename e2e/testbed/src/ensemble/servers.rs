@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use tempfile::TempDir;
 
 use super::config::{Config, TlsFiles};
-use crate::java;
+use super::counter;
+use crate::java::Release;
 use crate::network::{Host, Network, Unsupported};
 use crate::owner::{Owner, sweep_leftovers};
 use crate::process::Process;
@@ -44,6 +45,28 @@ struct Server {
     host: Host,
     directory: PathBuf,
     process: Mutex<Option<Process>>,
+    release: Release,
+    is_member: bool,
+}
+
+impl Server {
+    /// A server that is down, on a host of its own.
+    fn new(
+        index: usize,
+        network: &Network,
+        directory: &Path,
+        release: Release,
+        is_member: bool,
+    ) -> anyhow::Result<Self> {
+        let id = index + 1;
+        Ok(Self {
+            host: network.host(format!("server {id}"))?,
+            directory: directory.join(format!("server-{id}")),
+            process: Mutex::new(None),
+            release,
+            is_member,
+        })
+    }
 }
 
 impl Ensemble {
@@ -56,20 +79,16 @@ impl Ensemble {
             Network::new(&owner)?
         };
         sweep_leftovers();
-        java::classpath()?;
+        ensure!(
+            !config.settable_counter || config.release == Release::V3_9,
+            "the server with a counter that can be set is built for ZooKeeper 3.9 only"
+        );
+        config.release.classpath()?;
         let directory = owner
             .directory()
             .context("cannot make a directory for the servers' data")?;
-        let servers = (1..=config.servers)
-            .map(|id| {
-                let host = network.host(format!("server {id}"))?;
-                let directory = directory.path().join(format!("server-{id}"));
-                Ok(Server {
-                    host,
-                    directory,
-                    process: Mutex::new(None),
-                })
-            })
+        let servers = (0..config.servers)
+            .map(|index| Server::new(index, &network, directory.path(), config.release, true))
             .collect::<anyhow::Result<Vec<_>>>()?;
         let observer = network.host("observer")?;
         Ok(Self {
@@ -80,6 +99,23 @@ impl Ensemble {
             owner,
             directory,
         })
+    }
+
+    /// A host and a folder for one more server, which is no member yet.
+    pub(super) fn make_server(&mut self) -> anyhow::Result<usize> {
+        let index = self.servers.len();
+        let release = self.config.release;
+        let server = Server::new(index, &self.network, self.directory.path(), release, false)?;
+        self.servers.push(server);
+        Ok(index)
+    }
+
+    pub(super) fn set_member(&mut self, server: usize, is_member: bool) {
+        self.servers[server].is_member = is_member;
+    }
+
+    pub(super) fn set_release(&mut self, server: usize, release: Release) {
+        self.servers[server].release = release;
     }
 
     /// Its configuration.
@@ -97,10 +133,23 @@ impl Ensemble {
         self.directory.path()
     }
 
-    /// The connect string with all servers: `10.99.0.1:2181,10.99.0.2:2181,…`.
+    /// The servers that vote, running or not: all but those that were removed.
+    pub fn members(&self) -> Vec<usize> {
+        (0..self.len())
+            .filter(|&index| self.servers[index].is_member)
+            .collect()
+    }
+
+    /// The connect string with all members: `10.99.0.1:2181,10.99.0.2:2181,…`.
     pub fn connect_string(&self) -> String {
-        let addresses: Vec<_> = (0..self.servers.len())
-            .map(|index| self.address(index).to_string())
+        self.connect_string_of(&self.members())
+    }
+
+    /// The connect string with these servers.
+    pub fn connect_string_of(&self, servers: &[usize]) -> String {
+        let addresses: Vec<_> = servers
+            .iter()
+            .map(|&index| self.address(index).to_string())
             .collect();
         addresses.join(",")
     }
@@ -120,7 +169,7 @@ impl Ensemble {
         &self.servers[server].host
     }
 
-    /// How many servers there are, running or not.
+    /// How many servers there are, running or not, members or not.
     pub fn len(&self) -> usize {
         self.servers.len()
     }
@@ -172,27 +221,44 @@ impl Ensemble {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The directory of a server: `zoo.cfg`, `data`, `log`.
+    pub(super) fn directory_of(&self, server: usize) -> &Path {
+        &self.servers[server].directory
+    }
+
     /// The file `zoo.cfg` of a server.
     pub(super) fn configuration(&self, server: usize) -> PathBuf {
         self.servers[server].directory.join("zoo.cfg")
     }
 
     pub(super) fn write_configuration(&self, server: usize) -> anyhow::Result<()> {
-        let Server { directory, .. } = &self.servers[server];
-        let data = directory.join("data");
+        let data = self.directory_of(server).join("data");
         fs::create_dir_all(&data)?;
         let mut text = format!(
-            "tickTime={}\nsyncLimit={}\ninitLimit={}\ndataDir={}\nclientPort={CLIENT_PORT}\nclientPortAddress={}\n\
+            "tickTime={}\nsyncLimit={}\ninitLimit={}\ndataDir={}\n\
              4lw.commands.whitelist=*\nadmin.enableServer=false\nmaxClientCnxns=0\n",
             self.config.tick.as_millis(),
             self.config.sync_limit,
             self.config.init_limit,
             data.display(),
-            self.servers[server].host.address(),
         );
-        if self.servers.len() > 1 {
-            for (index, server) in self.servers.iter().enumerate() {
-                writeln!(text, "server.{}={}:2888:3888", index + 1, server.host.address())?;
+        if self.config.reconfigurable {
+            // The address for clients is in the line of each server, so that a new one is known by that line.
+            text.push_str("reconfigEnabled=true\n");
+        } else {
+            let address = self.address(server);
+            writeln!(
+                text,
+                "clientPort={CLIENT_PORT}\nclientPortAddress={}",
+                address.ip()
+            )?;
+        }
+        let others = self.members().into_iter().filter(|&member| member != server);
+        let mut voters: Vec<_> = others.chain([server]).collect();
+        voters.sort_unstable();
+        if voters.len() > 1 {
+            for voter in voters {
+                writeln!(text, "{}", self.server_line(voter))?;
             }
             fs::write(data.join("myid"), (server + 1).to_string())?;
         }
@@ -218,9 +284,25 @@ impl Ensemble {
         Ok(())
     }
 
+    /// The line of a server in `zoo.cfg` and in a reconfiguration: `server.1=10.99.0.1:2888:3888`.
+    pub(super) fn server_line(&self, server: usize) -> String {
+        let address = self.address(server);
+        let ports = format!("server.{}={}:2888:3888", server + 1, address.ip());
+        if self.config.reconfigurable {
+            format!("{ports}:participant;{address}")
+        } else {
+            ports
+        }
+    }
+
     /// Starts a server that is down, without waiting for it.
     pub fn launch(&self, server: usize) -> anyhow::Result<()> {
-        let Server { host, directory, .. } = &self.servers[server];
+        let Server {
+            host,
+            directory,
+            release,
+            ..
+        } = &self.servers[server];
         let log = File::options()
             .create(true)
             .append(true)
@@ -232,8 +314,13 @@ impl Ensemble {
             format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST}"),
         ];
         arguments.extend_from_slice(&self.config.java_arguments);
-        let main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
-        let mut command = java::command(main_class, 96, "info", &arguments)?;
+        let main_class = if self.config.settable_counter {
+            arguments.extend(counter::arguments(directory));
+            counter::MAIN_CLASS
+        } else {
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        };
+        let mut command = release.command(main_class, 96, "info", &arguments)?;
         command
             .arg(self.configuration(server))
             .stdout(Stdio::null())

@@ -8,10 +8,11 @@ use anyhow::anyhow;
 
 use super::config::Config;
 use super::servers::Ensemble;
+use crate::java::Release;
 use crate::process::wait_for;
 
 /// On a small machine, with others starting at the same time, a server takes a second or two.
-const START_BOUND: Duration = Duration::from_secs(60);
+pub(super) const START_BOUND: Duration = Duration::from_secs(60);
 
 impl Ensemble {
     /// Starts the servers and waits until they serve.
@@ -55,12 +56,26 @@ impl Ensemble {
         self.restart(server)
     }
 
+    /// As [`Ensemble::restart`], with another release on the same data.
+    pub fn upgrade(&mut self, server: usize, release: Release) -> anyhow::Result<()> {
+        // Before the server is down, since it may have to be fetched.
+        release.classpath()?;
+        self.set_release(server, release);
+        self.restart(server)
+    }
+
+    /// The members in the order in which an administrator restarts them: the leader last.
+    pub fn rolling_order(&self) -> Vec<usize> {
+        let leader = self.leader();
+        let mut order = self.members();
+        order.retain(|&index| Some(index) != leader);
+        order.extend(leader);
+        order
+    }
+
     /// Restarts all servers, one after the other, the leader last, as an administrator does.
     pub fn rolling_restart(&self) -> anyhow::Result<()> {
-        let leader = self.leader();
-        let mut order: Vec<_> = (0..self.len()).filter(|&index| Some(index) != leader).collect();
-        order.extend(leader);
-        for index in order {
+        for index in self.rolling_order() {
             self.restart(index)?;
             self.wait_for_quorum()?;
         }
@@ -70,9 +85,10 @@ impl Ensemble {
     /// Waits until every server that has been started serves, and one leads.
     pub fn wait_ready(&self) -> anyhow::Result<()> {
         let all = || {
-            (0..self.len())
+            self.members()
+                .into_iter()
                 .filter(|&index| self.pid(index).is_some())
-                .all(|i| self.mode(i).serves())
+                .all(|index| self.mode(index).serves())
         };
         wait_for(START_BOUND, || all().then_some(())).ok_or_else(|| {
             let logs: String = (0..self.len())
@@ -85,7 +101,7 @@ impl Ensemble {
 
     /// Waits until a leader has enough followers to commit.
     pub fn wait_for_quorum(&self) -> anyhow::Result<()> {
-        let needed = self.len() / 2;
+        let needed = self.members().len() / 2;
         let formed = || {
             let leader = self.leader()?;
             (needed == 0 || self.synced_followers(leader)? >= needed).then_some(())
@@ -93,24 +109,24 @@ impl Ensemble {
         wait_for(START_BOUND, formed).ok_or_else(|| anyhow!("no quorum within {START_BOUND:?}"))
     }
 
-    fn log_end(&self, server: usize) -> String {
+    pub(super) fn log_end(&self, server: usize) -> String {
         let log = self.log(server);
         let lines: Vec<_> = log.lines().collect();
         lines[lines.len().saturating_sub(15)..].join("\n")
     }
 
-    /// Waits until one server leads and all others follow it, up to date. Returns the leader and its
+    /// Waits until one member leads and all others follow it, up to date. Returns the leader and its
     /// followers.
     ///
     /// # Errors
     /// When that does not happen within a minute: a server may be down.
     pub fn wait_for_roles(&self) -> anyhow::Result<(usize, Vec<usize>)> {
-        let others = self.len() - 1;
+        let others = self.members().len() - 1;
         let roles = || {
             let leader = self.leader()?;
             let followers = self.followers();
             let are_all_there =
-                followers.len() == others && (others == 0 || self.synced_followers(leader)? == others);
+                followers.len() == others && (others == 0 || self.synced_followers(leader)? >= others);
             are_all_there.then_some((leader, followers))
         };
         wait_for(START_BOUND, roles)

@@ -49,7 +49,8 @@ impl Ensemble {
 
     /// The leader; if two servers report to lead, the one with the newer epoch.
     pub fn leader(&self) -> Option<usize> {
-        (0..self.len())
+        self.members()
+            .into_iter()
             .filter_map(|index| {
                 let answer = self.ask(index, "srvr")?;
                 let leads = matches!(parse_mode(&answer), Mode::Leader | Mode::Standalone);
@@ -59,11 +60,22 @@ impl Ensemble {
             .map(|(_, index)| index)
     }
 
-    /// The servers that report to follow.
+    /// The members that report to follow.
     pub fn followers(&self) -> Vec<usize> {
-        (0..self.len())
-            .filter(|&index| self.mode(index) == Mode::Follower)
-            .collect()
+        let mut members = self.members();
+        members.retain(|&index| self.mode(index) == Mode::Follower);
+        members
+    }
+
+    /// The release that a server reports, such as `3.9.5`.
+    pub fn version(&self, server: usize) -> Option<String> {
+        parse_version(&self.ask(server, "srvr")?).map(str::to_owned)
+    }
+
+    /// The last transaction that a server has seen; the upper half is the epoch of its leader, the lower half
+    /// the counter.
+    pub fn zxid(&self, server: usize) -> Option<u64> {
+        parse_zxid(&self.ask(server, "srvr")?)
     }
 
     /// How many followers of the leader are up to date.
@@ -85,7 +97,14 @@ fn parse_mode(srvr: &str) -> Mode {
     }
 }
 
-/// The last transaction that the server has seen; the upper half is the epoch of its leader.
+/// `3.9.5-<commit>, built on <date>`
+fn parse_version(srvr: &str) -> Option<&str> {
+    let text = srvr
+        .lines()
+        .find_map(|line| line.strip_prefix("Zookeeper version: "))?;
+    text.split(['-', ',']).next()
+}
+
 fn parse_zxid(srvr: &str) -> Option<u64> {
     let text = srvr.lines().find_map(|line| line.strip_prefix("Zxid: 0x"))?;
     u64::from_str_radix(text.trim(), 16).ok()
@@ -112,6 +131,10 @@ mod tests {
         let looking = "This ZooKeeper instance is not currently serving requests\n";
         assert_eq!(parse_mode(looking), Mode::NotServing);
         assert_eq!(parse_zxid(LEADER), Some(0x2_0000_000f));
+        assert_eq!(parse_version(LEADER), Some("3.9.5"));
+        let built = "Zookeeper version: 3.8.6-c0ffee, built on 2026-01-01 10:00 UTC\n";
+        assert_eq!(parse_version(built), Some("3.8.6"));
+        assert_eq!(parse_version(looking), None);
     }
 
     #[test]
