@@ -14,8 +14,8 @@ mod zookeeper;
 
 pub use condition::{ConditionType, Reason};
 pub use status::{
-    DistributedLockStatus, EnsembleStatus, HOLDERS_SHOWN, Holder, QUEUE_SHOWN, QueuedContender, TakenFrom,
-    Trial,
+    DistributedLockStatus, EnsembleStatus, Fenced, HOLDERS_SHOWN, Holder, QUEUE_SHOWN, QueuedContender,
+    TakenFrom, Trial,
 };
 pub use zookeeper::{MAX_TICK_TIME, MIN_TICK_TIME, SecretRef, ZooKeeperSpec};
 

@@ -53,6 +53,10 @@ pub struct DistributedLockStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
 
+    /// The last contender that the operator removed because its node was out of service. Missing if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fenced: Option<Fenced>,
+
     /// `metadata.generation` of the settings that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
@@ -171,6 +175,26 @@ pub struct TakenFrom {
 
     /// How long it had been silent: a duration.
     pub silence: ApiDuration,
+}
+
+/// A contender that the operator removed because its node was out of service.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Fenced {
+    /// Name of its pod.
+    #[schemars(length(max = 253))]
+    pub pod: String,
+
+    /// Node of the pod.
+    #[schemars(length(max = 253))]
+    pub node: String,
+
+    /// Name that its node below the lock root in ZooKeeper had.
+    #[schemars(length(max = 253))]
+    pub contender: String,
+
+    /// When it was removed, by the clock of the operator. Only for people: no decision depends on it.
+    pub time: Time,
 }
 
 /// A contender that waits for a lock.
