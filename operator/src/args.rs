@@ -96,6 +96,11 @@ pub struct OperatorArgs {
     )]
     pub other_ensembles_sessions: u16,
 
+    /// Trust the taint node.kubernetes.io/out-of-service: remove the contenders of nodes that have it and are silent,
+    /// at once. Only for clusters in which nobody sets it before the machine is powered off
+    #[arg(long, env = "LOCKKEEPER_TRUST_OUT_OF_SERVICE_TAINT")]
+    pub trust_out_of_service_taint: bool,
+
     /// Address of /livez, /readyz and /metrics
     #[arg(
         long,
@@ -129,6 +134,8 @@ pub struct Settings {
     pub other_ensembles: Hosts,
     /// How many of the ensembles there may be followed at once.
     pub other_ensembles_sessions: usize,
+    /// Whether a node with the taint out-of-service is known to be off.
+    pub trust_out_of_service_taint: bool,
     /// Where to answer probes.
     pub admin_listen: SocketAddr,
     /// The webhooks.
@@ -156,6 +163,7 @@ impl OperatorArgs {
             tick_time,
             other_ensembles,
             other_ensembles_sessions,
+            trust_out_of_service_taint,
             admin_listen,
             webhook,
             log: _,
@@ -192,6 +200,7 @@ impl OperatorArgs {
             timing,
             other_ensembles: Hosts::new(other_ensembles),
             other_ensembles_sessions: other_ensembles_sessions.into(),
+            trust_out_of_service_taint,
             admin_listen,
             webhook,
             certificates,

@@ -24,6 +24,8 @@ pub struct Metrics {
     pub handoffs: Family<Cause, Counter>,
     /// Holders that ended without a clean release, by lock.
     pub losses: Family<OfLock, Counter>,
+    /// Contenders that were removed since their machines are known to be off, by lock.
+    pub fenced: Family<OfLock, Counter>,
     /// Objects that were left out since they are too long to be read, each time that they are.
     pub objects_too_long: Counter,
     /// 1 while this replica leads.
@@ -34,6 +36,8 @@ pub struct Metrics {
     pub locks: Gauge<u64, AtomicU64>,
     /// Contenders in all queues.
     pub contenders: Gauge<u64, AtomicU64>,
+    /// Contenders that would be removed if their nodes were out of service from now on.
+    pub vouched: Gauge<u64, AtomicU64>,
     /// `DistributedLock`s that are not followed, since there are too many.
     pub locks_left_out: Gauge<u64, AtomicU64>,
 }
@@ -89,11 +93,13 @@ impl Metrics {
             writes: Family::default(),
             handoffs: Family::default(),
             losses: Family::default(),
+            fenced: Family::default(),
             objects_too_long: Counter::default(),
             leading: Gauge::default(),
             connected: Gauge::default(),
             locks: Gauge::default(),
             contenders: Gauge::default(),
+            vouched: Gauge::default(),
             locks_left_out: Gauge::default(),
         };
         let registry = registry.sub_registry_with_prefix("lockkeeper_operator");
@@ -123,6 +129,11 @@ impl Metrics {
             metrics.losses.clone(),
         );
         registry.register(
+            "fenced_contenders",
+            "Contenders that were removed since their nodes are out of service",
+            metrics.fenced.clone(),
+        );
+        registry.register(
             "objects_too_long",
             "Objects that were left out since they are too long to be read",
             metrics.objects_too_long.clone(),
@@ -138,6 +149,11 @@ impl Metrics {
             "contenders",
             "Contenders in all queues",
             metrics.contenders.clone(),
+        );
+        registry.register(
+            "contenders_on_known_machines",
+            "Contenders that are removed once their nodes are out of service",
+            metrics.vouched.clone(),
         );
         registry.register(
             "locks_left_out",

@@ -29,6 +29,7 @@ use crate::controller::reconcile::{on_error, reconcile};
 use crate::controller::triggers::{locks, triggers};
 use crate::controller::turns::{self, Turns};
 use crate::controller::writer::Writers;
+use crate::fencing::{Fencing, Nodes};
 use crate::identity::secrets::Secrets;
 use crate::kubernetes::answers;
 use crate::kubernetes::cluster_id;
@@ -78,6 +79,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         timing,
         other_ensembles,
         other_ensembles_sessions,
+        trust_out_of_service_taint,
         admin_listen,
         webhook,
         certificates,
@@ -125,6 +127,16 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         metrics.clone(),
     ));
     let missing = Arc::new(MissingLocks::new(Arc::clone(&pods), Arc::clone(&writers)));
+    let fencing = trust_out_of_service_taint.then(|| {
+        let fencing = Arc::new(Fencing::new(Arc::clone(&changes)));
+        (fencing, Nodes::new(client.clone()))
+    });
+    if let Some((fencing, nodes)) = fencing.clone() {
+        let client = client.clone();
+        tasks.spawn(async move {
+            tokio::join!(fencing.vouch(nodes), fencing.follow(client));
+        });
+    }
     let ctx = Arc::new(Context {
         reader: Reader::new(client.clone()),
         writers,
@@ -135,6 +147,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         namespaces: Changes::default(),
         pods: Arc::clone(&pods),
         secrets: Arc::clone(&secrets),
+        fencing,
         metrics,
         tick_time: timing.tick_time,
         memories: Memories::default(),
@@ -281,6 +294,8 @@ async fn gauges(ctx: Arc<Context>, mut leading: watch::Receiver<bool>) {
         let (locks, contenders) = ctx.own.view.size();
         ctx.metrics.locks.set(locks as u64);
         ctx.metrics.contenders.set(contenders as u64);
+        let vouched = ctx.fencing.as_ref().map_or(0, |(fencing, _)| fencing.vouched());
+        ctx.metrics.vouched.set(vouched as u64);
         let is_connected = matches!(*ctx.own.reach.borrow(), Reach::Up(_));
         ctx.metrics.connected.set(is_connected.into());
         ctx.metrics.leading.set(ctx.writers.is_leading().into());

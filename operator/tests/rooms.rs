@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 /// The folders of `src`, from the ground up. Rooms of one floor do not know each other. All other files of `src` are
 /// either on the ground ([`GROUND`]) or above all rooms.
-const FLOORS: [&[&str]; 4] = [
+const FLOORS: [&[&str]; 5] = [
     &["kubernetes"],
     &["identity"],
     &["zookeeper"],
+    &["fencing"],
     &["admission", "controller"],
 ];
 

@@ -60,6 +60,7 @@ fn of_an_operator() -> BTreeSet<String> {
         lock: "l".to_owned(),
     };
     drop(operator.losses.get_or_create(&lock));
+    drop(operator.fenced.get_or_create(&lock));
     webhook.record("pods", "wrap", Duration::ZERO);
     names(&registry)
 }

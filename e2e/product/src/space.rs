@@ -39,7 +39,13 @@ pub fn installation() -> Option<&'static Installation<'static>> {
     SHARED
         .get_or_init(|| {
             let cluster = Cluster::shared()?;
-            match Installation::start(cluster, Config::default()) {
+            // A session that outlives whatever a test does to its node.
+            let extra = vec![("maxSessionTimeout".to_owned(), "60000".to_owned())];
+            let config = Config {
+                extra,
+                ..Config::default()
+            };
+            match Installation::start(cluster, config) {
                 Ok(installation) => Some(installation),
                 Err(error) if error.is::<lockkeeper_testbed::Unsupported>() => {
                     lockkeeper_skip::skip(format_args!("{error:#}"));

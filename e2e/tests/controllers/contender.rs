@@ -55,6 +55,7 @@ impl Contender {
         let revision = labels
             .get("pod-template-hash")
             .or_else(|| labels.get("controller-revision-hash"));
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let options = LockOptions {
             control: format!("/lockkeeper/control/{}/{lock}", space.name),
             provisioned: true,
@@ -63,7 +64,7 @@ impl Contender {
                     namespace: space.name.clone(),
                     name: pod.name_any(),
                     uid: pod.uid().unwrap(),
-                    node: "n1".to_owned(),
+                    node: node.unwrap_or_else(|| "n1".to_owned()),
                 }),
                 revision: revision.cloned(),
             },

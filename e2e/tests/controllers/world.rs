@@ -36,6 +36,7 @@ async fn start() -> Option<World> {
         &[
             "webhook.certificates=certManager",
             "zookeeper.otherEnsembles.hosts={zk.example.com}",
+            "trustOutOfServiceTaint=true",
         ],
     );
     let folder = ensemble.directory().join("certificates");

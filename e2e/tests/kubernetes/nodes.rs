@@ -1,6 +1,7 @@
 //! Nodes that crash, are cut off, or whose programs are restarted.
 
 use lockkeeper_lock::ContenderData;
+use lockkeeper_product::chart::SYSTEM;
 use lockkeeper_product::space::{Mend, Pair, Space, calm};
 use lockkeeper_testbed::cluster::Node;
 use lockkeeper_testbed::ensemble::{SUPER, block_on, connector};
@@ -100,6 +101,63 @@ fn a_node_that_crashes_loses_the_lock_after_the_lease_duration_while_its_session
     assert_eq!(took_over.pod.map(|pod| pod.name), Some(pair.holder.clone()));
     drop(mended);
     space.assert_somebody_runs();
+}
+
+/// Waits until each replica of the operator knows the machines of so many contenders.
+fn wait_until_machines_are_known(space: &Space, count: usize) {
+    let names = space.cluster.kubectl(&[
+        "get",
+        "pods",
+        &format!("--namespace={SYSTEM}"),
+        "--selector=app.kubernetes.io/component=operator",
+        "--output=jsonpath={.items[*].metadata.name}",
+    ]);
+    for name in names.unwrap().split_whitespace() {
+        let page = format!("/api/v1/namespaces/{SYSTEM}/pods/{name}:9809/proxy/metrics");
+        let line = format!("lockkeeper_operator_contenders_on_known_machines {count}");
+        space.eventually(&["get", "--raw", &page], |metrics| {
+            metrics.lines().any(|one| one == line)
+        });
+    }
+}
+
+#[test]
+fn a_node_that_was_powered_off_and_is_marked_so_loses_the_lock_while_its_session_lives() {
+    let Some(space) = Space::alone("node-off") else {
+        return;
+    };
+    let installation = space.installation;
+    let distrusted = Mend(|| installation.install(&json!({})));
+    installation
+        .install(&json!({ "trustOutOfServiceTaint": true }))
+        .unwrap();
+    // Longer than Kubernetes needs until it knows that the node is silent, and the operator until it has a leader again.
+    let (pair, number) = on_a_node(&space, &json!({ "sessionTimeout": "60s" }));
+    let name = node(&space, number).name();
+    wait_until_machines_are_known(&space, 2);
+    let taint = |taint: &str| space.cluster.kubectl(&["taint", "node", &name, taint]).map(drop);
+    let mended = Mend(|| {
+        taint("node.kubernetes.io/out-of-service-")?;
+        node(&space, number).boot()?;
+        space.wait_for_nodes()
+    });
+    node(&space, number).crash().unwrap();
+    taint("node.kubernetes.io/out-of-service=nodeshutdown:NoExecute").unwrap();
+    space.assert_other_runs(&pair);
+    let events = [
+        "get",
+        "events",
+        "--field-selector=reason=NodeFenced",
+        "--output=jsonpath={.items[*].message}",
+    ];
+    let removed = format!(
+        "removed the contender of {}: its node {name} is out of service",
+        pair.holder
+    );
+    space.eventually(&events, |notes| notes.contains(&removed));
+    drop(mended);
+    space.assert_somebody_runs();
+    drop(distrusted);
 }
 
 #[test]

@@ -131,3 +131,39 @@ fn a_class_of_kubernetes_own_comes_with_the_quota_that_admits_it() {
         assert!(quotas(&[other]).is_empty(), "{other}");
     }
 }
+
+#[test]
+fn nodes_can_be_read_and_their_taint_is_trusted_only_if_the_administrator_says_so() {
+    let Some(helm) = helm() else { return };
+    let of_operator = |values: &[&str]| {
+        let [operator] = &template(&helm, "deployment", values)[..] else {
+            panic!("one deployment")
+        };
+        let container = &operator["spec"]["template"]["spec"]["containers"][0];
+        let variables = container["env"].as_array().unwrap().iter();
+        let mut named = variables.filter(|one| one["name"] == "LOCKKEEPER_TRUST_OUT_OF_SERVICE_TAINT");
+        named.next().map(|one| one["value"].clone())
+    };
+    let may_read = |values: &[&str]| {
+        let roles = template(&helm, "rbac", values);
+        let rules = roles.iter().filter_map(|role| role["rules"].as_array()).flatten();
+        rules.into_iter().any(|rule| rule["resources"][0] == "nodes")
+    };
+    assert_eq!((of_operator(&[]), may_read(&[])), (None, false));
+    let trusted = &["trustOutOfServiceTaint=true"];
+    assert_eq!(
+        (of_operator(trusted), may_read(trusted)),
+        (Some("true".into()), true)
+    );
+    let (is_done, words) = run(
+        &helm,
+        &[
+            "template",
+            "lockkeeper",
+            CHART,
+            GIVEN,
+            "--set=trustOutOfServiceTaint=sometimes",
+        ],
+    );
+    assert!(!is_done && words.contains("trustOutOfServiceTaint"), "{words}");
+}

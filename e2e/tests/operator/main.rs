@@ -3,6 +3,7 @@
 mod agreement;
 mod apart;
 mod crowds;
+mod dead;
 mod harness;
 mod ids;
 mod others;

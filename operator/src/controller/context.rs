@@ -9,6 +9,7 @@ use crate::changes::Changes;
 use crate::controller::memory::Memories;
 use crate::controller::turns::Turns;
 use crate::controller::writer::Writers;
+use crate::fencing::{Fencing, Nodes};
 use crate::identity::secrets::Secrets;
 use crate::kubernetes::pods::Pods;
 use crate::kubernetes::reader::Reader;
@@ -32,6 +33,8 @@ pub struct Context {
     pub pods: Arc<Pods>,
     /// The Secrets with the namespaces' identities.
     pub secrets: Arc<Secrets>,
+    /// Where machines may be known to be off: what is known of them, and how nodes are read.
+    pub fencing: Option<(Arc<Fencing>, Nodes)>,
     /// Namespaces whose identity has to be looked at.
     pub namespaces: Changes<String>,
     /// The reconciliations under way, by namespace.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use lockkeeper_crds::lock::Trial;
+use lockkeeper_crds::lock::{Fenced, Trial};
 use lockkeeper_lock::{Agreement, FencingToken};
 use tokio::time::Instant;
 
@@ -29,6 +29,8 @@ pub struct Memory {
     pub trial: Option<Trial>,
     /// The contender of the revision on trial that holds, and since when it was seen to.
     pub trying: Option<(String, Instant)>,
+    /// Contenders that were removed because their nodes are out of service, until no status shows them as holders.
+    pub fenced: Vec<Fenced>,
     /// The last loss of the ensemble that its status speaks of.
     pub lost: u64,
     /// Since when nothing of it is left in the ensemble before.

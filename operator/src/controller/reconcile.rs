@@ -12,12 +12,13 @@ use tokio::time::Instant;
 use crate::controller::context::Context;
 use crate::controller::error::Error;
 use crate::lock_key::LockKey;
-use crate::zookeeper::foreign::Source;
+use crate::zookeeper::foreign::{Source, Standing};
 use crate::zookeeper::reachability::Reach;
 
 pub mod apply;
 pub mod build;
 mod claim;
+mod fenced;
 pub mod membership;
 mod news;
 mod readiness;
@@ -59,6 +60,7 @@ async fn steps(key: LockKey, lock: Arc<DistributedLock>, ctx: &Context) -> Resul
     if lost.is_some_and(|time| ctx.memories.of(&key).lost == time) {
         return Ok(Action::await_change());
     }
+    note(ctx, &key, &lock);
     let writer = match (ctx.writers.writer(), &own) {
         _ if lost.is_some() => None,
         (Ok(writer), Reach::Up(_)) => {
@@ -93,6 +95,22 @@ async fn steps(key: LockKey, lock: Arc<DistributedLock>, ctx: &Context) -> Resul
         None if is_followed => Action::requeue(recheck()),
         None => Action::await_change(),
     })
+}
+
+/// Takes in on which machines the contenders of a lock are. Every replica does: the one that leads next may need it.
+fn note(ctx: &Context, key: &LockKey, lock: &DistributedLock) {
+    let Some((fencing, _)) = &ctx.fencing else {
+        return;
+    };
+    let queue = match Source::of(lock, &ctx.own.connect) {
+        Ok(None) => ctx.own.view.queue(key),
+        Ok(Some(source)) => match ctx.others.standing(&source) {
+            Standing::Up { ensemble, .. } => ensemble.view.queue(key),
+            Standing::Unsure | Standing::Out(_) | Standing::Orphaned(_) => return,
+        },
+        Err(_) => return,
+    };
+    fencing.note(key, &queue, &ctx.pods.of(key));
 }
 
 /// When to look again although nothing happens: spread, so that not all locks come at once.

@@ -134,6 +134,7 @@ pub fn observed(
         stop_budget,
         ensemble: previous.ensemble.clone(),
         trial: seen.trial.clone(),
+        fenced: previous.fenced.clone(),
         observed_generation: seen.generation,
         conditions: conditions.list,
     }
@@ -255,7 +256,7 @@ fn name(queue: &Queue, one: &Participant) -> String {
 }
 
 /// A text of a contender, without characters that make a status hard to read, and shortened.
-fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     let plain = |c: char| {
         if c.is_control() {
             char::REPLACEMENT_CHARACTER

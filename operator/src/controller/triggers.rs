@@ -16,6 +16,7 @@ use crate::controller::context::Context;
 use crate::controller::followed_locks;
 use crate::controller::missing_locks::{MissingLocks, object};
 use crate::kubernetes::objects::{LockPart, PAGE};
+use crate::lock_key::LockKey;
 use crate::zookeeper::reachability::Reach;
 
 /// The locks to be reconciled, in this order.
@@ -48,10 +49,20 @@ pub fn locks(
             ctx.others.hear(event);
             match event {
                 Ok(Event::InitDone) => {
-                    ctx.memories.keep(|key| known.get(&object(key)).is_some());
+                    let is_there = |key: &LockKey| known.get(&object(key)).is_some();
+                    ctx.memories.keep(is_there);
+                    if let Some((fencing, _)) = &ctx.fencing {
+                        fencing.keep(is_there);
+                    }
                     is_ready.send_replace(true);
                 }
-                Ok(Event::Delete(lock)) => ctx.memories.forget(&followed_locks::key(lock)),
+                Ok(Event::Delete(lock)) => {
+                    let gone = followed_locks::key(lock);
+                    ctx.memories.forget(&gone);
+                    if let Some((fencing, _)) = &ctx.fencing {
+                        fencing.forget(&gone);
+                    }
+                }
                 _ => {}
             }
         })

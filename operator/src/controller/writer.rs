@@ -256,6 +256,21 @@ impl Writer<'_> {
         Ok(way.remove_lock(key).await?)
     }
 
+    /// Removes a contender whose machine is known to be off, see [`Way::remove_contender`].
+    ///
+    /// # Errors
+    /// Those of the ensemble; [`NotLeading`].
+    pub async fn remove_contender(
+        &self,
+        way: &Way,
+        key: &LockKey,
+        contender: &str,
+        token: FencingToken,
+    ) -> Result<bool, Error> {
+        self.is_valid()?;
+        Ok(way.remove_contender(key, contender, token).await?)
+    }
+
     /// Asks contenders to step down, see [`Way::request_yield`].
     ///
     /// # Errors

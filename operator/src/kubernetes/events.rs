@@ -20,6 +20,8 @@ pub enum Reason {
     LockLost,
     /// The next pod took the place of a holder that was silent for longer than its lease duration.
     TakenOver,
+    /// A contender was removed, since its node is out of service.
+    NodeFenced,
     /// The holder was asked to step down.
     HandoffRequested,
     /// A handoff that a user has requested is not possible.
@@ -61,6 +63,7 @@ impl Reason {
             Self::LockReleased => "LockReleased",
             Self::LockLost => "LockLost",
             Self::TakenOver => "TakenOver",
+            Self::NodeFenced => "NodeFenced",
             Self::HandoffRequested => "HandoffRequested",
             Self::HandoffRefused => "HandoffRefused",
             Self::HandoffHeldBack => "HandoffHeldBack",
@@ -83,6 +86,7 @@ impl Reason {
             | Self::EnsembleChanged => "Follow",
             Self::HandoffRequested | Self::HandoffRefused | Self::HandoffHeldBack => "HandOver",
             Self::NodesRepaired | Self::ProvisioningFailed | Self::InvalidSpec => "Provide",
+            Self::NodeFenced => "Release",
             Self::RotationWaits => "Rotate",
             Self::DeletionWaits | Self::NodesLeft => "Delete",
         }
@@ -95,6 +99,7 @@ impl Reason {
             | Self::HandoffHeldBack
             | Self::LockLost
             | Self::TakenOver
+            | Self::NodeFenced
             | Self::NodesRepaired
             | Self::RotationWaits
             | Self::DeletionWaits

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use lockkeeper_lock::{Agreement, CleanRelease, YieldRequest};
+use lockkeeper_lock::{Agreement, CleanRelease, FencingToken, YieldRequest};
 
 use crate::identity::Identity;
 use crate::lock_key::LockKey;
@@ -69,6 +69,22 @@ impl Way {
         match self {
             Self::Direct(direct) => direct.remove_lock(key).await,
             Self::Apart(session) => session.remove_lock(key).await,
+        }
+    }
+
+    /// See [`Direct::remove_contender`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn remove_contender(
+        &self,
+        key: &LockKey,
+        contender: &str,
+        token: FencingToken,
+    ) -> Result<bool, TreeError> {
+        match self {
+            Self::Direct(direct) => direct.remove_contender(key, contender, token).await,
+            Self::Apart(session) => session.remove_contender(key, contender, token).await,
         }
     }
 

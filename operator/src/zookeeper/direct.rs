@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use lockkeeper_lock::zookeeper::Onlooker;
-use lockkeeper_lock::{Agreement, CleanRelease, YieldRequest};
+use lockkeeper_lock::{Agreement, CleanRelease, FencingToken, YieldRequest};
 use zookeeper_client::{Acl, Error as ZkError};
 
 use crate::identity::{Identity, is_user_of};
@@ -58,6 +58,21 @@ impl Direct {
     /// As there.
     pub async fn remove_lock(&self, key: &LockKey) -> Result<Removal, TreeError> {
         self.tree.remove_lock(&self.connection, key).await
+    }
+
+    /// See [`Tree::remove_contender`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn remove_contender(
+        &self,
+        key: &LockKey,
+        contender: &str,
+        token: FencingToken,
+    ) -> Result<bool, TreeError> {
+        self.tree
+            .remove_contender(&self.connection, key, contender, token)
+            .await
     }
 
     /// See [`Tree::request_yield`].

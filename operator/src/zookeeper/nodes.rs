@@ -15,6 +15,7 @@ use crate::lock_key::LockKey;
 use crate::zookeeper::paths::{Layout, Place};
 
 mod control;
+mod dead;
 mod outcome;
 mod sweep;
 

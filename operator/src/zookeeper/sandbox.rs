@@ -16,7 +16,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use lockkeeper_lock::{Agreement, CleanRelease, YieldRequest};
+use lockkeeper_lock::{Agreement, CleanRelease, FencingToken, YieldRequest};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
 use crate::identity::Identity;
@@ -122,6 +122,23 @@ impl Session {
             Reply::Goes => Ok(Removal::Goes),
             Reply::Left { what } => Ok(Removal::Left(wire::short(&what))),
             Reply::InUse => Ok(Removal::InUse),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub(crate) async fn remove_contender(
+        &self,
+        key: &LockKey,
+        contender: &str,
+        token: FencingToken,
+    ) -> Result<bool, TreeError> {
+        let ask = Ask::RemoveContender {
+            name: key.name.to_string(),
+            contender: contender.to_owned(),
+            token,
+        };
+        match self.ask(ask).await? {
+            Reply::ContenderRemoved { is_gone } => Ok(is_gone),
             _ => Err(unexpected()),
         }
     }

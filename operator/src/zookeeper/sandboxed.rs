@@ -240,6 +240,13 @@ async fn answer(way: Option<Direct>, namespace: &Arc<str>, ask: Ask) -> Result<R
             },
             Removal::InUse => Reply::InUse,
         },
+        Ask::RemoveContender {
+            name,
+            contender,
+            token,
+        } => Reply::ContenderRemoved {
+            is_gone: way.remove_contender(&key(name), &contender, token).await?,
+        },
         Ask::Yield { name, request } => Reply::Requested {
             is_new: way.request_yield(&key(name), &request).await?,
         },

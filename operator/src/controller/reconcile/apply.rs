@@ -6,13 +6,14 @@ use futures_util::{TryStreamExt, stream};
 use kube::ResourceExt;
 use kube::api::Patch;
 use lockkeeper_crds::keys::HANDOFF;
-use lockkeeper_crds::lock::{ConditionType, Trial};
+use lockkeeper_crds::lock::{ConditionType, Fenced, Trial};
 use lockkeeper_lock::Agreement;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::build::{Finalizer, Handoff, Nodes, Plan, Request, RoleChange};
 use super::claim;
+use super::fenced;
 use super::resolve::{Resolved, mode};
 use super::validate::Valid;
 use crate::controller::context::Context;
@@ -56,6 +57,8 @@ pub struct Applied {
     pub again: Option<Duration>,
     /// The handoff of a rollout that was requested just now.
     pub trial: Option<Trial>,
+    /// The last contender that was removed because its machine is off.
+    pub fenced: Option<Fenced>,
     /// The object's version, if it was changed.
     pub version: Option<String>,
 }
@@ -80,15 +83,21 @@ pub async fn apply(
         finalizer,
         nodes,
         roles,
+        dead,
         handoff,
         status: _,
     } = plan;
     let resolved = &*resolved;
     let way = || resolved.situation.way().ok_or_else(unreachable_ensemble);
+    if !dead.is_empty() {
+        let removed = fenced::remove(ctx, writer, way()?, resolved, dead).await?;
+        applied.notices.extend(removed.notices);
+        (applied.fenced, applied.again) = (removed.last, removed.again);
+    }
     if *finalizer == Finalizer::Add {
         match finalizer_rest(resolved.queue.exists, ctx.started.elapsed()) {
             Duration::ZERO => applied.version = set_finalizer(ctx, writer, resolved, true).await?,
-            rest => applied.again = Some(rest),
+            rest => applied.again = applied.again.into_iter().chain([rest]).min(),
         }
     }
     match nodes {

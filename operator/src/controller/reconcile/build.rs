@@ -12,6 +12,7 @@ use super::situation::Situation;
 use super::validate::Valid;
 use crate::controller::rollout::{self, Decision, trial};
 use crate::controller::status::{self, Observation, holds};
+use crate::fencing::Suspect;
 use crate::kubernetes::pods::Role;
 use crate::problem::Problem;
 
@@ -24,6 +25,8 @@ pub struct Plan {
     pub nodes: Nodes,
     /// Role labels that are wrong.
     pub roles: Vec<RoleChange>,
+    /// The contenders that go, because their machines are known to be off.
+    pub dead: Vec<Suspect>,
     /// Whether contenders are asked to step down.
     pub handoff: Handoff,
     /// The status, if all of this succeeds.
@@ -111,10 +114,12 @@ pub fn build(resolved: &Resolved, valid: &Result<Valid, Problem>, now: Timestamp
         true => (roles(resolved), handoff(resolved)),
         false => (Vec::new(), Handoff::None),
     };
+    let dead = resolved.suspects.iter().filter(|suspect| suspect.is_dead());
     Plan {
         finalizer,
         nodes,
         roles,
+        dead: dead.cloned().collect(),
         handoff,
         status,
     }

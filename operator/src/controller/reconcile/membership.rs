@@ -250,6 +250,8 @@ mod tests {
     fn pod(ensemble: Option<&str>, is_over: bool) -> PodFacts {
         PodFacts {
             uid: "u".into(),
+            created: None,
+            node: None,
             role: None,
             owner: None,
             revision: None,

@@ -1,7 +1,9 @@
 //! What changed between two statuses, for events. Pure.
 
 use lockkeeper_crds::ApiDuration;
-use lockkeeper_crds::lock::{ConditionType, DistributedLockStatus, Reason as ConditionReason, TakenFrom};
+use lockkeeper_crds::lock::{
+    ConditionType, DistributedLockStatus, Fenced, Reason as ConditionReason, TakenFrom,
+};
 use lockkeeper_lock::{CleanRelease, FencingToken};
 
 use crate::controller::status::named;
@@ -29,11 +31,13 @@ fn taken_over(pod: &str, silence: ApiDuration, by: &str) -> Notice {
     Notice::new(Reason::TakenOver, note)
 }
 
-/// The events for users. A first status causes none: an operator may see ten thousand locks for the first time.
+/// The events for users, about holders that did not release (`lost`), and about those of them that were removed because
+/// their nodes are out of service (`fenced`). A first status causes none: an operator may see ten thousand locks for the first time.
 pub(super) fn news(
     previous: &DistributedLockStatus,
     status: &DistributedLockStatus,
     lost: &[String],
+    fenced: &[Fenced],
 ) -> Vec<Notice> {
     if previous.observed_generation.is_none() {
         return Vec::new();
@@ -52,8 +56,13 @@ pub(super) fn news(
             notices.push(if let Some((pod, silence)) = taker {
                 taken_over(&holder.pod, silence, pod)
             } else if lost.contains(&holder.contender) {
+                let fenced = fenced.iter().find(|one| one.contender == holder.contender);
+                let why = fenced.map_or_else(
+                    || "its session expired, or its node in ZooKeeper was deleted".to_owned(),
+                    |fenced| format!("its node {} is out of service", fenced.node),
+                );
                 let note = format!(
-                    "{} holds the lock no more, and did not release it: its session expired, or its node in ZooKeeper was deleted",
+                    "{} holds the lock no more, and did not release it: {why}",
                     holder.pod
                 );
                 Notice::new(Reason::LockLost, note)
@@ -110,6 +119,7 @@ pub(super) fn news(
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use lockkeeper_crds::lock::Holder;
 
     use super::*;
@@ -143,7 +153,7 @@ mod tests {
             silence: ApiDuration::from_millis(8_612),
         };
         let told = |after: &DistributedLockStatus| {
-            let news = news(&before, after, &lost);
+            let news = news(&before, after, &lost, &[]);
             let one = |notice: Notice| format!("{}: {}", notice.reason.as_str(), notice.note);
             news.into_iter().map(one).collect::<Vec<_>>()
         };
@@ -167,5 +177,29 @@ mod tests {
             late[1],
             "TakenOver: a was silent for 8612ms, and b took its place"
         );
+    }
+
+    #[test]
+    fn a_loss_whose_cause_is_known_is_told_with_its_cause() {
+        let before = held_by("a", None);
+        let lost = [before.holders[0].contender.clone()];
+        let after = held_by("b", None);
+        let mut fenced = Fenced {
+            pod: "a".to_owned(),
+            node: "n1".to_owned(),
+            contender: lost[0].clone(),
+            time: Time("2026-01-01T00:00:00Z".parse().unwrap()),
+        };
+        let told = |fenced: &Fenced| {
+            news(&before, &after, &lost, std::slice::from_ref(fenced))
+                .remove(0)
+                .note
+        };
+        assert_eq!(
+            told(&fenced),
+            "a holds the lock no more, and did not release it: its node n1 is out of service"
+        );
+        fenced.contender = "another".to_owned();
+        assert!(told(&fenced).contains("its session expired"), "{}", told(&fenced));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
-use lockkeeper_crds::lock::DistributedLockStatus;
+use lockkeeper_crds::lock::{DistributedLockStatus, Fenced};
 use tokio::time::Instant;
 
 use super::apply::Applied;
@@ -42,12 +42,15 @@ pub async fn report(
         is_gone,
         again,
         trial,
+        fenced,
         version,
     } = applied;
     if is_gone {
         tell(&writer, resolved, &notices).await;
         ctx.memories.forget(&resolved.key);
-        ctx.metrics.losses.remove(&OfLock::from(&resolved.key));
+        let of_lock = OfLock::from(&resolved.key);
+        ctx.metrics.losses.remove(&of_lock);
+        ctx.metrics.fenced.remove(&of_lock);
         return Ok(None);
     }
     if let Some(rest) = still_between(ctx, resolved) {
@@ -61,13 +64,23 @@ pub async fn report(
     };
     let status = DistributedLockStatus {
         trial: trial.or(status.trial),
+        fenced: fenced.or(status.fenced),
         ..status
     };
     let version = version.or_else(|| resolved.lock.resource_version());
     let written = write(ctx, &writer, resolved, &previous, &status, version).await?;
     if written == Written::Now {
         let lost = lost(ctx, resolved, &previous, &status).await;
-        notices.extend(news(&previous, &status, &lost));
+        let fenced = ctx.memories.of(&resolved.key).fenced;
+        notices.extend(news(&previous, &status, &lost, &fenced));
+        let is_shown = |one: &Fenced| {
+            status
+                .holders
+                .iter()
+                .any(|holder| holder.contender == one.contender)
+        };
+        ctx.memories
+            .edit(&resolved.key, |memory| memory.fenced.retain(is_shown));
     }
     tell(&writer, resolved, &notices).await;
     Ok(match written {

@@ -18,6 +18,7 @@ use crate::controller::context::Context;
 use crate::controller::error::Error;
 use crate::controller::rollout::{self, Candidate, Workload, trial};
 use crate::controller::status::holds;
+use crate::fencing::Suspect;
 use crate::identity::namespace_secret::{Identities, UnusableSecret};
 use crate::kubernetes::pods::{Owner, PodFacts};
 use crate::lock_key::LockKey;
@@ -58,6 +59,8 @@ pub struct Resolved {
     pub rollout: Option<(Vec<Candidate>, Workload)>,
     /// Whether the search for a rollout ran out of time: then nothing is handed over.
     pub is_late: bool,
+    /// The contenders on nodes that are said to be out of service.
+    pub suspects: Vec<Suspect>,
     /// How the last handoff of a rollout turned out, as long as that counts.
     pub trial: Option<Trial>,
     /// When to look again, because something changes without an event.
@@ -160,11 +163,21 @@ pub async fn resolve(
         Handoff::Never => None,
         Handoff::OnRollout => tried(ctx, &key, &lock, &participants, &pods, rollout.as_ref()),
     };
+    let (suspects, is_unread) = match (&ctx.fencing, &situation) {
+        (Some((fencing, nodes)), Situation::Followed { .. }) => {
+            fencing.suspects(nodes, &key, &participants).await
+        }
+        _ => (Vec::new(), false),
+    };
+    if is_unread {
+        again = again.into_iter().chain([LOOK]).min();
+    }
     // No event comes when a user resumes a rollout, or moves its partition.
     if matches!(situation, Situation::Followed { .. }) && (is_late || rollout.is_some()) {
         again = again.into_iter().chain([LOOK]).min();
     }
     Ok(Some(Resolved {
+        suspects,
         trial,
         identities,
         are_pods_known: *ctx.pods.ready().borrow(),

@@ -18,7 +18,11 @@ part! {
 
 /// Of `spec`.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PodSpecPart {
+    /// Name of the node that it was bound to; it never changes after that.
+    #[serde(default)]
+    pub node_name: Option<Word>,
     /// Those that run beside each other.
     #[serde(default, deserialize_with = "list")]
     pub containers: Vec<ContainerPart>,

@@ -1,5 +1,7 @@
 //! Of each pod, the little that the operator needs.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use lockkeeper_crds::keys::{self, Guard};
 
@@ -54,6 +56,10 @@ pub enum Owner {
 pub struct PodFacts {
     /// UID: a pod of the same name may be another one.
     pub uid: String,
+    /// When it was created, by the clock of the API server.
+    pub created: Option<Timestamp>,
+    /// Name of its node, once it has one.
+    pub node: Option<String>,
     /// Its role label as it is.
     pub role: Option<Role>,
     /// What controls it, if it is something that has rollouts.
@@ -122,6 +128,11 @@ impl PodFacts {
             .or_else(|| labels.get("controller-revision-hash"));
         Self {
             uid: pod.uid().unwrap_or_default(),
+            created: pod.creation_timestamp().map(|Time(created)| created),
+            node: pod
+                .spec
+                .as_ref()
+                .and_then(|spec| Some(spec.node_name.clone()?.into())),
             role: labels.get(keys::ROLE).and_then(|label| Role::parse(label)),
             owner,
             // A value of a label has 63 bytes at most.

@@ -74,6 +74,12 @@ pub enum Ask {
     },
     /// [`crate::zookeeper::nodes::Tree::remove_lock`]
     Remove { name: String },
+    /// [`crate::zookeeper::nodes::Tree::remove_contender`]
+    RemoveContender {
+        name: String,
+        contender: String,
+        token: FencingToken,
+    },
     /// [`crate::zookeeper::nodes::Tree::request_yield`]
     Yield { name: String, request: YieldRequest },
     /// [`crate::zookeeper::nodes::Tree::lost`]
@@ -93,6 +99,7 @@ pub enum Reply {
     Goes,
     Left { what: String },
     InUse,
+    ContenderRemoved { is_gone: bool },
     Requested { is_new: bool },
     Lost { lost: Vec<bool> },
     Behind { pods: Vec<(String, String)> },

@@ -11,6 +11,7 @@ use super::*;
 use crate::controller::reconcile::situation::Ticks;
 use crate::controller::reconcile::validate::validate;
 use crate::controller::rollout::{Candidate, Workload};
+use crate::fencing::machine::Machine;
 use crate::kubernetes::pods::PodFacts;
 use crate::lock_key::LockKey;
 use crate::zookeeper::client::Way;
@@ -47,6 +48,7 @@ fn resolved(queue: &str) -> Resolved {
         rollout: None,
         is_late: false,
         trial: None,
+        suspects: Vec::new(),
         situation: situation(),
         claim: None,
         are_pods_known: true,
@@ -84,6 +86,8 @@ fn with_pod(resolved: &mut Resolved, name: &str, uid: &str, role: Option<Role>) 
         settings: None,
         is_over: false,
         uid: uid.to_owned(),
+        created: None,
+        node: None,
         role,
         owner: None,
         revision: None,
@@ -312,4 +316,25 @@ fn the_status_says_why_settings_are_not_in_force_and_nothing_is_made_for_them() 
     assert_eq!(plan.status.holders.len(), 1);
     resolved.situation = out_of_reach(false);
     assert_eq!(build(&resolved).status.conditions[0].message, "no Secret");
+}
+
+#[test]
+fn of_the_contenders_on_suspicious_nodes_those_go_whose_machines_are_known_to_be_off() {
+    let mut resolved = resolved("a* b");
+    let suspect = |contender: &str, is_out_of_service| Suspect {
+        contender: contender.to_owned(),
+        token: FencingToken(1),
+        pod: "a".to_owned(),
+        node: "n".to_owned(),
+        machine: Some("m".to_owned()),
+        now: Some(Machine {
+            uid: "m".to_owned(),
+            created: None,
+            is_out_of_service,
+            is_silent: true,
+        }),
+    };
+    resolved.suspects = vec![suspect("dead", true), suspect("alive", false)];
+    let dead = build(&resolved).dead;
+    assert_eq!(dead, [suspect("dead", true)]);
 }

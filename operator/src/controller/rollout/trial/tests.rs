@@ -34,6 +34,8 @@ fn seen(text: &str) -> Seen {
         }
         let facts = PodFacts {
             uid: format!("u-{pod}"),
+            created: None,
+            node: None,
             role: None,
             owner: None,
             revision: Some(revision.to_owned()),
