@@ -8,6 +8,7 @@ use lockkeeper_daemon::exit::{Exit, Failure};
 
 mod explain;
 mod holders;
+mod machines;
 mod plugin;
 mod table;
 mod workload;

@@ -16,6 +16,7 @@ use lockkeeper_daemon::exit::Failure;
 use serde_json::json;
 
 use crate::explain::{can_hand_over, explain};
+use crate::machines;
 use crate::table::{self, describe, list};
 use crate::workload;
 
@@ -222,7 +223,7 @@ async fn why(client: Client, namespace: &str, name: &str, output: Output) -> Res
     };
     let workload = workload::named_above(&client, namespace, pod.owner_references()).await;
     // A user that may not read the namespace gets the rest of the answer.
-    let space = Api::<Namespace>::all(client)
+    let space = Api::<Namespace>::all(client.clone())
         .get_opt(namespace)
         .await
         .ok()
@@ -231,7 +232,9 @@ async fn why(client: Client, namespace: &str, name: &str, output: Output) -> Res
         let injection = space.labels().get(keys::INJECTION);
         injection.is_some_and(|value| value == "disabled")
     });
-    let explanation = explain(&pod, workload.as_ref(), is_left_out, lock.as_ref());
+    let mut explanation = explain(&pod, workload.as_ref(), is_left_out, lock.as_ref());
+    let nodes = machines::out_of_service(&client, lock.as_ref(), &explanation).await;
+    explanation.sentence.extend(machines::remark(&nodes));
     match output {
         Output::Json => json(&explanation),
         Output::Table => Ok(format!("{}\n", table::plain(&explanation.sentence))),
