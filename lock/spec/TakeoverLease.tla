@@ -126,7 +126,7 @@ Change(nodes, raised, ws) ==
 NodesWithout(c) == [node EXCEPT ![c] = FALSE]
 
 (* Writes are carried out in any order, at any time, or never.                    *)
-Commit(c) == \E w \in writes[c] :
+CommitOf(c, w) ==
   LET ws == [writes EXCEPT ![c] = (@ \ {w}) \cup {[w EXCEPT !.done = TRUE]}]
       raises == IF w.kind = "renewal" THEN Rule("renewal raises the version")
                 ELSE Rule("takeover renews")
@@ -135,6 +135,7 @@ Commit(c) == \E w \in writes[c] :
   /\ Change(IF w.kind = "takeover" THEN NodesWithout(w.front) ELSE node, IF raises THEN {c} ELSE {}, ws)
   /\ kept' = [kept EXCEPT ![c] = Max(@, SessionTimeout - w.age)]
   /\ UNCHANGED <<lease, reading, stopped, session, misled>>
+Commit(c) == \E w \in writes[c] : CommitOf(c, w)
 
 (* The ensemble ends a session. Without a number for T that happens at any moment, *)
 (* and the application runs until that very moment: the session lease promises no  *)
@@ -148,9 +149,10 @@ SessionEnds(c) ==
   /\ lease' = [lease EXCEPT ![c] = IF stops THEN 0 ELSE @]
   /\ UNCHANGED <<reading, session, kept, misled>>
 
-Lose(c) == \E w \in writes[c] :     \* a write, or its answer
+LoseOf(c, w) ==     \* a write, or its answer
   /\ writes' = [writes EXCEPT ![c] = @ \ {w}]
   /\ UNCHANGED <<node, lease, seen, reading, stopped, session, kept, misled>>
+Lose(c) == \E w \in writes[c] : LoseOf(c, w)
 
 (* Somebody else writes to a node. A mutant's contender that sees the version      *)
 (* raised takes its own lost renewal for done.                                    *)
@@ -179,7 +181,7 @@ Renew(c) ==
 
 (* An answer arrives. The lease is counted from the sending of that very write.    *)
 Youngest(ws) == CHOOSE a \in {w.age : w \in ws} : \A w \in ws : w.age >= a
-Acknowledge(c) == \E w \in writes[c] :
+AcknowledgeOf(c, w) ==
   LET age == CASE w.kind = "renewal" /\ ~Rule("renewal from its sending") -> 0
                [] w.kind = "takeover" /\ ~Rule("takeover from its sending") -> 0
                [] w.kind = "renewal" /\ ~Rule("answer to this attempt") ->
@@ -194,18 +196,20 @@ Acknowledge(c) == \E w \in writes[c] :
   /\ misled' = [misled EXCEPT ![c] =
        @ \/ (~Rule("first with nobody in front") /\ w.kind = "takeover")]
   /\ UNCHANGED <<node, seen, reading, stopped, kept>>
+Acknowledge(c) == \E w \in writes[c] : AcknowledgeOf(c, w)
 
 (* The answer to a read arrives, and shows the newest version. An answer that      *)
 (* shows an older one changes nothing, however late it or its server is. A version *)
 (* that was seen before keeps the moment at which it was seen first.              *)
 SlowReads == Option("slow reads")
-Observe(c) == \E d \in InFront(c) :
+ObserveOf(c, d) ==
   /\ Takes(c) /\ seen[c][d] = Never
   /\ SlowReads => reading[c] # Never
   /\ SlowReads /\ Rule("wait from the answer") => reading[c] <= Wait - LeaseDuration
   /\ seen' = [seen EXCEPT ![c][d] = IF SlowReads THEN reading[c] ELSE 0]
   /\ reading' = [reading EXCEPT ![c] = Never]
   /\ UNCHANGED <<node, lease, writes, stopped, session, kept, misled>>
+Observe(c) == \E d \in InFront(c) : ObserveOf(c, d)
 Read(c) ==
   /\ SlowReads /\ Takes(c) /\ c > 1
   /\ reading' = [reading EXCEPT ![c] = 0]
@@ -220,9 +224,10 @@ MayTakeOver(c, d) ==
   /\ Nearest => \A x \in InFront(c) : x <= d
   /\ ~Rule("any of the holders") => \A x \in InFront(c) : x >= d
   /\ Rule("foreign contenders are left alone") => d \notin Foreign
-TakeOver(c) == \E d \in Contenders :
+TakeOverOf(c, d) ==
   /\ IsHeir(c) /\ MayTakeOver(c, d) /\ seen[c][d] >= Wait
   /\ Send(c, Write("takeover", d)) /\ lease' = lease
+TakeOver(c) == \E d \in Contenders : TakeOverOf(c, d)
 
 (* A clean release: the application stops, then a delete is sent, and carried out  *)
 (* at any time. What does not matter any more gets one value.                     *)
@@ -242,7 +247,7 @@ Delete(c) ==
 
 (************************************** time *************************************)
 Older(age, by, cap) == IF age = Never THEN Never ELSE Min(cap, age + by)
-Tick == \E by \in [Contenders -> Rates] :
+Pass(by) ==     \* by[c] on the clock of c
   /\ lease' = [c \in Contenders |-> Max(0, lease[c] - by[c])]
   /\ session' = [c \in Contenders |-> Max(0, session[c] - by[c])]
   /\ kept' = [c \in Contenders |-> Max(0, kept[c] - by[c])]
@@ -251,6 +256,7 @@ Tick == \E by \in [Contenders -> Rates] :
   /\ seen' = [c \in Contenders |-> [d \in Contenders |-> Older(seen[c][d], by[c], Wait)]]
   /\ reading' = [c \in Contenders |-> Older(reading[c], by[c], Wait)]
   /\ UNCHANGED <<node, stopped, misled>>
+Tick == \E by \in [Contenders -> Rates] : Pass(by)
 
 (* Nobody before c will ever run again.                                           *)
 IsOver(c) == ~node[c] /\ (stopped[c] \/ (c \notin Foreign /\ lease[c] = 0 /\ writes[c] = {}))
