@@ -10,8 +10,8 @@ CARGO ?= cargo
 FEATURES ?= tls
 # 1: only the first act of `make demo`.
 ACT ?=
-# Arguments for `make bench`, `make campaign`, `make fuzz`, `make rules`, `make spec`, `make cluster-up` and the first act
-# of `make demo`.
+# Arguments for `make bench`, `make campaign`, `make conformance`, `make fuzz`, `make rules`, `make spec`,
+# `make cluster-up` and the first act of `make demo`.
 ARGS ?=
 TARGET := $(shell uname -m)-unknown-linux-gnu
 STATIC := target/$(TARGET)/release/lockkeeper
@@ -175,7 +175,7 @@ test-kubernetes: setup ## Run the tests that need a Kubernetes (as root, with Go
 	@$(took)
 
 .PHONY: test-others
-test-others: setup ## Run all other tests, those on a real ensemble included
+test-others: setup $(TLC) ## Run all other tests, those on a real ensemble included
 	@failed=0; \
 	$(RUN_TESTS) --lib --bins $(addprefix --test ,$(filter-out $(KUBERNETES_TESTS),$(TESTS))) || failed=1; \
 	$(RUN_TESTS) --doc || failed=1; \
@@ -287,6 +287,10 @@ bench-pods: setup ## Measure handoffs, faults and starts of pods on two nodes: a
 .PHONY: campaign
 campaign: setup ## Inject faults for long, and check that no two holders overlap
 	$(CARGO) run --profile quick --locked -p lockkeeper-campaign --bin lockkeeper-campaign -- $(ARGS)
+
+.PHONY: conformance
+conformance: setup $(TLC) ## Trace the lock's task on real servers under faults, and let TLC check each trace (ARGS="--traces 1000 --seed 1")
+	$(CARGO) run --profile quick --locked -p lockkeeper-conformance --bin lockkeeper-conformance -- $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## Feed every parser of what others write by coverage, ten minutes each (ARGS="--minutes 1 --target NAME")
