@@ -17,9 +17,9 @@ VARIABLES
   there,        \* time has passed up to that event
   version,      \* version[c]: of c's node; Never before it is created
   left,         \* left[c]: how long c's application may run on, as c itself says
-  over          \* over[c]: when c stopped for good; Never before
+  vain          \* vain[c]: when c sent a write that cannot be carried out any more
 
-traceVars == <<trace, next, there, version, left, over>>
+traceVars == <<trace, next, there, version, left, vain>>
 
 (* Two bounds that TLC needs elsewhere, and that are no rules: how many writes may *)
 (* be under way, and from which age on a write that gives no lease is forgotten.  *)
@@ -37,7 +37,7 @@ Is(what) == What = what
 InitTrace ==
   /\ Init /\ trace \in DOMAIN Traces /\ next = 1 /\ there = FALSE
   /\ version = [c \in Contenders |-> Never] /\ left = [c \in Contenders |-> 0]
-  /\ over = [c \in Contenders |-> Never]
+  /\ vain = [c \in Contenders |-> {}]
 
 (* An application that runs is one that may run, for as long as its contender says. *)
 Covered == \A c \in Contenders : left[c] > 0 => Runs(c) /\ lease[c] >= left[c]
@@ -48,17 +48,18 @@ Jump ==
        /\ Pass([c \in Contenders |-> gap])
        /\ left' = [c \in Contenders |-> Max(0, left[c] - gap)]
   /\ Remember
-  /\ UNCHANGED <<trace, next, version, over>>
+  /\ UNCHANGED <<trace, next, version, vain>>
 
 (*************************** what no contender can see ***************************)
 (* Such a step is taken as late as possible: when the next event shows it, or can *)
 (* only be after it. Nobody can tell the difference.                              *)
 Shows(c) ==     \* that a write of c was carried out
-  \/ Is("acked") /\ (Who = c \/ (c < Who /\ version[c] = Never))
-  \/ /\ What \in {"read", "shown"} /\ version[Whom] < Number
-     /\ Whom = c \/ (c < Whom /\ version[c] = Never)
-  \/ What \in {"taking", "refused"} /\ Whom = c
+  \/ Is("acked") /\ Who = c
+  \/ What \in {"read", "shown"} /\ Whom = c /\ version[c] < Number
+  \/ What \in {"taking", "refused", "gone"} /\ Whom = c
   \/ Is("gone") /\ \E w \in writes[c] : w.kind = "takeover" /\ w.front = Whom
+  \/ /\ version[c] = Never     \* a node behind it exists
+     /\ c < (CASE Is("acked") -> Who [] What \in {"read", "shown", "gone"} -> Whom [] OTHER -> 0)
 ShowsTheEnd(c) == Is("gone") /\ Whom = c /\ version[c] # Never
 
 (* The writes of one session are carried out in the order of their sending, and   *)
@@ -67,42 +68,43 @@ Oldest(c, w) == ~w.done /\ \A v \in writes[c] : ~v.done => v.age <= w.age
 IsNext(c) == version[c] = Never => \A d \in 1..(c - 1) : version[d] # Never
 CommitUnseen(c) == Shows(c) /\ IsNext(c) /\ \E w \in writes[c] :
   /\ Oldest(c, w) /\ CommitOf(c, w)
-  /\ version' = [version EXCEPT ![c] = @ + 1] /\ UNCHANGED over
+  /\ version' = [version EXCEPT ![c] = @ + 1]
 LoseUnseen(c) == Shows(c) /\ version[c] # Never /\ \E w \in writes[c] :
   /\ Oldest(c, w) /\ (\E v \in writes[c] : ~v.done /\ v.age < w.age) /\ LoseOf(c, w)
-  /\ UNCHANGED <<version, over>>
-
-IsOverNow(c) == over' = [over EXCEPT ![c] = IF @ = Never THEN At ELSE @]
-EndUnseen(c) ==
-  ShowsTheEnd(c) /\ left[c] = 0 /\ SessionEnds(c) /\ IsOverNow(c) /\ UNCHANGED version
-DeleteUnseen(c) == ShowsTheEnd(c) /\ Delete(c) /\ UNCHANGED <<version, over>>
+  /\ UNCHANGED version
+EndUnseen(c) == ShowsTheEnd(c) /\ left[c] = 0 /\ SessionEnds(c) /\ UNCHANGED version
+DeleteUnseen(c) == ShowsTheEnd(c) /\ Delete(c) /\ UNCHANGED version
 
 Unseen ==
   /\ next <= Len(Events) /\ there
   /\ \E c \in Contenders :
        CommitUnseen(c) \/ LoseUnseen(c) \/ EndUnseen(c) \/ DeleteUnseen(c)
   /\ Remember
-  /\ UNCHANGED <<trace, next, there, left>>
+  /\ UNCHANGED <<trace, next, there, left, vain>>
 
 (************************************ the events **********************************)
 Nothing == UNCHANGED vars
-IfIn(c, step) == IF Takes(c) THEN step /\ Remember ELSE Nothing
+InVain == Nothing /\ vain' = [vain EXCEPT ![Who] = @ \cup {At}]
+Sends(step) == step /\ Remember /\ UNCHANGED vain
 Age == At - Number     \* of the write that was sent at Number
 
 (* A renewal was sent, or the creation. Who is not in the queue any more may not  *)
 (* know that yet, and sends in vain.                                              *)
-Sent == Is("sent") /\ IfIn(Who, Renew(Who))
+Sent == Is("sent") /\ IF Takes(Who) THEN Sends(Renew(Who)) ELSE InVain
 
 (* A takeover was sent. It names a version, and can only fail if that is not the  *)
 (* newest one.                                                                    *)
 Taking ==
   /\ Is("taking") /\ Number <= version[Whom]
-  /\ IF node[Whom] /\ version[Whom] = Number THEN IfIn(Who, TakeOverOf(Who, Whom)) ELSE Nothing
+  /\ IF Takes(Who) /\ node[Whom] /\ version[Whom] = Number
+       THEN Sends(TakeOverOf(Who, Whom)) ELSE InVain
 
-(* The write that was sent at Number was acknowledged.                            *)
+(* The write that was sent at Number was acknowledged. To one that has stopped    *)
+(* the answer means nothing; but the write was carried out.                       *)
 Acked ==
   /\ Is("acked")
-  /\ IF stopped[Who] THEN Number <= over[Who] /\ Nothing
+  /\ IF stopped[Who] THEN /\ Number \notin vain[Who] /\ Nothing
+                          /\ \A w \in writes[Who] : w.age = Age => w.done
      ELSE (\E w \in writes[Who] : w.age = Age /\ AcknowledgeOf(Who, w)) /\ Remember
 
 (* It failed: a node of it is gone, or has another version.                       *)
@@ -113,21 +115,21 @@ Refused == Is("refused") /\ (\A w \in writes[Who] : w.age # Age) /\ Nothing
 IsNews == version[Whom] = Number /\ Whom \in InFront(Who) /\ seen[Who][Whom] = Never
 Saw ==
   /\ Is("read") /\ Number <= version[Whom]
-  /\ IF IsNews THEN IfIn(Who, ObserveOf(Who, Whom)) ELSE Nothing
+  /\ IF Takes(Who) /\ IsNews THEN ObserveOf(Who, Whom) /\ Remember ELSE Nothing
 Shown == Is("shown") /\ Number <= version[Whom] /\ Nothing
 Gone == Is("gone") /\ ~node[Whom] /\ Nothing
 
 (* The application may run until Number; it has stopped; the delete was sent.     *)
 Granted ==
-  /\ Is("granted") /\ Nothing /\ left' = [left EXCEPT ![Who] = Max(0, Number - At)]
-  /\ UNCHANGED over
-Stopped == Is("stopped") /\ Nothing /\ left' = [left EXCEPT ![Who] = 0] /\ UNCHANGED over
-Releasing == Is("releasing") /\ IfIn(Who, Stop(Who)) /\ IsOverNow(Who) /\ UNCHANGED left
+  Is("granted") /\ Nothing /\ left' = [left EXCEPT ![Who] = Max(0, Number - At)]
+Stopped == Is("stopped") /\ Nothing /\ left' = [left EXCEPT ![Who] = 0]
+Releasing == Is("releasing") /\ IF Takes(Who) THEN Stop(Who) /\ Remember ELSE Nothing
 
 Happens ==
   /\ next <= Len(Events) /\ there /\ next' = next + 1 /\ there' = FALSE
-  /\ \/ Granted \/ Stopped \/ Releasing
-     \/ (Sent \/ Taking \/ Acked \/ Refused \/ Saw \/ Shown \/ Gone) /\ UNCHANGED <<left, over>>
+  /\ \/ (Granted \/ Stopped) /\ UNCHANGED vain
+     \/ (Sent \/ Taking) /\ UNCHANGED left
+     \/ (Acked \/ Refused \/ Saw \/ Shown \/ Gone \/ Releasing) /\ UNCHANGED <<left, vain>>
   /\ UNCHANGED <<trace, version>>
 
 NextTrace == (Jump \/ Unseen \/ Happens) /\ Covered'

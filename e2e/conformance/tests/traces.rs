@@ -102,6 +102,35 @@ fn a_right_trace() -> Trace {
     }
 }
 
+/// As before, until the second one takes over. It leaves, and then hears that it has taken over, and when it is gone the
+/// third is shown what it has written last.
+fn a_right_trace_with_late_answers() -> Trace {
+    use Kind::{Acked, Gone, Read, Releasing, Sent};
+    let mut trace = a_right_trace();
+    let taking = trace.events.iter().position(|event| event.kind == Kind::Taking);
+    trace.events.truncate(taking.unwrap() + 1);
+    let sent = trace.events.last().unwrap().at / 1_000;
+    trace.events.extend([
+        event(sent + 10, Sent, 2, 0, 0),
+        event(sent + 20, Releasing, 2, 0, 0),
+        event(sent + 30, Acked, 2, 0, sent.cast_signed()),
+        event(sent + 40, Gone, 3, 2, 0),
+        event(sent + 50, Read, 3, 2, 2),
+    ]);
+    trace
+}
+
+#[test]
+fn answers_that_come_late_make_no_trace_wrong_and_hide_no_mistake() {
+    let Some(tlc) = tlc() else { return };
+    let right = a_right_trace_with_late_answers();
+    let spoilt = [Mistake::TooEarly, Mistake::OldVersion].map(|mistake| spoil(&right, mistake).unwrap());
+    let [too_early, old_version] = spoilt;
+    let verdicts = tlc.judge(&[right, too_early, old_version]).unwrap();
+    assert_eq!(verdicts[0], Verdict::Accepted);
+    assert!(!verdicts[1..].contains(&Verdict::Accepted), "{verdicts:?}");
+}
+
 #[test]
 fn a_trace_with_a_single_mistake_is_rejected_whichever_it_is() {
     let Some(tlc) = tlc() else { return };
