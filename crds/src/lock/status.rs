@@ -181,11 +181,11 @@ pub struct TakenFrom {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Fenced {
-    /// Name of its pod.
+    /// Name of the pod whose contender it was.
     #[schemars(length(max = 253))]
     pub pod: String,
 
-    /// Node of the pod.
+    /// Name of the cluster's node that is out of service.
     #[schemars(length(max = 253))]
     pub node: String,
 

@@ -1,6 +1,6 @@
 //! The configuration of an ensemble.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::java::Release;
@@ -60,4 +60,19 @@ impl Default for Config {
             loopback: false,
         }
     }
+}
+
+/// The server with a counter that can be set; see there for the reason (`CounterServer.java`).
+pub(super) const COUNTER_SERVER: &str = "lockkeeper.CounterServer";
+
+/// The file in a server's directory with the counter that is to be set.
+pub(super) const COUNTER_FILE: &str = "counter";
+
+/// What [`COUNTER_SERVER`] needs, for a server with this directory.
+pub(super) fn counter_arguments(directory: &Path) -> [String; 2] {
+    [
+        // All servers have to accept the gap.
+        "-Dzookeeper.test.allowDiscontinuousProposals=true".to_owned(),
+        format!("-Dlockkeeper.counter={}", directory.join(COUNTER_FILE).display()),
+    ]
 }

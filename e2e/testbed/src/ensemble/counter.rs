@@ -1,27 +1,13 @@
 //! The leader's transaction counter, which a test sets close to its end.
 
 use std::fs;
-use std::path::Path;
 
 use anyhow::{Context, ensure};
 
+use super::config::COUNTER_FILE;
 use super::servers::Ensemble;
 use super::starting::START_BOUND;
 use crate::process::wait_for;
-
-/// The server with a counter that can be set; see there for the reason (`CounterServer.java`).
-pub(super) const MAIN_CLASS: &str = "lockkeeper.CounterServer";
-
-const FILE: &str = "counter";
-
-/// What [`MAIN_CLASS`] needs, for a server with this directory.
-pub(super) fn arguments(directory: &Path) -> [String; 2] {
-    [
-        // All servers have to accept the gap.
-        "-Dzookeeper.test.allowDiscontinuousProposals=true".to_owned(),
-        format!("-Dlockkeeper.counter={}", directory.join(FILE).display()),
-    ]
-}
 
 impl Ensemble {
     /// Sets the counter of the present leader, the lower half of its transactions' numbers: the next
@@ -38,7 +24,7 @@ impl Ensemble {
             "the ensemble was not made with a counter that can be set"
         );
         let leader = self.leader().context("no server leads")?;
-        let file = self.directory_of(leader).join(FILE);
+        let file = self.directory_of(leader).join(COUNTER_FILE);
         let draft = file.with_extension("draft");
         fs::write(&draft, to.to_string())?;
         fs::rename(&draft, &file)?;

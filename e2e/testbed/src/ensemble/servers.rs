@@ -10,8 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, ensure};
 use tempfile::TempDir;
 
-use super::config::{Config, TlsFiles};
-use super::counter;
+use super::config::{self, Config, TlsFiles};
 use crate::java::Release;
 use crate::network::{Host, Network, Unsupported};
 use crate::owner::{Owner, sweep_leftovers};
@@ -315,8 +314,8 @@ impl Ensemble {
         ];
         arguments.extend_from_slice(&self.config.java_arguments);
         let main_class = if self.config.settable_counter {
-            arguments.extend(counter::arguments(directory));
-            counter::MAIN_CLASS
+            arguments.extend(config::counter_arguments(directory));
+            config::COUNTER_SERVER
         } else {
             "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         };
