@@ -118,8 +118,9 @@ fn says_first_below(status: &str, guard: Pid) -> bool {
 #[cfg(test)]
 mod tests {
     use std::process::{Child, Command, Stdio};
+    use std::time::Duration;
 
-    use lockkeeper_lock::FencingToken;
+    use lockkeeper_lock::{BootInstant, FencingToken};
 
     use super::super::below;
     use super::*;
@@ -155,10 +156,10 @@ mod tests {
     }
 
     fn until(mut what: impl FnMut() -> bool) {
-        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let end = BootInstant::now() + Duration::from_secs(30);
         while !what() {
-            assert!(std::time::Instant::now() < end, "it does not come about");
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            assert!(BootInstant::now() < end, "it does not come about");
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -214,8 +215,8 @@ mod tests {
                 generation: 1,
                 start,
                 pause: false,
-                term_at: lockkeeper_lock::BootInstant::now(),
-                kill_at: lockkeeper_lock::BootInstant::now(),
+                term_at: BootInstant::now(),
+                kill_at: BootInstant::now(),
             })
         };
         known.told(&grant(false));
