@@ -15,12 +15,11 @@ mod process;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockkeeper_fake::{Options, SkewedClock, World};
-use lockkeeper_lock::{LeaseDuration, LockOptions, Mode, Observer, Timing};
+use lockkeeper_fake::{Options, SkewedClock, Takeovers, World};
+use lockkeeper_lock::{LeaseDuration, LockOptions, Mode, Timing};
 
 use faults::Faults;
 use process::{Diary, Process};
@@ -58,19 +57,6 @@ fn leases(rng: &mut fastrand::Rng, count: usize) -> Vec<LeaseDuration> {
             (0..count).map(one).collect()
         }
     }
-}
-
-/// Counts the places that were taken from silent contenders.
-#[derive(Debug, Default)]
-struct Takeovers(AtomicUsize);
-
-impl Observer for Takeovers {
-    fn renewed(&self, _: Duration) {}
-    fn session_moved(&self) {}
-    fn took_over(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-    fn connected(&self) {}
 }
 
 /// Processes, and what is needed to start one of them again.
@@ -258,7 +244,7 @@ async fn history(seed: u64) -> Result<Summary, String> {
             .iter()
             .filter(|record| matches!(record.happened, lockkeeper_fake::Happened::Expired { .. }))
             .count(),
-        takeovers: crowd.takeovers.0.load(Ordering::Relaxed),
+        takeovers: crowd.takeovers.count(),
         resumed: diary.resumed,
     })
 }

@@ -2,11 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockkeeper_fake::World;
-use lockkeeper_lock::Observer;
+use lockkeeper_fake::{Takeovers, World};
 
 use crate::ledger::Ledger;
 use crate::plan::Rules;
@@ -23,25 +21,6 @@ pub(crate) struct Stage {
     numbers: Cell<u64>,
     resumptions: Cell<usize>,
     pub(crate) takeovers: Arc<Takeovers>,
-}
-
-/// Counts the places that were taken from silent contenders.
-#[derive(Debug, Default)]
-pub(crate) struct Takeovers(AtomicUsize);
-
-impl Takeovers {
-    pub(crate) fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Observer for Takeovers {
-    fn renewed(&self, _: Duration) {}
-    fn session_moved(&self) {}
-    fn took_over(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-    fn connected(&self) {}
 }
 
 impl Stage {

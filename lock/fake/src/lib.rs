@@ -50,6 +50,7 @@ mod server;
 mod shared;
 mod skewed_clock;
 mod state;
+mod takeovers;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -64,4 +65,5 @@ pub use freezable::Freezable;
 pub use happened::{Happened, Record};
 pub use options::Options;
 pub use skewed_clock::SkewedClock;
+pub use takeovers::Takeovers;
 pub use world::World;

@@ -2,13 +2,10 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockkeeper_fake::{Happened, World};
-use lockkeeper_lock::{
-    ContenderData, LeaseDuration, LockOptions, LockState, LossReason, Mode, Observer, Pod, Timing,
-};
+use lockkeeper_fake::{Happened, Takeovers, World};
+use lockkeeper_lock::{ContenderData, LeaseDuration, LockOptions, LockState, LossReason, Mode, Pod, Timing};
 
 use super::{
     FakeLock, ROOT, T, contender, eventually, is_still, lock_with, options, queued_at, state, status_where,
@@ -211,19 +208,6 @@ async fn a_writer_behind_readers_that_died_together_waits_for_one_lease_and_not_
     assert!(took < L + L / 2, "{took:?}");
 }
 
-/// Counts takeovers.
-#[derive(Debug, Default)]
-struct Count(AtomicU64);
-
-impl Observer for Count {
-    fn renewed(&self, _: Duration) {}
-    fn session_moved(&self) {}
-    fn took_over(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-    fn connected(&self) {}
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_next_holder_says_whose_place_it_took_and_after_how_long_a_silence() {
     let world = world_of(0);
@@ -236,7 +220,7 @@ async fn the_next_holder_says_whose_place_it_took_and_after_how_long_a_silence()
     let mut options = with_lease();
     options.identity.pod = Some(pod.clone());
     let holder = lock_with(&world, "holder", options);
-    let count = Arc::new(Count::default());
+    let count = Arc::new(Takeovers::default());
     let heir = LockOptions {
         observer: Some(count.clone()),
         ..with_lease()
@@ -260,5 +244,5 @@ async fn the_next_holder_says_whose_place_it_took_and_after_how_long_a_silence()
     assert_eq!(took_over.pod, Some(pod));
     let silence = Duration::from_millis(took_over.silent_millis);
     assert!(silence >= L && silence < L * 2, "{silence:?}");
-    assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    assert_eq!(count.count(), 1);
 }
