@@ -67,6 +67,10 @@ impl Decider {
     /// Chooses why the lock is given up, unless that is decided already.
     fn choose_next(&mut self, now: BootInstant) {
         if let Some(code) = self.wishes.ending() {
+            // A code that is decided already is that of the application's container, which ends apart from us.
+            if self.policy.kind == Kind::Wrap && matches!(self.next, Some(Next::End(Ending::Code(_)))) {
+                self.next = None;
+            }
             self.end_unless_ending(Ending::Code(code));
         }
         let is_held = self.queue.status().is_held(now);

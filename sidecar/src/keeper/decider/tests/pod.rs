@@ -74,6 +74,17 @@ fn a_sidecar_that_is_ended_while_nobody_knows_what_runs_leaves_the_lock_to_expir
 }
 
 #[test]
+fn a_sidecar_that_is_ended_during_the_release_after_an_exit_ends_with_its_own_code() {
+    let mut desk = ending(Desk::running(wrap()));
+    assert_eq!(desk.said(exited(7)), [Act::RemoveLease, RELEASE]);
+    // A guard that has had SIGTERM does not wait for the release.
+    desk.decider.guard_lost(true);
+    desk.decider.end_wanted(0);
+    assert_eq!(desk.decide(), []);
+    assert_eq!(desk.answered(released()), [end(0)]);
+}
+
+#[test]
 fn a_standby_leaves_the_queue_as_soon_as_its_pod_is_ending() {
     let mut desk = ending(Desk::waiting(wrap()));
     assert_eq!(desk.decide(), [RELEASE]);
