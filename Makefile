@@ -43,8 +43,11 @@ skipped = if [ -s $(LOCKKEEPER_SKIPPED) ]; then \
     else \
         echo "No test was skipped."; \
     fi
-# Test programs that need a Kubernetes. A machine has one cluster, so they run one after the other, beside all others.
-KUBERNETES_TESTS := admission api cluster cluster_end controllers demo kubernetes
+# Test programs that need a Kubernetes. Those of one list share a cluster, one program after the other; the two lists
+# take about as long, and run side by side.
+KUBERNETES_TESTS_1 := api cluster kubernetes
+KUBERNETES_TESTS_2 := admission cluster_end controllers demo
+KUBERNETES_TESTS := $(KUBERNETES_TESTS_1) $(KUBERNETES_TESTS_2)
 # The test programs of some crates' folders, as cargo finds them.
 tests-of = $(sort $(basename $(notdir $(wildcard $(addsuffix /tests/*.rs,$(1))))) \
     $(notdir $(patsubst %/main.rs,%,$(wildcard $(addsuffix /tests/*/main.rs,$(1))))))
@@ -161,17 +164,24 @@ check-rest:
 test: setup ## Run all tests, those on a real ensemble and a real Kubernetes included; LOCKKEEPER_REQUIRE=all: skip none
 	@if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then $(CLUSTER) build; fi
 	@mkdir -p target && rm -f $(LOCKKEEPER_SKIPPED)
-	# Built at once, since two cargos that build wait for each other; each half is shown when it has ended.
+	# Built at once, since two cargos that build wait for each other; each part is shown when it has ended.
 	@failed=0; \
 	$(RUN_TESTS) --no-run --quiet || exit 1; \
-	$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target test-kubernetes test-others || failed=1; \
+	$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(TEST_KUBERNETES) test-others || failed=1; \
 	$(skipped); \
 	$(took); \
 	exit $$failed
 
 .PHONY: test-kubernetes
 test-kubernetes: setup ## Run the tests that need a Kubernetes (as root, with Go)
-	@RUST_TEST_THREADS=$(WAITING_THREADS) $(RUN_TESTS) $(addprefix --test ,$(KUBERNETES_TESTS))
+	@$(RUN_TESTS) --no-run --quiet
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(TEST_KUBERNETES)
+	@$(took)
+
+TEST_KUBERNETES := test-kubernetes-1 test-kubernetes-2
+.PHONY: $(TEST_KUBERNETES)
+$(TEST_KUBERNETES): test-kubernetes-%:
+	@LOCKKEEPER_CLUSTER=$* RUST_TEST_THREADS=$(WAITING_THREADS) $(RUN_TESTS) $(addprefix --test ,$(KUBERNETES_TESTS_$*))
 	@$(took)
 
 .PHONY: test-others

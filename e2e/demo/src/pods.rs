@@ -13,7 +13,7 @@ use lockkeeper_judge::timeline::{Mark, MarkKind, Timeline};
 use lockkeeper_lock::BootInstant;
 use lockkeeper_product::Installation;
 use lockkeeper_testbed::Cluster;
-use lockkeeper_testbed::cluster::DIRECTORY;
+use lockkeeper_testbed::cluster;
 
 use crate::console::Console;
 use crate::interrupted::Interrupted;
@@ -48,7 +48,7 @@ impl<'a> Scene<'a> {
         interrupted: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
         // The nodes share the files of this machine.
-        let folder = Path::new(DIRECTORY).join("records").join("demo");
+        let folder = cluster::directory().join("records").join("demo");
         fs::create_dir_all(&folder)?;
         fs::set_permissions(&folder, Permissions::from_mode(0o777))?;
         Ok(Self {

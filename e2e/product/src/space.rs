@@ -12,7 +12,7 @@ use std::time::Duration;
 use lockkeeper_judge::checker::{Report, Rule, check};
 use lockkeeper_judge::record::{Moment, Record, Records};
 use lockkeeper_lock::BootInstant;
-use lockkeeper_testbed::cluster::{DIRECTORY, Namespace};
+use lockkeeper_testbed::cluster::{self, Namespace};
 use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::shared::{Stay, Stays};
 use lockkeeper_testbed::{Cluster, Config};
@@ -90,7 +90,7 @@ impl Space {
     fn staying(name: &str, stay: Option<Stay>) -> Option<Self> {
         let installation = installation()?;
         let cluster = installation.cluster();
-        let records = PathBuf::from(DIRECTORY).join("records").join(name);
+        let records = cluster::directory().join("records").join(name);
         let namespace = Namespace::new(cluster, name).unwrap_or_else(|error| panic!("{error:#}"));
         // Left by a run that was killed.
         let _ = fs::remove_dir_all(&records);

@@ -3,7 +3,8 @@
 //!
 //! [`Cluster::start`] makes network namespaces for a control plane and two nodes, and starts in them the
 //! programs that [`build`] has built from Go modules. A [`supervisor`] process owns everything, and ends with
-//! the [`Cluster`], however that ends. There is one cluster per machine, and others wait for it.
+//! the [`Cluster`], however that ends. There is one cluster of each [`NUMBER`] per machine, and others of that number
+//! wait for it.
 //!
 //! Tests call [`Cluster::shared`]. `LOCKKEEPER_E2E_KUBECONFIG` names a cluster of the user's own, which is
 //! then used instead; functions that need control over its nodes return [`Unsupported`].
@@ -49,10 +50,9 @@ pub use images::REGISTRY;
 use images::Registry;
 use kubectl::Kubectl;
 use launch::{Supervisor, can_start};
-use layout::LOCK;
 pub use layout::{
-    CONTROL_PLANE, DIRECTORY, KUBECONFIG, NodeLayout, REGISTRY_INSIDE, REGISTRY_PORT_OUTSIDE,
-    kubernetes_networks,
+    NUMBER, NodeLayout, REGISTRY_INSIDE, control_plane, directory, kubeconfig, kubernetes_networks,
+    registry_port_outside,
 };
 pub use namespace::Namespace;
 use own::Own;
@@ -125,7 +125,7 @@ impl Cluster {
     /// # Errors
     /// When there is none.
     pub fn running() -> anyhow::Result<Self> {
-        let holder = fs::read_to_string(LOCK).unwrap_or_default();
+        let holder = fs::read_to_string(layout::lock()).unwrap_or_default();
         ensure!(
             holder.contains(supervisor::DETACHED),
             "no cluster has been left running"
@@ -140,12 +140,13 @@ impl Cluster {
     /// # Errors
     /// When something cannot be removed.
     pub fn stop_running() -> anyhow::Result<()> {
+        let path = layout::lock();
         let lock = fs::File::options()
             .create(true)
             .truncate(false)
             .write(true)
-            .open(LOCK)
-            .with_context(|| format!("cannot open {LOCK}"))?;
+            .open(&path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
         if lock.try_lock().is_err() {
             // The supervisor answers by ending, or has just ended for another reason.
             let _ = control::ask("stop");
@@ -190,7 +191,7 @@ impl Cluster {
     /// Certificate (PEM) of the authority of a cluster of ours. The API server shows webhooks a certificate
     /// of this authority, with the common name `kube-apiserver`.
     pub fn authority(&self) -> PathBuf {
-        Path::new(layout::DIRECTORY).join("pki/ca.crt")
+        directory().join("pki/ca.crt")
     }
 
     /// Runs `kubectl`, and returns its output.

@@ -13,10 +13,13 @@ use rustix::process::{Pid, Signal};
 
 const BOUND: Duration = Duration::from_secs(60);
 
+/// A number that no other tests give their cluster.
+const ANOTHER: &str = "9";
+
 /// Set in a process that is to start a cluster and be killed.
 const USER: &str = "LOCKKEEPER_E2E_USER_OF_A_CLUSTER";
 
-/// There is one cluster per machine.
+/// There is one cluster of a number per machine.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -41,16 +44,17 @@ fn start() -> Option<Cluster> {
 }
 
 /// A pod with processes, mounts and an address on each node.
-fn run_pods(cluster: &Cluster) {
+fn run_pods(cluster: &Cluster, name: &str) {
     for node in ["n1", "n2"] {
+        let pod = format!("{name}-{node}");
         cluster
             .apply(&format!(
-                "{{apiVersion: v1, kind: Pod, metadata: {{name: {node}}}, spec: {{nodeName: {node}, \
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: {pod}}}, spec: {{nodeName: {node}, \
                  containers: [{{name: app, image: '10.77.0.1:5000/lockkeeper/pause:1', \
                  volumeMounts: [{{name: v, mountPath: /v}}]}}], volumes: [{{name: v, emptyDir: {{medium: Memory}}}}]}}}}"
             ))
             .unwrap();
-        let phase = ["get", "pod", node, "--output", "jsonpath={.status.phase}"];
+        let phase = ["get", "pod", &pod, "--output", "jsonpath={.status.phase}"];
         cluster
             .wait_for(BOUND, &phase, |phase| phase == "Running")
             .unwrap();
@@ -66,7 +70,7 @@ fn assert_no_trace() {
 fn nothing_is_left_of_a_cluster_that_is_stopped() {
     let _alone = alone();
     let Some(cluster) = start() else { return };
-    run_pods(&cluster);
+    run_pods(&cluster, "app");
     assert!(!cluster::traces().unwrap().is_empty());
     let began = since_boot();
     drop(cluster);
@@ -109,13 +113,39 @@ fn nothing_is_left_of_a_cluster_whose_user_is_killed() {
 fn a_cluster_starts_after_one_whose_supervisor_was_killed_and_removes_what_it_left() {
     let _alone = alone();
     let Some(killed) = start() else { return };
-    run_pods(&killed);
+    run_pods(&killed, "app");
     let supervisor = Pid::from_raw(killed.supervisor().unwrap() as i32).unwrap();
     rustix::process::kill_process(supervisor, Signal::KILL).unwrap();
     drop(killed);
     assert!(!cluster::traces().unwrap().is_empty(), "pods outlive a kill -9");
     let cluster = start().expect("what was left is no hindrance");
-    run_pods(&cluster);
+    run_pods(&cluster, "app");
+    drop(cluster);
+    assert_eq!(cluster::traces().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn clusters_of_two_numbers_run_side_by_side_and_neither_ends_with_the_other() {
+    if std::env::var(cluster::NUMBER).as_deref() == Ok(ANOTHER) {
+        let cluster = start().unwrap();
+        run_pods(&cluster, "app");
+        drop(cluster);
+        assert_eq!(cluster::traces().unwrap(), Vec::<String>::new());
+        return;
+    }
+    let _alone = alone();
+    let Some(cluster) = start() else { return };
+    let other = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "clusters_of_two_numbers_run_side_by_side_and_neither_ends_with_the_other",
+        ])
+        .env(cluster::NUMBER, ANOTHER)
+        .output()
+        .unwrap();
+    assert!(other.status.success(), "{}", String::from_utf8_lossy(&other.stdout));
+    // With the mounts of its nodes, which the other cluster had at the same places.
+    run_pods(&cluster, "app");
     drop(cluster);
     assert_eq!(cluster::traces().unwrap(), Vec::<String>::new());
 }

@@ -7,7 +7,7 @@ use lockkeeper_testbed::Cluster;
 use lockkeeper_testbed::clock::since_boot;
 use lockkeeper_testbed::cluster::build::Programs;
 use lockkeeper_testbed::cluster::{
-    self, CONTROL_PLANE, Config, KUBECONFIG, NodeLayout, REGISTRY_INSIDE, REGISTRY_PORT_OUTSIDE,
+    self, Config, NodeLayout, REGISTRY_INSIDE,
 };
 
 /// A real Kubernetes cluster on this machine: two nodes in network namespaces. Needs root.
@@ -125,15 +125,18 @@ fn up(config: &Config) -> anyhow::Result<()> {
     let folder = kubectl.parent().unwrap_or(&kubectl);
     println!(
         "The cluster is ready after {took:.1} s. In your shell:\n\n  \
-         export KUBECONFIG={KUBECONFIG}\n  export PATH=$PATH:{}:{}\n  kubectl get nodes\n\n\
-         Its registry is {REGISTRY_INSIDE} for pods, 127.0.0.1:{REGISTRY_PORT_OUTSIDE} for this machine:\n\n  \
+         export KUBECONFIG={}\n  export PATH=$PATH:{}:{}\n  kubectl get nodes\n\n\
+         Its registry is {REGISTRY_INSIDE} for pods, 127.0.0.1:{} for this machine:\n\n  \
          lockkeeper-cluster push app:1 FOLDER-WITH-A-DOCKERFILE\n\n\
          A shell on its control plane's host, which pods and services' pods can reach:\n\n  \
-         nsenter --net=/run/netns/{CONTROL_PLANE}\n\n\
+         nsenter --net=/run/netns/{}\n\n\
          Logs are in {}/log. `make cluster-down` ends it.",
+        cluster::kubeconfig().display(),
         folder.display(),
         programs.containers().display(),
-        cluster::DIRECTORY,
+        cluster::registry_port_outside(),
+        cluster::control_plane(),
+        cluster::directory().display(),
     );
     Ok(())
 }

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
-use super::layout::DIRECTORY;
+use super::layout::{self, MOUNTS_LOCK};
 use super::{cgroups, network, node};
 use crate::cache;
 use crate::owner::sweep_leftovers;
@@ -21,19 +21,52 @@ pub fn sweep() -> anyhow::Result<()> {
         cgroups::remove(node)?;
     }
     network::remove()?;
-    for place in node::MOUNT_POINTS {
-        // Removed only if it is empty: otherwise another program uses it.
-        let _ = fs::remove_dir(place);
-    }
+    remove_mount_points()?;
     // The nodes' mounts are not visible here. If one were, its content would be removed too.
     let mounts = mounts()?;
     ensure!(mounts.is_empty(), "still mounted: {}", mounts.join(", "));
-    match fs::remove_dir_all(DIRECTORY) {
+    let directory = layout::directory();
+    match fs::remove_dir_all(&directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {DIRECTORY}"))
+            Err(error).with_context(|| format!("cannot remove {}", directory.display()))
         }
         _ => Ok(()),
     }
+}
+
+/// Makes the places where nodes mount something, and keeps them while the file lives that it returns.
+///
+/// # Errors
+/// When one cannot be made.
+pub fn hold_mount_points() -> anyhow::Result<fs::File> {
+    let lock = mounts_lock()?;
+    lock.lock_shared()
+        .with_context(|| format!("cannot lock {MOUNTS_LOCK}"))?;
+    for place in node::MOUNT_POINTS {
+        fs::create_dir_all(place).with_context(|| format!("cannot make {place}"))?;
+    }
+    Ok(lock)
+}
+
+/// Removes these places, unless the nodes of another cluster use them: the kernel ends a mount whose place is removed,
+/// also one that only another mount namespace has.
+fn remove_mount_points() -> anyhow::Result<()> {
+    if mounts_lock()?.try_lock().is_ok() {
+        for place in node::MOUNT_POINTS {
+            // Removed only if it is empty: otherwise another program uses it.
+            let _ = fs::remove_dir(place);
+        }
+    }
+    Ok(())
+}
+
+fn mounts_lock() -> anyhow::Result<fs::File> {
+    fs::File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(MOUNTS_LOCK)
+        .with_context(|| format!("cannot open {MOUNTS_LOCK}"))
 }
 
 /// The traces of a cluster on this machine, running or not, as text for users.
@@ -57,23 +90,30 @@ pub fn traces() -> anyhow::Result<Vec<String>> {
     );
     found.extend(mounts()?.into_iter().map(|place| format!("mount {place}")));
     found.extend(programs()?);
-    if Path::new(DIRECTORY).exists() {
-        found.push(format!("directory {DIRECTORY}"));
+    let directory = layout::directory();
+    if directory.exists() {
+        found.push(format!("directory {}", directory.display()));
     }
     Ok(found)
 }
 
-/// Running programs of the cluster.
+/// Running programs of the cluster. Each has its supervisor's environment.
 fn programs() -> anyhow::Result<Vec<String>> {
     let cache = cache::directory("cluster")?;
+    let number = format!("{}={}", layout::NUMBER, layout::number());
+    let is_ours = |process: PathBuf| {
+        let environment = fs::read(process.join("environ")).unwrap_or_default();
+        environment
+            .split(|&byte| byte == 0)
+            .any(|entry| entry == number.as_bytes())
+    };
     Ok(fs::read_dir("/proc")?
         .flatten()
         .filter_map(|entry| {
             // A process that has ended has no such link, nor has a process of the kernel.
             let program = fs::read_link(entry.path().join("exe")).ok()?;
             let pid = entry.file_name();
-            program
-                .starts_with(&cache)
+            (program.starts_with(&cache) && is_ours(entry.path()))
                 .then(|| format!("process {} runs {}", pid.display(), program.display()))
         })
         .collect())
@@ -82,10 +122,11 @@ fn programs() -> anyhow::Result<Vec<String>> {
 /// Places of ours where something is mounted.
 fn mounts() -> anyhow::Result<Vec<String>> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let directory = layout::directory();
     Ok(mounts
         .lines()
         .filter_map(|line| line.split(' ').nth(1))
-        .filter(|place| Path::new(place).starts_with(DIRECTORY))
+        .filter(|place| Path::new(place).starts_with(&directory))
         .map(str::to_owned)
         .collect())
 }

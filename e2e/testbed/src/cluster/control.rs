@@ -7,7 +7,7 @@ use std::thread;
 
 use anyhow::{Context, bail};
 
-use super::layout::CONTROL;
+use super::layout;
 
 /// An order that waits for its answer.
 pub struct Order {
@@ -33,7 +33,8 @@ impl Order {
 /// # Errors
 /// When the socket cannot be made.
 pub fn listen() -> anyhow::Result<Receiver<Order>> {
-    let listener = UnixListener::bind(CONTROL).with_context(|| format!("cannot make {CONTROL}"))?;
+    let path = layout::control();
+    let listener = UnixListener::bind(&path).with_context(|| format!("cannot make {}", path.display()))?;
     let (orders, queue) = mpsc::channel();
     thread::Builder::new().name("orders".to_owned()).spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -54,8 +55,9 @@ pub fn listen() -> anyhow::Result<Receiver<Order>> {
 /// # Errors
 /// When there is no supervisor, or it cannot carry the order out, with its message.
 pub fn ask(line: &str) -> anyhow::Result<String> {
-    let mut stream = UnixStream::connect(CONTROL)
-        .with_context(|| format!("no cluster is running: nobody answers at {CONTROL}"))?;
+    let path = layout::control();
+    let mut stream = UnixStream::connect(&path)
+        .with_context(|| format!("no cluster is running: no supervisor answers at {}", path.display()))?;
     stream.write_all(format!("{line}\n").as_bytes())?;
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer)?;

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::build::Programs;
 use super::config::Config;
 use super::kubectl::Kubectl;
-use super::layout::{ADDRESS, API_PORT, DIRECTORY, REGISTRY_INSIDE, REGISTRY_PORT, SERVICES};
+use super::layout::{ADDRESS, REGISTRY_INSIDE, REGISTRY_PORT, SERVICES, api_port, directory};
 use super::part::{Part, Ready};
 use super::pki::{ADMISSION, Pki};
 use crate::Host;
@@ -68,7 +68,7 @@ fn etcd(programs: &Programs, host: &Host) -> Part {
         let mut command = programs.command("etcd");
         command
             .args(["--name", "etcd", "--log-level", "warn"])
-            .arg(format!("--data-dir={DIRECTORY}/etcd"))
+            .arg(format!("--data-dir={}", directory().join("etcd").display()))
             .args(["--listen-client-urls", "http://127.0.0.1:2379"])
             .args(["--advertise-client-urls", "http://127.0.0.1:2379"])
             .args(["--listen-peer-urls", "http://127.0.0.1:2380"])
@@ -84,11 +84,11 @@ fn etcd(programs: &Programs, host: &Host) -> Part {
 }
 
 fn registry(programs: &Programs, host: &Host) -> anyhow::Result<Part> {
-    let configuration = Path::new(DIRECTORY).join("registry.json");
+    let configuration = directory().join("registry.json");
     let text = json!({
         "version": "0.1",
         "log": {"level": "warn"},
-        "storage": {"filesystem": {"rootdirectory": format!("{DIRECTORY}/registry")}},
+        "storage": {"filesystem": {"rootdirectory": directory().join("registry")}},
         "http": {"addr": REGISTRY_INSIDE},
     });
     fs::write(&configuration, serde_json::to_vec_pretty(&text)?)?;
@@ -116,7 +116,7 @@ fn api_server(programs: &Programs, pki: &Pki, host: &Host) -> Part {
         command
             .args(["--etcd-servers", "http://127.0.0.1:2379"])
             .arg(format!("--advertise-address={ADDRESS}"))
-            .arg(format!("--secure-port={API_PORT}"))
+            .arg(format!("--secure-port={}", api_port()))
             .arg(format!("--service-cluster-ip-range={SERVICES}"))
             .arg("--authorization-mode=Node,RBAC")
             .arg("--enable-admission-plugins=NodeRestriction")
@@ -185,7 +185,7 @@ fn scheduler(programs: &Programs, pki: &Pki, host: &Host) -> Part {
 }
 
 fn coredns(programs: &Programs, pki: &Pki, host: &Host) -> anyhow::Result<Part> {
-    let corefile = Path::new(DIRECTORY).join("Corefile");
+    let corefile = directory().join("Corefile");
     let kubeconfig = pki.kubeconfig("coredns");
     fs::write(
         &corefile,

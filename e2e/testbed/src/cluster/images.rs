@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-use super::layout::{DIRECTORY, REGISTRY_INSIDE, REGISTRY_PORT_OUTSIDE};
+use super::layout::{REGISTRY_INSIDE, directory, registry_port_outside};
 use crate::{Host, Process, Unsupported};
 
 /// Names a registry that the nodes of a cluster of the user's own pull from, such as
@@ -56,7 +56,7 @@ impl Registry {
             // The engine runs somewhere on this machine; it allows plain HTTP on 127.0.0.1.
             Tool::Docker => Self {
                 tool,
-                push: format!("127.0.0.1:{REGISTRY_PORT_OUTSIDE}"),
+                push: format!("127.0.0.1:{}", registry_port_outside()),
                 pull,
                 encrypted: false,
                 host: None,
@@ -142,7 +142,7 @@ impl Registry {
     fn buildah(&self, verb: &str) -> anyhow::Result<Command> {
         let mut command = Command::new("buildah");
         if self.host.is_some() {
-            let directory = Path::new(DIRECTORY).join("buildah");
+            let directory = directory().join("buildah");
             fs::create_dir_all(&directory)?;
             command = Command::new("unshare");
             command

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use anyhow::ensure;
 
 use super::build::Programs;
-use super::layout::KUBECONFIG;
+use super::layout;
 use crate::{Host, Process};
 
 /// The program, and the cluster that it is for.
@@ -25,7 +25,7 @@ impl Kubectl {
     pub fn own(programs: &Programs, control_plane: &Host) -> Self {
         Self {
             program: programs.path("kubectl"),
-            kubeconfig: PathBuf::from(KUBECONFIG),
+            kubeconfig: layout::kubeconfig(),
             host: Some(control_plane.clone()),
         }
     }

@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 use super::build::Programs;
 use super::config::Config;
 use super::images;
-use super::layout::find_program;
+use super::layout::{self, find_program};
 use crate::Unsupported;
 use crate::binaries;
 
@@ -34,6 +34,7 @@ impl Supervisor {
         let mut command = Command::new(binaries::cluster()?);
         command
             .arg("supervise")
+            .env(layout::NUMBER, layout::number().to_string())
             .args(["--nodes", &config.nodes.to_string()])
             .args(["--node-grace", &format!("{}s", config.node_grace.as_secs())])
             // Not in the terminal's group: after a Ctrl-C it ends with its standard input.

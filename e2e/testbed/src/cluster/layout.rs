@@ -1,35 +1,94 @@
-//! Names, addresses and paths of the cluster. There is one per machine: another one waits.
+//! Names, addresses and paths of the cluster with this process's [`number`]. There is one of each number per machine:
+//! another one waits.
+//!
+//! Clusters of different numbers run side by side. They have the same addresses, in networks that are not connected, and
+//! no file, name or port of this machine in common but the mount points of their nodes.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-/// The namespace of the control plane, and of other programs beside the cluster.
-pub const CONTROL_PLANE: &str = "lk-cp";
+/// Names the number of the cluster that this process starts or uses, from 1 to [`MOST`]: 1 unless it is set.
+pub const NUMBER: &str = "LOCKKEEPER_CLUSTER";
+/// The largest number.
+const MOST: u8 = 9;
 /// The control plane's address, in the nodes' network.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The network of services. The API server has the first address in it.
 pub const SERVICES: &str = "10.96.0.0/24";
 /// The API server's address as a service.
 pub const API_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
-/// The API server's port, on [`ADDRESS`] and, for users and their programs, on this machine's own 127.0.0.1,
-/// so that one kubeconfig is valid for both. It is not 6443, where another cluster may listen.
-pub const API_PORT: u16 = 16443;
 /// The registry's port on [`ADDRESS`].
 pub const REGISTRY_PORT: u16 = 5000;
 /// The registry, as pods and nodes name it.
 pub const REGISTRY_INSIDE: &str = "10.77.0.1:5000";
+/// Locked by the supervisors of all clusters together, while their nodes may mount something at
+/// [`MOUNT_POINTS`](super::node::MOUNT_POINTS). It is never removed.
+pub const MOUNTS_LOCK: &str = "/run/lockkeeper-cluster-mounts.lock";
+
+/// The number of the cluster that this process starts or uses.
+///
+/// # Panics
+/// When [`NUMBER`] is not a number from 1 to [`MOST`].
+pub fn number() -> u8 {
+    static CHOSEN: OnceLock<u8> = OnceLock::new();
+    *CHOSEN.get_or_init(|| match std::env::var(NUMBER) {
+        Err(_) => 1,
+        Ok(text) => match text.parse() {
+            Ok(number @ 1..=MOST) => number,
+            _ => panic!("{NUMBER} is {text:?}; it has to be a number from 1 to {MOST}"),
+        },
+    })
+}
+
+/// What stands behind the names of a cluster's things on this machine: nothing for the first cluster.
+fn suffix() -> String {
+    match number() {
+        1 => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// The namespace of the control plane, and of other programs beside the cluster.
+pub fn control_plane() -> String {
+    format!("lk{}-cp", suffix())
+}
+
+/// The API server's port, on [`ADDRESS`] and, for users and their programs, on this machine's own 127.0.0.1,
+/// so that one kubeconfig is valid for both. It is not 6443, where another cluster may listen.
+pub fn api_port() -> u16 {
+    16443 + u16::from(number() - 1)
+}
+
 /// The registry's port on this machine's own 127.0.0.1.
-pub const REGISTRY_PORT_OUTSIDE: u16 = 15000;
+pub fn registry_port_outside() -> u16 {
+    15000 + u16::from(number() - 1)
+}
+
 /// Everything that the cluster writes, images included; removed with it.
-pub const DIRECTORY: &str = "/var/cache/lockkeeper-cluster";
-/// Locked by the supervisor while there is a cluster. It names the supervisor, and is never removed.
-pub const LOCK: &str = "/run/lockkeeper-cluster.lock";
+pub fn directory() -> PathBuf {
+    PathBuf::from(format!("/var/cache/lockkeeper-cluster{}", suffix()))
+}
+
+/// Locked by the supervisor while there is a cluster of this number. It names the supervisor, and is never removed.
+pub fn lock() -> PathBuf {
+    PathBuf::from(format!("/run/lockkeeper-cluster{}.lock", suffix()))
+}
+
 /// The socket on which the supervisor accepts orders.
-pub const CONTROL: &str = "/var/cache/lockkeeper-cluster/control.sock";
+pub fn control() -> PathBuf {
+    directory().join("control.sock")
+}
+
 /// The supervisor's own log.
-pub const LOG: &str = "/var/cache/lockkeeper-cluster/supervisor.log";
+pub fn log() -> PathBuf {
+    directory().join("supervisor.log")
+}
+
 /// The administrator's kubeconfig.
-pub const KUBECONFIG: &str = "/var/cache/lockkeeper-cluster/kubeconfig";
+pub fn kubeconfig() -> PathBuf {
+    directory().join("kubeconfig")
+}
 
 /// The image of every pod's sandbox.
 pub fn pause_image() -> String {
@@ -77,7 +136,7 @@ impl NodeLayout {
 
     /// Its network namespace.
     pub fn namespace(self) -> String {
-        format!("lk-n{}", self.number)
+        format!("lk{}-n{}", suffix(), self.number)
     }
 
     /// Its address.
@@ -97,11 +156,11 @@ impl NodeLayout {
 
     /// Its control group in every hierarchy; the kubelet makes those of pods below it.
     pub fn cgroup(self) -> String {
-        format!("lockkeeper-n{}", self.number)
+        format!("lockkeeper{}-n{}", suffix(), self.number)
     }
 
     /// Its files.
     pub fn directory(self) -> PathBuf {
-        PathBuf::from(DIRECTORY).join(self.name())
+        directory().join(self.name())
     }
 }

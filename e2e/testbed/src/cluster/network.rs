@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-use super::layout::{ADDRESS, CONTROL_PLANE, NodeLayout};
+use super::layout::{ADDRESS, NodeLayout, control_plane};
 use crate::Host;
 use crate::owner::Owner;
 
@@ -22,7 +22,7 @@ const NAMESPACES: &str = "/run/netns";
 /// # Errors
 /// When the kernel refuses, or some of them are there already.
 pub fn create(nodes: u8, owner: &Owner) -> anyhow::Result<(Host, Vec<Host>)> {
-    let control_plane = host(CONTROL_PLANE, ADDRESS, owner)?;
+    let control_plane = host(&control_plane(), ADDRESS, owner)?;
     control_plane.ip(&format!(
         "link add lkbr type bridge\naddr add {ADDRESS}/24 dev lkbr\nlink set lkbr up\n"
     ))?;
@@ -59,8 +59,9 @@ pub fn create(nodes: u8, owner: &Owner) -> anyhow::Result<(Host, Vec<Host>)> {
 /// # Errors
 /// When there is none.
 pub fn existing(nodes: u8, owner: &Owner) -> anyhow::Result<(Host, Vec<Host>)> {
-    let control_plane = Host::in_namespace(CONTROL_PLANE, ADDRESS, owner)
-        .with_context(|| format!("there is no network namespace {CONTROL_PLANE}"))?;
+    let name = control_plane();
+    let control_plane = Host::in_namespace(&name, ADDRESS, owner)
+        .with_context(|| format!("there is no network namespace {name}"))?;
     let hosts = NodeLayout::all(nodes)
         .map(|node| Host::in_namespace(&node.namespace(), node.address(), owner))
         .collect::<io::Result<_>>()
@@ -83,7 +84,7 @@ pub fn remove() -> anyhow::Result<()> {
 pub fn names() -> Vec<String> {
     NodeLayout::all(NodeLayout::MOST)
         .map(NodeLayout::namespace)
-        .chain([CONTROL_PLANE.to_owned()])
+        .chain([control_plane()])
         .filter(|name| Path::new(NAMESPACES).join(name).exists())
         .collect()
 }

@@ -1,7 +1,7 @@
 //! A program of the cluster that can be killed and started again.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use rustix::process::Pid;
 
 use super::cgroups;
-use super::layout::{DIRECTORY, NodeLayout};
+use super::layout::{NodeLayout, directory};
 use crate::clock::since_boot;
 use crate::{Host, Process};
 
@@ -142,7 +142,7 @@ impl Part {
     }
 
     fn log_path(&self) -> PathBuf {
-        Path::new(DIRECTORY)
+        directory()
             .join("log")
             .join(format!("{}.log", self.name.replace('/', "-")))
     }

@@ -12,7 +12,7 @@ use anyhow::Context;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::json;
 
-use super::layout::{ADDRESS, API_PORT, API_SERVICE, NodeLayout};
+use super::layout::{ADDRESS, API_SERVICE, NodeLayout, api_port};
 
 /// The file that says which certificate the API server shows to webhooks.
 pub const ADMISSION: &str = "admission.json";
@@ -179,7 +179,7 @@ impl Pki {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "lockkeeper", "cluster": {
-                "server": format!("https://{address}:{API_PORT}"),
+                "server": format!("https://{address}:{}", api_port()),
                 "certificate-authority": self.path("ca.crt"),
             }}],
             "users": [{"name": user, "user": {"token": token}}],

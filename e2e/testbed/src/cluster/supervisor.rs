@@ -7,7 +7,6 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::net::SocketAddrV4;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -19,15 +18,13 @@ use rustix::process::Pid;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::build::Programs;
-use super::cleanup::sweep;
+use super::cleanup::{hold_mount_points, sweep};
 use super::config::Config;
 use super::control::{self, Order};
 use super::forward::forward;
 use super::images::Registry;
 use super::kubectl::Kubectl;
-use super::layout::{
-    ADDRESS, API_PORT, DIRECTORY, KUBECONFIG, LOCK, LOG, NodeLayout, REGISTRY_PORT, REGISTRY_PORT_OUTSIDE,
-};
+use super::layout::{self, ADDRESS, NodeLayout, REGISTRY_PORT};
 use super::part::{self, Part};
 use super::pki::Pki;
 use super::{cgroups, control_plane, network, node};
@@ -80,6 +77,8 @@ struct Supervisor {
     parts: Vec<Part>,
     orders: Receiver<Order>,
     log: File,
+    /// Keeps the places where nodes mount something.
+    mount_points: Option<File>,
     /// Set by [`Supervisor::stop`]. Until then Drop does the same: after a failed start, or a panic.
     stopped: bool,
 }
@@ -88,22 +87,24 @@ impl Supervisor {
     fn start(config: &Config) -> anyhow::Result<Self> {
         let programs = Programs::found()?;
         sweep().context("cannot remove what an earlier cluster has left")?;
-        for place in node::MOUNT_POINTS.iter().chain([&DIRECTORY]) {
-            fs::create_dir_all(place).with_context(|| format!("cannot make {place}"))?;
-        }
+        let mount_points = hold_mount_points()?;
+        let directory = layout::directory();
+        fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
         let mut supervisor = Self {
-            log: File::create(LOG)?,
+            log: File::create(layout::log())?,
+            mount_points: Some(mount_points),
             owner: Owner::new(),
             parts: Vec::new(),
             orders: control::listen()?,
             stopped: false,
         };
-        let pki = Pki::create(&Path::new(DIRECTORY).join("pki"), config.nodes)?;
-        pki.write_outside_kubeconfig(Path::new(KUBECONFIG))?;
+        let pki = Pki::create(&directory.join("pki"), config.nodes)?;
+        pki.write_outside_kubeconfig(&layout::kubeconfig())?;
         let (host, node_hosts) = network::create(config.nodes, &supervisor.owner)?;
-        forward(API_PORT, &host, SocketAddrV4::new(ADDRESS, API_PORT))?;
+        let api_port = layout::api_port();
+        forward(api_port, &host, SocketAddrV4::new(ADDRESS, api_port))?;
         forward(
-            REGISTRY_PORT_OUTSIDE,
+            layout::registry_port_outside(),
             &host,
             SocketAddrV4::new(ADDRESS, REGISTRY_PORT),
         )?;
@@ -116,7 +117,7 @@ impl Supervisor {
         supervisor.start_part("kube-apiserver")?;
         tell("progress", "the API server is ready");
         let kubectl = Kubectl::own(&programs, &host);
-        let manifests = Path::new(DIRECTORY).join("manifests.yaml");
+        let manifests = directory.join("manifests.yaml");
         control_plane::write_manifests(&manifests)?;
         kubectl.run(&["apply", "--filename", manifests.to_str().context("not UTF-8")?])?;
         for name in ["kube-controller-manager", "kube-scheduler", "coredns"] {
@@ -271,6 +272,7 @@ impl Supervisor {
             part.kill();
         }
         self.owner.kill_all();
+        self.mount_points = None;
         sweep()
     }
 }
@@ -285,15 +287,16 @@ impl Drop for Supervisor {
     }
 }
 
-/// There is one cluster per machine: this waits until another one is gone.
+/// There is one cluster of a number per machine: this waits until another one is gone.
 fn lock(detached: bool, over: &AtomicBool) -> anyhow::Result<File> {
+    let path = layout::lock();
     let mut file = File::options()
         .create(true)
         .read(true)
         .write(true)
         .truncate(false)
-        .open(LOCK)
-        .with_context(|| format!("cannot open {LOCK}"))?;
+        .open(&path)
+        .with_context(|| format!("cannot open {}", path.display()))?;
     let mut told = false;
     loop {
         match file.try_lock() {
@@ -301,7 +304,7 @@ fn lock(detached: bool, over: &AtomicBool) -> anyhow::Result<File> {
             Err(TryLockError::Error(error)) => return Err(error).context("cannot lock the cluster"),
             Err(TryLockError::WouldBlock) => {}
         }
-        let holder = fs::read_to_string(LOCK)?;
+        let holder = fs::read_to_string(&path)?;
         ensure!(
             !holder.contains(DETACHED),
             "a cluster is running already ({}); end it with `lockkeeper-cluster down`",
