@@ -124,7 +124,7 @@ impl Keeper<'_> {
             self.shown.contained(hello.containment);
         }
         if let Some(guard) = self.guards.parent_pid() {
-            self.leftovers.heard(&frame, guard);
+            self.leftovers.heard(&frame, guard, || self.guards.has_parent());
         }
         self.decider.guard_said(frame, BootInstant::now());
     }

@@ -8,25 +8,25 @@
 //! PID namespace. Without a proof the lock is abandoned. While something is known to be left, the lock is kept.
 
 mod first;
+mod look;
 
-use std::io;
 use std::time::Duration;
 
 use lockkeeper_lock::{BootClock, BootInstant, Clock, LockStatus};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::Pid;
 use tokio::sync::mpsc;
 
 use self::first::{First, Known};
+use self::look::{Look, kill_marked};
 use super::application::Shown;
 use super::contender::Contender;
 use super::decider::patience_for_release;
 use super::observer::Observer;
 use super::policy::Policy;
 use crate::guard::ContainerKiller;
-use crate::guard::will::{Below, RunId, Will};
+use crate::guard::will::{Below, Will};
 use crate::link::protocol::{FromGuard, ToGuard};
 use crate::socket::Command;
-use crate::sys;
 use crate::view::Survivors;
 
 /// How long the container beside us may take to end before its guard is killed, and we with it: half of what is left then
@@ -76,9 +76,9 @@ impl Leftovers {
         }
     }
 
-    /// A guard that is our parent has sent a frame.
-    pub(super) fn heard(&mut self, frame: &FromGuard, guard: Pid) {
-        self.known.heard(frame, guard);
+    /// A guard that is our parent has sent a frame. `lives` says whether it still is.
+    pub(super) fn heard(&mut self, frame: &FromGuard, guard: Pid, lives: impl Fn() -> bool) {
+        self.known.heard(frame, guard, lives);
     }
 
     /// The guard is sent a frame.
@@ -162,16 +162,20 @@ async fn kill(
     outlived: impl Fn(Survivors),
 ) -> End {
     let run = will.run();
+    let mut look = Look::new(move || kill_marked(run));
     let (mut round, mut quiet) = (0, 0);
     loop {
         will.kill_group();
         let below = below(will, first);
-        let found = marked(run);
-        for pid in &found {
-            // It may be gone, or belong to another user: then the anchor has more rights than we.
-            let _ = kill_marked(*pid, run);
-        }
-        match (below, found.is_empty() && will.group_is_empty()) {
+        // All of the run is in the namespace of a first process that is known.
+        let found = if first.is_some() {
+            Some(Vec::new())
+        } else {
+            look.result().await
+        };
+        let is_clear = found.as_ref().is_some_and(Vec::is_empty);
+        let found = found.unwrap_or_default();
+        match (below, is_clear && will.group_is_empty()) {
             (Below::Ended { is_proof: true }, true) => return End::Proven,
             (Below::Ended { is_proof: false }, true) if quiet == QUIET_ROUNDS => return End::Unknown,
             (Below::Ended { is_proof: false }, true) => {
@@ -245,45 +249,6 @@ async fn kill_container(killer: &mut ContainerKiller, time: Duration, clock: &im
         killer.kill();
         clock.sleep(PAUSE).await;
     }
-}
-
-/// Kills exactly the process of this number that is a part of the run, and no later one.
-fn kill_marked(pid: Pid, run: RunId) -> io::Result<()> {
-    let pidfd = pidfd_open(pid, PidfdFlags::empty());
-    // From here on the descriptor cannot come to mean another process; the number can.
-    if !is_marked(pid, run) {
-        return Ok(());
-    }
-    match pidfd {
-        Ok(pidfd) => Ok(sys::signal_through(&pidfd, libc::SIGKILL)?),
-        // A sandbox that forbids it, a kernel before 5.3.
-        Err(_) => Ok(kill_process(pid, Signal::KILL)?),
-    }
-}
-
-fn is_marked(pid: Pid, run: RunId) -> bool {
-    std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()))
-        .is_ok_and(|environment| run.is_in(&environment))
-}
-
-fn marked(run: RunId) -> Vec<Pid> {
-    let own = rustix::process::getpid();
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .filter_map(|entry| {
-            entry
-                .ok()?
-                .file_name()
-                .to_str()?
-                .parse()
-                .ok()
-                .and_then(Pid::from_raw)
-        })
-        .filter(|pid| *pid != own)
-        .filter(|pid| is_marked(*pid, run))
-        .collect()
 }
 
 #[cfg(test)]

@@ -53,6 +53,11 @@ impl KeeperEnd {
         }
     }
 
+    /// Whether the guard that started us is still our parent, so that its process id is still its own.
+    pub fn has_parent(&self) -> bool {
+        matches!(self, Self::Parent(Some(parent)) if parent.is_our_parent())
+    }
+
     /// Kills a guard that is our parent. [`KeeperEnd::hear`] reports its end.
     pub fn kill(&self) {
         if let Self::Parent(Some(parent)) = self

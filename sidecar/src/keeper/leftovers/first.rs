@@ -25,8 +25,9 @@ pub(super) struct First(OwnedFd);
 
 impl Known {
     /// The guard, whose process id this is, has sent a frame: if it runs something now, that is in a namespace which
-    /// stays the same until the guard is told to start something else.
-    pub(super) fn heard(&mut self, frame: &FromGuard, guard: Pid) {
+    /// stays the same until the guard is told to start something else. `lives` says whether the guard is still there: if
+    /// it has ended, its number may be that of another process, with children of its own.
+    pub(super) fn heard(&mut self, frame: &FromGuard, guard: Pid, lives: impl Fn() -> bool) {
         let has_started = match frame {
             FromGuard::Hello(hello) => {
                 *self = Self {
@@ -39,7 +40,8 @@ impl Known {
             _ => false,
         };
         if self.is_in_namespace && has_started {
-            self.first = First::below(guard);
+            // Asked last: then the number was the guard's while its child was found.
+            self.first = First::below(guard).filter(|_| lives());
             let is_found = self.first.is_some();
             tracing::debug!(
                 is_found,
@@ -169,12 +171,14 @@ mod tests {
         let guard = Pid::from_child(&unshare);
         until(|| First::below(guard).is_some());
         let mut known = Known::default();
-        known.heard(&hello(Containment::Cgroup), guard);
-        known.heard(&STARTED, guard);
+        known.heard(&hello(Containment::Cgroup), guard, || true);
+        known.heard(&STARTED, guard, || true);
         assert!(known.first().is_none(), "there is no namespace");
-        known.heard(&hello(Containment::Pidns), guard);
+        known.heard(&hello(Containment::Pidns), guard, || true);
         assert!(known.first().is_none(), "nothing is started");
-        known.heard(&STARTED, guard);
+        known.heard(&STARTED, guard, || false);
+        assert!(known.first().is_none(), "the number is of another process");
+        known.heard(&STARTED, guard, || true);
         assert!(!known.first().expect("it is found").has_ended());
         // It is a child of another process.
         assert!(First::below(rustix::process::getpid()).is_none());
@@ -207,8 +211,8 @@ mod tests {
         let guard = Pid::from_child(&unshare);
         until(|| First::below(guard).is_some());
         let mut known = Known::default();
-        known.heard(&hello(Containment::Pidns), guard);
-        known.heard(&STARTED, guard);
+        known.heard(&hello(Containment::Pidns), guard, || true);
+        known.heard(&STARTED, guard, || true);
         let grant = |start| {
             ToGuard::Grant(Grant {
                 token: FencingToken(2),

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 use lockkeeper_lock::BootInstant;
 use tokio::sync::oneshot;
 
+use super::look::marked;
 use super::*;
-use crate::guard::will::RUNS;
+use crate::guard::will::{RUNS, RunId};
 use crate::guard::{ContainmentChoice, Hold, anchor_says};
 
 const PATIENCE: Duration = Duration::from_secs(30);

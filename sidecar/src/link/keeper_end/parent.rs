@@ -37,6 +37,11 @@ impl Parent {
         self.pid
     }
 
+    /// While it is our parent it has not ended, so the number is still its own.
+    pub(super) fn is_our_parent(&self) -> bool {
+        getppid() == Some(self.pid)
+    }
+
     /// As [`Connection::recv`].
     pub(super) async fn recv(&mut self) -> Option<FromGuard> {
         self.connection.recv().await
@@ -53,8 +58,7 @@ impl Parent {
             .as_ref()
             .map(|process| pidfd_send_signal(process, Signal::KILL));
         match sent {
-            // While it is our parent it has not ended, so the number is still its own.
-            None | Some(Err(Errno::NOSYS | Errno::PERM)) if getppid() == Some(self.pid) => {
+            None | Some(Err(Errno::NOSYS | Errno::PERM)) if self.is_our_parent() => {
                 kill_process(self.pid, Signal::KILL)
             }
             None => Err(Errno::SRCH),

@@ -1,0 +1,154 @@
+//! Looks for processes with the mark of a run, and kills them.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::guard::will::RunId;
+use crate::sys;
+
+/// How long other work waits for a look. Most take some milliseconds.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What a look finds.
+type Find = Arc<dyn Fn() -> Vec<Pid> + Send + Sync>;
+
+/// Looks, one after the other, each in a thread of its own. The kernel keeps a reader of an environment waiting while
+/// the memory map of that process is locked (`environ_read`), and that process may be any of the machine. The keeper's
+/// only thread renews the lease meanwhile.
+pub(super) struct Look {
+    find: Find,
+    under_way: Option<oneshot::Receiver<Vec<Pid>>>,
+}
+
+impl Look {
+    /// Looks that find this.
+    pub(super) fn new(find: impl Fn() -> Vec<Pid> + Send + Sync + 'static) -> Self {
+        Self {
+            find: Arc::new(find),
+            under_way: None,
+        }
+    }
+
+    /// What a look finds that begins now, or that has begun before and hung. `None` if that hangs as well: then it is not
+    /// known whether something is there.
+    pub(super) async fn result(&mut self) -> Option<Vec<Pid>> {
+        let under_way = match &mut self.under_way {
+            Some(under_way) => under_way,
+            None => match begin(Arc::clone(&self.find)) {
+                Ok(begun) => self.under_way.insert(begun),
+                // No thread can be had; a look that hangs is rarer.
+                Err(_) => return Some((self.find)()),
+            },
+        };
+        let found = timeout(PATIENCE, under_way).await.ok()?;
+        self.under_way = None;
+        found.ok()
+    }
+}
+
+fn begin(find: Find) -> io::Result<oneshot::Receiver<Vec<Pid>>> {
+    /// A look needs little more than a buffer for names, and the pages may be locked.
+    const STACK: usize = 128 * 1024;
+    let (told, under_way) = oneshot::channel();
+    thread::Builder::new()
+        .name("look".to_owned())
+        .stack_size(STACK)
+        // The receiver is gone when a user has given the rest up.
+        .spawn(move || drop(told.send(find())))?;
+    Ok(under_way)
+}
+
+/// Kills what has the mark of the run, and returns it.
+pub(super) fn kill_marked(run: RunId) -> Vec<Pid> {
+    let found = marked(run);
+    for pid in &found {
+        // It may be gone, or belong to another user: then the anchor has more rights than we.
+        let _ = kill_one(*pid, run);
+    }
+    found
+}
+
+/// Kills exactly the process of this number that is a part of the run, and no later one.
+fn kill_one(pid: Pid, run: RunId) -> io::Result<()> {
+    let pidfd = pidfd_open(pid, PidfdFlags::empty());
+    // From here on the descriptor cannot come to mean another process; the number can.
+    if !is_marked(pid, run) {
+        return Ok(());
+    }
+    match pidfd {
+        Ok(pidfd) => Ok(sys::signal_through(&pidfd, libc::SIGKILL)?),
+        // A sandbox that forbids it, a kernel before 5.3.
+        Err(_) => Ok(kill_process(pid, Signal::KILL)?),
+    }
+}
+
+fn is_marked(pid: Pid, run: RunId) -> bool {
+    std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()))
+        .is_ok_and(|environment| run.is_in(&environment))
+}
+
+/// Processes with the mark of the run, except this one.
+pub(super) fn marked(run: RunId) -> Vec<Pid> {
+    let own = rustix::process::getpid();
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| {
+            entry
+                .ok()?
+                .file_name()
+                .to_str()?
+                .parse()
+                .ok()
+                .and_then(Pid::from_raw)
+        })
+        .filter(|pid| *pid != own)
+        .filter(|pid| is_marked(*pid, run))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_look_that_hangs_keeps_no_other_work_waiting_and_says_nothing_before_it_ends() {
+        let (go_on, hang) = mpsc::channel::<()>();
+        let hang = Mutex::new(hang);
+        let begun = Arc::new(AtomicUsize::new(0));
+        let mut look = Look::new({
+            let begun = Arc::clone(&begun);
+            move || {
+                begun.fetch_add(1, Ordering::Relaxed);
+                // An end of the channel is an end of the hang as well.
+                let _ = hang.lock().expect("one look at a time").recv();
+                Vec::new()
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            assert_eq!(look.result().await, None);
+            assert_eq!(look.result().await, None);
+            assert_eq!(begun.load(Ordering::Relaxed), 1, "it is the same look");
+            go_on.send(()).expect("it hangs");
+            while look.result().await.is_none() {}
+            assert_eq!(begun.load(Ordering::Relaxed), 1);
+            drop(go_on);
+            while look.result().await.is_none() {}
+            assert_eq!(begun.load(Ordering::Relaxed), 2, "and now another one");
+        });
+    }
+}
