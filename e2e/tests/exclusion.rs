@@ -91,7 +91,7 @@ fn a_holder_that_is_cut_off_has_stopped_when_the_next_one_takes_its_place_long_b
         // The longest session of an ensemble with a tick of 1 s.
         let options = Options {
             session_timeout: Duration::from_secs(20),
-            ..options.with_run(&["--lease-duration", "1500ms"])
+            ..options.with_run(&["--lease-duration", "6s"])
         };
         Worker::start(&ensemble, options).unwrap()
     };

@@ -143,7 +143,11 @@ fn clusters_of_two_numbers_run_side_by_side_and_neither_ends_with_the_other() {
         .env(cluster::NUMBER, ANOTHER)
         .output()
         .unwrap();
-    assert!(other.status.success(), "{}", String::from_utf8_lossy(&other.stdout));
+    assert!(
+        other.status.success(),
+        "{}",
+        String::from_utf8_lossy(&other.stdout)
+    );
     // With the mounts of its nodes, which the other cluster had at the same places.
     run_pods(&cluster, "app");
     drop(cluster);

@@ -81,7 +81,7 @@ fn a_node_that_crashes_loses_the_lock_after_the_lease_duration_while_its_session
     let Some(space) = Space::alone("node-crash") else {
         return;
     };
-    let (pair, number) = on_a_node(&space, &json!({ "sessionTimeout": "15s", "leaseDuration": "3s" }));
+    let (pair, number) = on_a_node(&space, &json!({ "sessionTimeout": "15s", "leaseDuration": "6s" }));
     // The holder states its lease with its first renewal.
     let lives = pair.deletions.lives();
     let dead = lives.iter().find(|life| life.token == pair.token).unwrap();
@@ -132,7 +132,10 @@ fn a_node_that_was_powered_off_and_is_marked_so_loses_the_lock_while_its_session
         .install(&json!({ "trustOutOfServiceTaint": true }))
         .unwrap();
     // Longer than Kubernetes needs until it knows that the node is silent, and the operator until it has a leader again.
-    let (pair, number) = on_a_node(&space, &json!({ "sessionTimeout": "60s" }));
+    let (pair, number) = on_a_node(
+        &space,
+        &json!({ "sessionTimeout": "60s", "leaseDuration": "off" }),
+    );
     let name = node(&space, number).name();
     wait_until_machines_are_known(&space, 2);
     let taint = |taint: &str| space.cluster.kubectl(&["taint", "node", &name, taint]).map(drop);

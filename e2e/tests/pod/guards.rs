@@ -16,11 +16,7 @@ use rustix::process::{Signal, kill_process};
 
 use crate::pod::{BOUND, Pod, all, assert_gone_before_the_deletion, is_root};
 
-/// T of a first pod that keeps the lock on a busy machine: with a tick of 1 s it tolerates 3.3 s without an
-/// answer.
-const CALM: [&str; 2] = ["--session-timeout", "8s"];
-
-/// Longer than two such session timeouts: a contender that could get the lock would have it by then.
+/// Longer than two session timeouts of 8 s: a contender that could get the lock would have it by then.
 const LONG: Duration = Duration::from_secs(18);
 const LONGER_THAN_A_SESSION: Duration = Duration::from_secs(12);
 
@@ -57,7 +53,7 @@ fn a_second_guard_is_refused_with_a_sentence_and_the_first_goes_on() {
         return;
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
-    let (first, second, token) = two_pods(&ensemble, &CALM);
+    let (first, second, token) = two_pods(&ensemble, &[]);
     // Another process of the container, as by `kubectl exec`.
     let code = first.executed(&["guard", "--", "true"]);
     let mut third = first.another_container("third", &[]);
@@ -104,7 +100,7 @@ fn strangers_at_the_guards_socket_change_nothing() {
         return;
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
-    let (first, second, token) = two_pods(&ensemble, &CALM);
+    let (first, second, token) = two_pods(&ensemble, &[]);
     let connect = || UnixStream::connect(first.guard_socket());
     let began = BootInstant::now();
     let silent: Vec<_> = (0..4).map(|_| connect().unwrap()).collect();
@@ -131,7 +127,7 @@ fn a_second_sidecar_does_not_take_the_sockets_of_the_first() {
         return;
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
-    let (mut first, second, token) = two_pods(&ensemble, &CALM);
+    let (mut first, second, token) = two_pods(&ensemble, &[]);
     let running = first.sidecar.take();
     first.start_sidecar(&ensemble, "/locks/pod", &[]);
     let code = first
@@ -181,7 +177,7 @@ fn a_guard_that_is_frozen_with_its_connection_down_keeps_the_lock_from_others() 
         return;
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
-    let (mut first, second, token) = two_pods(&ensemble, &CALM);
+    let (mut first, second, token) = two_pods(&ensemble, &[]);
     // The guard is stopped from outside, so it does not act at its deadline. Its application is stopped too,
     // and would go on with it.
     let guard = first.guard();

@@ -96,7 +96,7 @@ impl Pair {
         let socket = socket.to_str().unwrap().to_owned();
         let options = [
             "--session-timeout",
-            "4s",
+            "8s",
             "--socket",
             &socket,
             "--containment",

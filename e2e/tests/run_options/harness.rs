@@ -163,21 +163,27 @@ pub fn with_client<T: Send>(
 
 /// The contenders of a lock; `None` when its root was never made.
 pub fn contenders(ensemble: &Ensemble, lock: &str) -> Option<Vec<String>> {
+    try_contenders(ensemble, lock).unwrap_or_else(|error| panic!("cannot list {lock}: {error}"))
+}
+
+/// The same; servers that are busy or away are an error.
+fn try_contenders(ensemble: &Ensemble, lock: &str) -> Result<Option<Vec<String>>, zookeeper_client::Error> {
     let listed = with_client(ensemble, async |client| {
         client.sync(lock).await?;
         client.list_children(lock).await
     });
     match listed {
-        Ok(children) => Some(children),
-        Err(zookeeper_client::Error::NoNode) => None,
-        Err(error) => panic!("cannot list {lock}: {error}"),
+        Err(zookeeper_client::Error::NoNode) => Ok(None),
+        listed => listed.map(Some),
     }
 }
 
 /// Waits until this many contenders are in the queue.
 pub fn wait_for_contenders(ensemble: &Ensemble, lock: &str, count: usize) {
-    wait_for(BOUND, || {
-        (contenders(ensemble, lock).unwrap_or_default().len() == count).then_some(())
-    })
-    .unwrap_or_else(|| panic!("{:?} instead of {count} contenders", contenders(ensemble, lock)));
+    let is_it = || {
+        let found = try_contenders(ensemble, lock).ok()?;
+        (found.unwrap_or_default().len() == count).then_some(())
+    };
+    wait_for(BOUND, is_it)
+        .unwrap_or_else(|| panic!("{:?} instead of {count} contenders", contenders(ensemble, lock)));
 }

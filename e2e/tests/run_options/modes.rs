@@ -186,11 +186,14 @@ fn the_lock_delay_passes_after_a_killed_holder_and_not_after_a_clean_release() {
     let token = second.wait_until_it_runs(0, BOUND).unwrap();
     let third = start("delay-third");
     wait_for_contenders(&ensemble, lock, 2);
-    for pid in [
+    let killed = [
         second.keeper_pid(),
         second.program_pid(),
         Some(second.guard_pid()),
-    ] {
+    ];
+    // A guard that runs would start another keeper, which would release the lock.
+    faults::stop(second.guard_pid()).unwrap();
+    for pid in killed {
         faults::kill(pid.expect("it runs")).unwrap();
     }
     // The test may see the deletion of its node late. When this look began, the node certainly existed.

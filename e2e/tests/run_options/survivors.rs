@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::harness::{BOUND, Run, client, ensemble, wait_for_contenders, worker};
 
-/// Three session timeouts of 4 s: a contender that could get the lock would have it by then.
+/// Longer than a session of 8 s lives, with one and a half ticks: a contender that could get the lock would have it by then.
 pub const SOME_SESSIONS: Duration = Duration::from_secs(12);
 
 const NOBODY: [&str; 5] = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
@@ -65,7 +65,10 @@ impl Holder {
         command.args(["--connect", &ensemble.connect_string()]);
         command.args([
             "--session-timeout",
-            "4s",
+            "8s",
+            // Cut off, it keeps the lock from others for a session, and not for a lease alone.
+            "--lease-duration",
+            "off",
             "--stop-grace",
             "400ms",
             "--tick-time",

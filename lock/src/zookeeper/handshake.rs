@@ -17,8 +17,11 @@ use zookeeper_client as zk;
 use super::executor::Executor;
 use crate::ticket::{SESSION_PASSWORD_LEN, SessionKey};
 
-/// How long the handshake may take: it stays on this machine.
+/// How long one attempt of [`make`] may take: it stays on this machine.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long [`key`] may take. No other work waits for it, and a busy machine may leave us without a processor for seconds.
+const PATIENCE_FOR_THE_KEY: Duration = Duration::from_secs(10);
 
 /// How often it is tried, since another process of the machine may connect in between.
 const ATTEMPTS: u32 = 3;
@@ -53,7 +56,7 @@ pub(super) async fn key(session: zk::SessionInfo) -> io::Result<SessionKey> {
         read(&mut stream).await
     };
     // Without an answer the client never ends its attempt.
-    let request = within(async {
+    let request = within(PATIENCE_FOR_THE_KEY, async {
         tokio::select! {
             request = request => request,
             _ = connecting => Err(io::ErrorKind::ConnectionAborted.into()),
@@ -103,7 +106,7 @@ async fn make_over(listener: &TcpListener, address: &str, key: &SessionKey) -> i
             stream.write_all(&PONG).await?;
         }
     };
-    let client = within(async {
+    let client = within(PATIENCE, async {
         tokio::select! {
             client = connecting => client,
             error = serving => error,
@@ -125,8 +128,8 @@ fn connector() -> zk::Connector {
     zk::Client::connector().with_fail_eagerly().with_detached()
 }
 
-async fn within<T>(handshake: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    match tokio::time::timeout(PATIENCE, handshake).await {
+async fn within<T>(patience: Duration, handshake: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match tokio::time::timeout(patience, handshake).await {
         Ok(done) => done,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     }

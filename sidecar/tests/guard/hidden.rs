@@ -101,6 +101,7 @@ const POD: &str = r#"echo 0 >$POD/box/cgroup.procs
     (until [ -e show ]; do sleep 0.02; done; echo 0 >$POD/seen/cgroup.procs
      mkdir -p pods/6f1c/containers/app && touch pods/6f1c/containers/app/0af3 app-log
      exec unshare --mount sh -c "$RECORDER role:record $PWD/record-seen &
+         until [ -e mount ]; do sleep 0.02; done
          mount --bind pods/6f1c/containers/app/0af3 app-log; wait") &
     wait"#;
 
@@ -133,6 +134,8 @@ fn a_container_that_was_hidden_from_the_first_look_on_is_spared_in_standby_and_k
     guard.recorders("record-hidden", 1);
     make("show");
     guard.recorders("record-seen", 1);
+    // Only now it shows the mount by which it is known, and killed.
+    make("mount");
     until("what it knows is killed", || groups[3].is_empty());
     assert!(!groups[2].is_empty(), "it may be another container's");
     guard.begin(B, 60_000, 60_000);

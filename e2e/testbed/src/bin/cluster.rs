@@ -6,9 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use lockkeeper_testbed::Cluster;
 use lockkeeper_testbed::clock::since_boot;
 use lockkeeper_testbed::cluster::build::Programs;
-use lockkeeper_testbed::cluster::{
-    self, Config, NodeLayout, REGISTRY_INSIDE,
-};
+use lockkeeper_testbed::cluster::{self, Config, NodeLayout, REGISTRY_INSIDE};
 
 /// A real Kubernetes cluster on this machine: two nodes in network namespaces. Needs root.
 #[derive(Parser)]

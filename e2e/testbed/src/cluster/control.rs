@@ -56,8 +56,12 @@ pub fn listen() -> anyhow::Result<Receiver<Order>> {
 /// When there is no supervisor, or it cannot carry the order out, with its message.
 pub fn ask(line: &str) -> anyhow::Result<String> {
     let path = layout::control();
-    let mut stream = UnixStream::connect(&path)
-        .with_context(|| format!("no cluster is running: no supervisor answers at {}", path.display()))?;
+    let mut stream = UnixStream::connect(&path).with_context(|| {
+        format!(
+            "no cluster is running: no supervisor answers at {}",
+            path.display()
+        )
+    })?;
     stream.write_all(format!("{line}\n").as_bytes())?;
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer)?;

@@ -23,7 +23,7 @@ impl Ensemble {
             self.config().settable_counter,
             "the ensemble was not made with a counter that can be set"
         );
-        let leader = self.leader().context("no server leads")?;
+        let leader = wait_for(START_BOUND, || self.leader()).context("no server leads")?;
         let file = self.directory_of(leader).join(COUNTER_FILE);
         let draft = file.with_extension("draft");
         fs::write(&draft, to.to_string())?;

@@ -66,7 +66,8 @@ impl Ensemble {
 
     /// The members in the order in which an administrator restarts them: the leader last.
     pub fn rolling_order(&self) -> Vec<usize> {
-        let leader = self.leader();
+        // A busy server may leave a question unanswered.
+        let leader = wait_for(START_BOUND, || self.leader());
         let mut order = self.members();
         order.retain(|&index| Some(index) != leader);
         order.extend(leader);

@@ -83,12 +83,9 @@ impl Groups {
         Ok(())
     }
 
-    /// The same for a process of another container.
-    pub fn learn_other(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<(), Errno> {
-        if self.read(file, lines)? {
-            self.others.learn(&self.news);
-        }
-        Ok(())
+    /// Remembers the line that was [read](Self::read) last as that of another container.
+    pub fn learn_other(&mut self) {
+        self.others.learn(&self.news);
     }
 
     /// Whether the process with this file is in the pod, and neither with us, nor with the first process, nor in a group
@@ -103,8 +100,8 @@ impl Groups {
         Ok(is_beside && !is_known)
     }
 
-    /// Reads the line that tells the process with this file from us into `news`, if there is one.
-    fn read(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<bool, Errno> {
+    /// Reads the line that tells the process with this file from us, if there is one.
+    pub fn read(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<bool, Errno> {
         let (own, news) = (&self.own, &mut self.news);
         lines.any(file, |line| {
             let tells = line.len() <= LONGEST && tells_apart(line, own);

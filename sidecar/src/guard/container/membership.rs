@@ -103,9 +103,14 @@ impl Membership {
         let whose = self.whose(proc, process.pid)?;
         if whose != Whose::Unknown {
             let file = open_in(proc, format_args!("{}/cgroup", process.pid))?;
-            match whose {
-                Whose::Ours => self.groups.learn(&file, &mut self.lines)?,
-                _ => self.groups.learn_other(&file, &mut self.lines)?,
+            if whose == Whose::Ours {
+                self.groups.learn(&file, &mut self.lines)?;
+            } else if self.groups.read(&file, &mut self.lines)?
+                // Asked again: a process on its way into its container may have hidden its mounts, and then entered the
+                // container's group, since they were read.
+                && self.whose(proc, process.pid)? == Whose::Others
+            {
+                self.groups.learn_other();
             }
         }
         Ok(whose == Whose::Ours)

@@ -124,9 +124,8 @@ fn who_is_beside_us_in_the_pod_and_of_no_known_container_is_strange() {
         for line in others.into_iter().chain([own, first]) {
             assert!(!is_strange(&mut groups, line), "{own} {line}");
         }
-        groups
-            .learn_other(&file(strange), &mut Lines::new())
-            .expect("read");
+        assert!(groups.read(&file(strange), &mut Lines::new()).expect("read"));
+        groups.learn_other();
         assert!(!is_strange(&mut groups, strange), "{own} {strange} is known");
     }
 }
@@ -161,9 +160,9 @@ fn the_group_of_another_container_is_not_forgotten_while_it_is_asked_for() {
     let mut groups = in_pod("0::/\n", "0::/../box\n");
     let mut lines = Lines::new();
     for number in 0..3 * MOST_OTHERS {
-        groups
-            .learn_other(&file(&format!("0::/../{number}\n")), &mut lines)
-            .expect("read");
+        let file = file(&format!("0::/../{number}\n"));
+        assert!(groups.read(&file, &mut lines).expect("read"));
+        groups.learn_other();
         assert!(!is_strange(&mut groups, "0::/../0\n"), "after {number}");
     }
     assert!(is_strange(&mut groups, "0::/../1\n"));
