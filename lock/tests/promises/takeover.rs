@@ -221,10 +221,14 @@ async fn a_takeover_whose_answer_is_lost_is_told_as_any_other() {
         .await;
         let said = ContenderData::parse(&world.node(&own).unwrap().data).took_over;
         let from = said.map(|of| format!("{ROOT}/{}", of.contender));
+        let told = (from, count.count());
+        assert_eq!(told, (Some(dead.clone()), 1), "seed {seed}: {is_of_takeover}");
+        let status = heir.status();
+        let shown = status.took_over.map(|of| format!("{ROOT}/{}", of.contender));
         assert_eq!(
-            (from, count.count()),
-            (Some(dead), 1),
-            "seed {seed}: {is_of_takeover}"
+            (shown, status.lease_duration),
+            (Some(dead), Some(L)),
+            "seed {seed}"
         );
     }
     assert!(lost > 25, "{lost}");
