@@ -134,6 +134,7 @@ mod tests {
             since: None,
             revision: None,
             guard: None,
+            lease_duration: None,
             taken_from,
         };
         DistributedLockStatus {
