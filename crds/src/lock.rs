@@ -43,6 +43,8 @@ pub use zookeeper::{MAX_TICK_TIME, MIN_TICK_TIME, SecretRef, ZooKeeperSpec};
     printcolumn(name = "Node", type_ = "string", json_path = ".status.holders[0].node", priority = 1, description = "The holder's node"),
     printcolumn(name = "Max-Holders", type_ = "integer", json_path = ".spec.maxHolders", priority = 1, description = "How many may hold the lock at once"),
     printcolumn(name = "Session-Timeout", type_ = "string", json_path = ".spec.sessionTimeout", priority = 1, description = "How long the ensemble keeps the lock of a silent holder"),
+    printcolumn(name = "Lease", type_ = "string", json_path = ".status.holders[0].leaseDuration", priority = 1, description = "How long the holder may be silent before the next pod takes its place"),
+    printcolumn(name = "Taken-From", type_ = "string", json_path = ".status.holders[0].takenFrom.pod", priority = 1, description = "The silent pod whose place the holder took"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason", priority = 1, description = "Why the lock is ready or not"),
     validation = cel::name(),
     validation = cel::mode_while_in_use(),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::BootInstant;
 use crate::error::LockError;
 use crate::loss::LossReason;
+use crate::record::TookOver;
 use crate::ticket::Ticket;
 use crate::timing;
 use crate::token::FencingToken;
@@ -71,6 +72,11 @@ pub struct LockStatus {
     /// Until when no other contender can have taken our place, less the margin, if it states a lease duration
     /// ([`crate::Timing::lease`]).
     pub takeover_deadline: Option<BootInstant>,
+    /// L of our contender, while it is in the queue: after this silence the next one may take its place. `None` if only
+    /// the session decides ([`crate::Timing::lease`]).
+    pub lease_duration: Option<std::time::Duration>,
+    /// Whose place our contender has taken, because that one was silent for longer than its L.
+    pub took_over: Option<TookOver>,
     /// The session, while there is one.
     pub session: Option<i64>,
     /// The session timeout, while there is a session: the shortest one that a server has granted to it.
@@ -102,6 +108,8 @@ impl LockStatus {
             position: None,
             lease_end: None,
             takeover_deadline: None,
+            lease_duration: None,
+            took_over: None,
             session: None,
             session_timeout: None,
             predecessor_unclean: false,

@@ -24,6 +24,7 @@ mod state;
 mod strangers;
 mod takeover;
 mod turn;
+mod unanswered;
 
 pub(crate) use command::Command;
 #[cfg(feature = "fuzzing")]

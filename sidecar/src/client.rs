@@ -290,6 +290,24 @@ fn describe(snapshot: &Snapshot) -> String {
         "\nstop grace {}",
         duration::format(Duration::from_millis(snapshot.stop_budget_millis))
     );
+    if let Some(millis) = snapshot.lease_millis {
+        text += &format!(
+            "\nlease      {} without a renewal, then the next contender may take our place",
+            duration::format(Duration::from_millis(millis))
+        );
+    } else if snapshot.is_queued() || snapshot.is_held() {
+        text += "\nlease      off: only the end of the session frees our place";
+    }
+    if let Some(of) = &snapshot.took_over {
+        let whose = of.pod.as_ref().map_or_else(
+            || of.contender.clone(),
+            |pod| format!("{}/{} on {}", pod.namespace, pod.name, pod.node),
+        );
+        text += &format!(
+            "\ntook over  from {whose}, which was silent for {}",
+            duration::format(Duration::from_millis(of.silent_millis))
+        );
+    }
     if let Some(containment) = &snapshot.containment {
         text += &format!("\ncontained  by {containment}");
     }

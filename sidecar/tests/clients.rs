@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use lockkeeper_daemon::duration;
-use lockkeeper_lock::{BootInstant, LockState, LockStatus};
+use lockkeeper_lock::{BootInstant, LockState, LockStatus, Pod, TookOver};
 use served::{PATIENCE, Served, held, waiting};
 
 #[path = "support/served.rs"]
@@ -49,6 +49,41 @@ fn exit_code(mut child: Child) -> i32 {
 }
 
 #[test]
+fn status_says_how_long_the_holder_may_be_silent_and_whose_place_it_has_taken() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = Served::start(scratch.path());
+    let mut of = TookOver {
+        contender: "_c_6f1d-lock-0000000007".to_owned(),
+        pod: None,
+        silent_millis: 8_612,
+    };
+    let told = |of: &TookOver| {
+        served.publish(LockStatus {
+            lease_duration: Some(Duration::from_millis(8_500)),
+            took_over: Some(of.clone()),
+            ..held(Duration::from_secs(60))
+        });
+        run(&served.socket, &["status"]).1
+    };
+    let text = told(&of);
+    for line in [
+        "\nlease      8500ms without a renewal, then the next contender may take our place\n",
+        "\ntook over  from _c_6f1d-lock-0000000007, which was silent for 8612ms\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    of.pod = Some(Pod {
+        namespace: "shop".to_owned(),
+        name: "report-1".to_owned(),
+        uid: "u-1".to_owned(),
+        node: "n1".to_owned(),
+    });
+    let text = told(&of);
+    let line = "\ntook over  from shop/report-1 on n1, which was silent for 8612ms\n";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
 fn status_is_readable_and_good_whether_or_not_the_lock_is_held() {
     let scratch = tempfile::tempdir().unwrap();
     let served = Served::start(scratch.path());
@@ -60,6 +95,7 @@ fn status_is_readable_and_good_whether_or_not_the_lock_is_held() {
          state      Waiting (waiting in the queue, 2 before us)\n\
          access     exclusive\n\
          stop grace 3s\n\
+         lease      off: only the end of the session frees our place\n\
          session    0x10000abc\n"
     );
     let published = BootInstant::now();

@@ -155,6 +155,16 @@ pub struct Holder {
     #[schemars(length(max = 16))]
     pub guard: Option<String>,
 
+    /// How long it may be silent before the next pod takes its place, as its pod reports: a duration. What the
+    /// `leaseDuration` that this pod was created with means with its other times: `auto` is resolved. Missing if only
+    /// its session decides.
+    #[serde(
+        default,
+        deserialize_with = "readable",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub lease_duration: Option<ApiDuration>,
+
     /// The contender whose place it took, because that one was silent for longer than its `leaseDuration`. Missing if it
     /// took none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

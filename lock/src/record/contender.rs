@@ -76,7 +76,7 @@ pub struct TookOver {
 
 impl TookOver {
     /// Whether this may be a contender of a queue. Any client can write here.
-    fn is_plausible(&self) -> bool {
+    pub(crate) fn is_plausible(&self) -> bool {
         is_contender(&self.contender)
             && self.contender.len() <= LONGEST_NAME
             && self.contender.bytes().all(|byte| byte.is_ascii_graphic())

@@ -10,7 +10,6 @@ use super::requests::strangers::Listed;
 use crate::clock::BootInstant;
 use crate::ensemble::{Closed, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent, Standing};
 use crate::participant::Participant;
-use crate::record::TookOver;
 use crate::ticket::SessionKey;
 
 /// An answer or event that the task waits for, always of the present connection.
@@ -22,7 +21,7 @@ pub(super) enum Answer<Connection> {
         sent: BootInstant,
         result: Result<Entered, NotEntered>,
     },
-    Found(EnsembleResult<Option<Found>>),
+    Found(Box<EnsembleResult<Option<Found>>>),
     Unbarred(NodeEvent),
     Renewed {
         sent: BootInstant,
@@ -41,10 +40,14 @@ pub(super) enum Answer<Connection> {
     },
     TookOver {
         sent: BootInstant,
-        of: TookOver,
         /// The version on whose condition it was deleted.
         version: i32,
         result: Result<(), MultiError>,
+    },
+    /// Our own contender, after a takeover whose answer was lost.
+    OwnData {
+        sent: BootInstant,
+        result: EnsembleResult<Node>,
     },
     Own(EnsembleResult<(Standing, BoxFuture<'static, NodeEvent>)>),
     OwnEvent(NodeEvent),

@@ -99,7 +99,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         let sent = self.writing(Write::Enter);
         if is_uncertain {
             let mode = self.options.mode;
-            self.ask(async move { Answer::Found(find(connection, root, prefix, mode).await) });
+            self.ask(async move { Answer::Found(Box::new(find(connection, root, prefix, mode).await)) });
             return;
         }
         let control = self.options.provisioned.then(|| self.options.control.clone());
@@ -233,6 +233,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             lease,
             states_lease: false,
             took_over: None,
+            taking: None,
             is_own_watched: false,
             is_own_seen: false,
             predecessor_unclean: false,

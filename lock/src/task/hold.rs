@@ -27,7 +27,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             return None;
         };
         let is_given_up = self.lost.is_some() && !self.is_retained();
-        if is_given_up || self.releasing.is_some() || self.writes[Write::Renewal as usize].is_some() {
+        // A takeover writes our data too. Until we know whether it was carried out, they may be all that tells.
+        let is_writing = [Write::Renewal, Write::TakeOver]
+            .iter()
+            .any(|write| self.writes[*write as usize].is_some());
+        if is_given_up || self.releasing.is_some() || is_writing {
             return None;
         }
         if self.lease.is_attach_unproven() {

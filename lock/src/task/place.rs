@@ -41,6 +41,8 @@ pub(super) struct Entry {
     pub(super) states_lease: bool,
     /// Whose place it has taken.
     pub(super) took_over: Option<TookOver>,
+    /// Whose place we have asked to take, until we know whether that was carried out: through a lost connection, too.
+    pub(super) taking: Option<TookOver>,
     pub(super) is_own_watched: bool,
     /// Whether that watch is in place over this connection: we then hear of a deletion of our own node before any later
     /// one.

@@ -5,6 +5,7 @@ use super::state::{Link, Task};
 use crate::clock::Clock;
 use crate::ensemble::{Connection, Ensemble};
 use crate::loss::LossReason;
+use crate::record::TookOver;
 use crate::state::{LockState, LockStatus};
 use crate::ticket::{Ticket, unique_part};
 
@@ -68,6 +69,9 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             }),
             lease_end: self.lease.end(),
             takeover_deadline,
+            lease_duration: entry.and_then(|entry| Some(entry.lease?.duration())),
+            // The lock root's users choose the names of contenders: what is shown of them is short and plain.
+            took_over: entry.and_then(|entry| entry.took_over.clone().filter(TookOver::is_plausible)),
             session: session.map(|session| session.id),
             session_timeout: session.map(|_| self.lease.session_timeout()),
             predecessor_unclean: entry.is_some_and(|entry| {
@@ -92,6 +96,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                     lock.from = old.state.name(),
                     lock.to = new.state.name(),
                     lock.token = new.token.map(|token| token.0),
+                    lock.lease = new
+                        .lease_duration
+                        .filter(|_| new.state == LockState::Held)
+                        .map(tracing::field::debug),
                     lock.loss = new.loss.map(LossReason::name),
                     "Lock state changed"
                 );

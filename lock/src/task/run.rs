@@ -60,7 +60,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Answer::Closed(closed) => self.closed(closed),
             Answer::Key(key) => self.key = key,
             Answer::Entered { sent, result } => self.entered(sent, result),
-            Answer::Found(result) => self.found(result),
+            Answer::Found(result) => self.found(*result),
             Answer::Unbarred(event) => self.unbarred(event),
             Answer::Renewed {
                 sent,
@@ -69,10 +69,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             } => self.renewed(sent, states_lease, result),
             Answer::TookOver {
                 sent,
-                of,
                 version,
                 result,
-            } => self.took_over(sent, of, version, result),
+            } => self.took_over(sent, version, result),
+            Answer::OwnData { sent, result } => self.own_data(sent, result),
             Answer::Listed(result) => self.listed(result),
             Answer::Predecessor { name, result } => self.predecessor(name, result),
             Answer::PredecessorEvent { name, event } => self.predecessor_event(name, event),

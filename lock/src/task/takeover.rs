@@ -105,9 +105,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         let Some((_, name)) = self.silent().filter(|(due, _)| *due < now) else {
             return;
         };
-        let (Place::In(entry), name) = (&self.place, name.to_owned()) else {
-            return;
-        };
+        let name = name.to_owned();
+        let Place::In(entry) = &mut self.place else { return };
         let Some((seen, sighting)) = entry
             .watched
             .get(&name)
@@ -120,6 +119,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             pod: seen.pod.clone(),
             silent_millis: u64::try_from(sighting.silence(now).as_millis()).unwrap_or(u64::MAX),
         };
+        entry.taking = Some(of.clone());
         let Some((path, data)) = self.say_anew(Some(&of)) else {
             return;
         };
@@ -139,61 +139,62 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.ask(async move {
             Answer::TookOver {
                 sent,
-                of,
                 version,
                 result: taking.await,
             }
         });
     }
 
-    pub(super) fn took_over(
-        &mut self,
-        sent: BootInstant,
-        of: TookOver,
-        version: i32,
-        result: Result<(), MultiError>,
-    ) {
+    pub(super) fn took_over(&mut self, sent: BootInstant, version: i32, result: Result<(), MultiError>) {
         self.written(Write::TakeOver);
         let Err(MultiError { index, error }) = result else {
             if !self.acknowledge_own(sent) {
                 return self.drop_link();
             }
-            tracing::warn!(
-                lock.path = self.options.root,
-                contender = of.contender,
-                pod = of.pod.as_ref().map(|pod| pod.name.as_str()),
-                silent_millis = of.silent_millis,
-                "Took the place of a contender that did not renew for longer than its lease"
-            );
-            if let Some(observer) = &self.options.observer {
-                observer.took_over();
-            }
-            if let Place::In(entry) = &mut self.place {
-                entry.took_over = Some(of);
-            }
-            return;
+            return self.has_taken_over();
         };
         match error {
             EnsembleError::NoNode if index == 0 => self.entry_is_gone(LossReason::ContenderDeleted),
             // It has renewed or left: the event is on its way, and with the next answer the wait begins anew.
-            EnsembleError::BadVersion | EnsembleError::NoNode => self.forget_sighting(&of.contender, version),
+            EnsembleError::BadVersion | EnsembleError::NoNode => self.has_not_taken_over(version),
             error if index == 1 && !error.is_connection() && error != EnsembleError::SessionExpired => {
-                tracing::warn!(
-                    lock.path = self.options.root,
-                    contender = of.contender,
-                    %error,
-                    "Cannot take the place of a silent contender; waiting for the end of its session"
-                );
-                self.forget_sighting(&of.contender, version);
+                if let Place::In(entry) = &self.place {
+                    tracing::warn!(
+                        lock.path = self.options.root,
+                        contender = entry.taking.as_ref().map(|of| of.contender.as_str()),
+                        %error,
+                        "Cannot take the place of a silent contender; waiting for the end of its session"
+                    );
+                }
+                self.has_not_taken_over(version);
             }
             error => self.contender_refused("take the place of a silent contender with", error),
         }
     }
 
-    /// Forgets that version, and leaves its contender to its session until another one is seen.
-    fn forget_sighting(&mut self, name: &str, version: i32) {
+    /// Our contender has the place that we asked for.
+    pub(super) fn has_taken_over(&mut self) {
+        let Place::In(entry) = &mut self.place else { return };
+        let Some(of) = entry.taking.take() else { return };
+        tracing::warn!(
+            lock.path = self.options.root,
+            contender = of.contender,
+            pod = of.pod.as_ref().map(|pod| pod.name.as_str()),
+            silent_millis = of.silent_millis,
+            "Took the place of a contender that did not renew for longer than its lease"
+        );
+        entry.took_over = Some(of);
+        if let Some(observer) = &self.options.observer {
+            observer.took_over();
+        }
+    }
+
+    /// Forgets that version of the contender whose place we have not got, and leaves it to its session until another
+    /// one is seen.
+    fn has_not_taken_over(&mut self, version: i32) {
         if let Place::In(entry) = &mut self.place
-            && let Some(seen) = entry.watched.get_mut(name)
+            && let Some(of) = entry.taking.take()
+            && let Some(seen) = entry.watched.get_mut(&of.contender)
         {
             seen.sighting.take_if(|sighting| sighting.version == version);
         }

@@ -18,6 +18,7 @@ use crate::record::ContenderData;
 impl<E: Ensemble, C: Clock> Task<E, C> {
     /// In the queue: lists, watches and renews as our place requires.
     pub(super) fn drive_queue(&mut self, connection: &Arc<E::Connection>) {
+        self.look_for_the_takeover(connection);
         self.drive_hold(connection);
         // It may have given up the connection for a new one to the same server. Requests over the old connection would
         // fail now, and end the new one too.

@@ -164,6 +164,95 @@ async fn a_lost_answer_to_a_takeover_costs_time_and_nothing_else() {
     }
 }
 
+/// When a node was changed first after a moment.
+fn changed_after(world: &World, path: &str, moment: Duration) -> Option<Duration> {
+    let records = world.records();
+    let mut changes = records.iter().filter_map(|record| match &record.happened {
+        Happened::Changed { path: changed } if changed == path => Some(record.at),
+        _ => None,
+    });
+    changes.find(|at| *at > moment)
+}
+
+/// A holder that died, the next one with its count, and the moment from which on that one may take the place.
+async fn died_before(world: &Arc<World>) -> (FakeLock, Arc<Takeovers>, String, Duration) {
+    let holder = leasing(world, "holder");
+    let count = Arc::new(Takeovers::default());
+    let observer = Some(count.clone() as _);
+    let heir = lock_with(
+        world,
+        "heir",
+        LockOptions {
+            observer,
+            ..with_lease()
+        },
+    );
+    holder.acquire().await.unwrap();
+    queued_at(&heir, 1).await;
+    let dead = contender(&holder);
+    states_its_lease(world, &dead).await;
+    drop(holder);
+    let died = world.now();
+    // A renewal may still be on its way.
+    tokio::time::sleep(L / 2).await;
+    let mut last = died;
+    while let Some(later) = changed_after(world, &dead, last) {
+        last = later;
+    }
+    tokio::time::sleep(last + L.mul_f64(1.01) - world.now()).await;
+    (heir, count, dead, world.now())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_takeover_whose_answer_is_lost_is_told_as_any_other() {
+    let mut lost = 0;
+    for seed in 0..50 {
+        let world = world_of(seed);
+        let (heir, count, dead, moment) = died_before(&world).await;
+        world.lose_next_answer("heir");
+        let own = contender(&heir);
+        state(&heir, LockState::Held).await;
+        // It was a renewal just before, in some histories.
+        let is_of_takeover = changed_after(&world, &own, moment) == deleted(&world, &dead);
+        lost += usize::from(is_of_takeover);
+        eventually("it says so", || {
+            ContenderData::parse(&world.node(&own).unwrap().data).is_held()
+        })
+        .await;
+        let said = ContenderData::parse(&world.node(&own).unwrap().data).took_over;
+        let from = said.map(|of| format!("{ROOT}/{}", of.contender));
+        let told = (from, count.count());
+        assert_eq!(told, (Some(dead.clone()), 1), "seed {seed}: {is_of_takeover}");
+        let status = heir.status();
+        let shown = status.took_over.map(|of| format!("{ROOT}/{}", of.contender));
+        assert_eq!(
+            (shown, status.lease_duration),
+            (Some(dead), Some(L)),
+            "seed {seed}"
+        );
+    }
+    assert!(lost > 25, "{lost}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_takeover_that_is_lost_on_its_way_is_not_told_when_the_session_in_front_ends() {
+    for seed in 0..20 {
+        let world = world_of(seed);
+        let (heir, count, dead, _) = died_before(&world).await;
+        world.isolate("heir", T * 2);
+        eventually("the session in front ends", || world.node(&dead).is_none()).await;
+        world.heal();
+        state(&heir, LockState::Held).await;
+        let own = contender(&heir);
+        eventually("it says so", || {
+            ContenderData::parse(&world.node(&own).unwrap().data).is_held()
+        })
+        .await;
+        let said = ContenderData::parse(&world.node(&own).unwrap().data);
+        assert_eq!((said.took_over, count.count()), (None, 0), "seed {seed}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_lease_of_the_one_in_front_counts_and_not_that_of_the_one_that_waits() {
     let world = world_of(0);

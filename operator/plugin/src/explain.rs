@@ -6,7 +6,7 @@ use lockkeeper_crds::settings::word_of;
 use lockkeeper_crds::{DistributedLock, keys};
 use serde::Serialize;
 
-use crate::holders::named;
+use crate::holders::{named, taken};
 use crate::workload::Workload;
 
 /// How to put a workload behind the lock that it already names.
@@ -124,6 +124,9 @@ fn of_queue(
     if let Some(holder) = status.holders.iter().find(|holder| holder.uid == uid) {
         explanation.holds = true;
         explanation.sentence = format!("{name} holds {lock_name} under token {}", holder.fencing_token);
+        if let Some(from) = &holder.taken_from {
+            explanation.sentence += &format!("; it took the place of {}", taken(from));
+        }
         return explanation;
     }
     if let Some(problem) = status.dispute() {
@@ -168,8 +171,15 @@ fn of_queue(
             [node] => format!(" on {node}"),
             _ => String::new(),
         };
+        // With several holders each may have another lease duration.
+        let silence = match status.holders.as_slice() {
+            [holder] if index == 0 => holder.lease_duration.map_or_else(String::new, |lease| {
+                format!("; it takes that place if {} is silent for {lease}", holder.pod)
+            }),
+            _ => String::new(),
+        };
         format!(
-            "{name} {place} for {lock_name}, held by {}{nodes}",
+            "{name} {place} for {lock_name}, held by {}{nodes}{silence}",
             named(&status.holders)
         )
     };
@@ -242,6 +252,28 @@ mod tests {
         );
         assert_eq!(explain(&pod("c"), None, false, Some(&lock)).before, ["a", "b"]);
         assert!(sentence("d").starts_with("d is not in the queue of report: see the log"));
+    }
+
+    #[test]
+    fn a_pod_is_told_after_which_silence_it_takes_a_place_and_whose_it_has_taken() {
+        let mut lock = lock();
+        let holder = &mut lock.status.as_mut().unwrap().holders[0];
+        holder.lease_duration = Some("8500ms".parse().unwrap());
+        let from = json!({"pod": "z", "contender": "c0", "silence": "8612ms"});
+        holder.taken_from = serde_json::from_value(from).unwrap();
+        let sentence = |name: &str| explain(&pod(name), None, false, Some(&lock)).sentence;
+        assert_eq!(
+            sentence("a"),
+            "a holds report under token 7; it took the place of z, which was silent for 8612ms"
+        );
+        assert_eq!(
+            sentence("b"),
+            "b is the next for report, held by a on n1; it takes that place if a is silent for 8500ms"
+        );
+        assert_eq!(
+            sentence("c"),
+            "c is number 2 in the queue for report, held by a on n1"
+        );
     }
 
     #[test]

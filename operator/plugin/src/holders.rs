@@ -1,6 +1,6 @@
 //! The holders of a lock, for a sentence.
 
-use lockkeeper_crds::lock::Holder;
+use lockkeeper_crds::lock::{Holder, TakenFrom};
 
 /// Holders that are named; more are counted.
 const NAMED: usize = 3;
@@ -12,6 +12,11 @@ pub fn named(holders: &[Holder]) -> String {
         None | Some([]) => names.join(", "),
         Some(more) => format!("{} and {} more", names[..NAMED].join(", "), more.len()),
     }
+}
+
+/// From whom a holder took its place.
+pub fn taken(from: &TakenFrom) -> String {
+    format!("{}, which was silent for {}", from.pod, from.silence)
 }
 
 #[cfg(test)]

@@ -1,13 +1,17 @@
 //! Tables for people. Pure.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use lockkeeper_crds::DistributedLock;
-use lockkeeper_crds::lock::ConditionType;
+use lockkeeper_crds::lock::{ConditionType, Holder};
+use lockkeeper_crds::{ApiDuration, ApiLease, DistributedLock};
 
-use crate::holders::named;
+use crate::holders::{named, taken};
+
+/// Holders whose takeovers are shown: there may be a thousand, and a status of one lock is to fit on a screen.
+const TAKEOVERS_SHOWN: usize = 10;
 
 /// One line for each lock.
 pub fn list(locks: &[DistributedLock], with_namespace: bool, now: Timestamp) -> String {
@@ -54,10 +58,13 @@ pub fn describe(lock: &DistributedLock, now: Timestamp) -> String {
     line("Lock", &lock.name_any());
     line("Mode", lock.spec.mode.as_str());
     if let Some(budget) = status.stop_budget {
-        line(
-            "Stop budget",
-            &format!("{budget} without an answer of the ensemble"),
-        );
+        line("Stop budget", &format!("{budget} between SIGTERM and SIGKILL"));
+    }
+    line("Lease", &lease(lock.spec.lease_duration, &status.holders));
+    for holder in status.holders.iter().take(TAKEOVERS_SHOWN) {
+        if let Some(from) = &holder.taken_from {
+            line("Taken over", &format!("by {} from {}", holder.pod, taken(from)));
+        }
     }
     for condition in &status.conditions {
         let value = format!(
@@ -71,7 +78,9 @@ pub fn describe(lock: &DistributedLock, now: Timestamp) -> String {
     }
     let mut rows = vec![header(
         false,
-        ["PLACE", "POD", "NODE", "TOKEN", "SINCE", "GUARD", "REVISION"],
+        [
+            "PLACE", "POD", "NODE", "TOKEN", "SINCE", "LEASE", "GUARD", "REVISION",
+        ],
     )];
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     for holder in &status.holders {
@@ -81,6 +90,7 @@ pub fn describe(lock: &DistributedLock, now: Timestamp) -> String {
             or_dash(holder.node.clone()),
             holder.fencing_token.to_string(),
             or_dash(holder.since.as_ref().map(|since| age(since.0, now))),
+            or_dash(holder.lease_duration.map(|lease| lease.to_string())),
             or_dash(holder.guard.clone()),
             or_dash(holder.revision.clone()),
         ]);
@@ -90,6 +100,7 @@ pub fn describe(lock: &DistributedLock, now: Timestamp) -> String {
             (index + 1).to_string(),
             waiter.pod.clone(),
             or_dash(waiter.node.clone()),
+            "-".to_owned(),
             "-".to_owned(),
             "-".to_owned(),
             or_dash(waiter.guard.clone()),
@@ -104,6 +115,27 @@ pub fn describe(lock: &DistributedLock, now: Timestamp) -> String {
         let _ = writeln!(text, "and {more} more");
     }
     text
+}
+
+/// After which silence the next one takes the place of a holder: the setting, and what it is for the pods that hold. A
+/// pod keeps the settings that it was created with, and `auto` depends on the tick of the ensemble and on what its
+/// servers grant; so only the holders know it.
+fn lease(setting: ApiLease, holders: &[Holder]) -> String {
+    let in_force: BTreeSet<_> = holders.iter().map(|holder| holder.lease_duration).collect();
+    let setting_in_force = match setting {
+        ApiLease::Of(lease) => Some(Some(lease)),
+        ApiLease::Off => Some(None),
+        ApiLease::Auto => None,
+    };
+    let word =
+        |lease: &Option<ApiDuration>| lease.map_or_else(|| "off".to_owned(), |lease| lease.to_string());
+    match (in_force.first(), in_force.len()) {
+        (None, _) => setting.to_string(),
+        (Some(lease), 1) if setting_in_force == Some(*lease) => setting.to_string(),
+        (Some(Some(lease)), 1) if setting == ApiLease::Auto => format!("{lease} ({setting})"),
+        (Some(lease), 1) => format!("{}; {setting} for pods that are created now", word(lease)),
+        (Some(_), _) => format!("{setting}; the holders have different ones"),
+    }
 }
 
 fn header<const COUNT: usize>(with_namespace: bool, names: [&str; COUNT]) -> Vec<String> {
@@ -184,7 +216,9 @@ mod tests {
             "metadata": {"name": "report", "namespace": "shop"}, "spec": {},
             "status": {
                 "holders": [{"pod": "report-1", "node": "n1", "contender": "c", "fencingToken": 4294967331i64,
-                    "since": "2026-01-01T00:00:00Z", "revision": "6c9d", "guard": "wrap"}],
+                    "since": "2026-01-01T00:00:00Z", "revision": "6c9d", "guard": "wrap", "leaseDuration": "8500ms",
+                    "takenFrom": {"pod": "report-0", "contender": "c-lock-0000000001", "silence": "8612ms"}}],
+                "stopBudget": "3s",
                 "ensemble": {"id": "6f1d"},
                 "waiting": 12,
                 "queue": [{"pod": "report-2", "contender": "c"}],
@@ -215,7 +249,11 @@ mod tests {
         let text = describe(&lock(), now());
         assert!(text.contains("Ready:       True (Provisioned: there)"), "{text}");
         assert!(
-            text.contains("holds   report-1   n1     4294967331   41m     wrap    6c9d"),
+            text.contains("Stop budget: 3s between SIGTERM and SIGKILL"),
+            "{text}"
+        );
+        assert!(
+            text.contains("holds   report-1   n1     4294967331   41m     8500ms   wrap    6c9d"),
             "{text}"
         );
         assert!(text.contains("1       report-2   -      -"), "{text}");
@@ -224,11 +262,53 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_is_described_with_from_whom_each_of_the_first_holders_has_taken_it() {
+        let mut lock = lock();
+        let told = "Taken over:  by report-1 from report-0, which was silent for 8612ms\n";
+        assert!(
+            describe(&lock, now()).contains(told),
+            "{}",
+            describe(&lock, now())
+        );
+        let status = lock.status.as_mut().unwrap();
+        status.holders = vec![status.holders[0].clone(); 1_000];
+        assert_eq!(describe(&lock, now()).matches(told).count(), TAKEOVERS_SHOWN);
+    }
+
+    #[test]
+    fn the_lease_duration_is_the_one_in_force_and_not_only_the_setting() {
+        let millis = |millis| Some(ApiDuration::from_millis(millis));
+        let shown = |setting: &str, in_force: &[Option<ApiDuration>]| {
+            let of = |lease: &Option<ApiDuration>| Holder {
+                lease_duration: *lease,
+                ..lock().status.unwrap().holders.remove(0)
+            };
+            let holders: Vec<_> = in_force.iter().map(of).collect();
+            lease(setting.parse().unwrap(), &holders)
+        };
+        assert_eq!(shown("auto", &[millis(8_500)]), "8500ms (auto)");
+        assert_eq!(shown("auto", &[]), "auto");
+        assert_eq!(shown("9s", &[millis(9_000); 2]), "9s");
+        assert_eq!(shown("off", &[None]), "off");
+        // Of a pod with other settings, or of another client.
+        assert_eq!(
+            shown("9s", &[millis(8_500)]),
+            "8500ms; 9s for pods that are created now"
+        );
+        assert_eq!(shown("auto", &[None]), "off; auto for pods that are created now");
+        assert_eq!(
+            shown("auto", &[millis(8_500), None]),
+            "auto; the holders have different ones"
+        );
+    }
+
+    #[test]
     fn what_somebody_writes_into_a_status_is_shown_and_not_carried_out() {
         let mut lock = lock();
         let status = lock.status.as_mut().unwrap();
         status.holders[0].pod = "a\u{1b}]0;owned\u{7}\nreport-9 \u{202e}b".into();
         status.holders[0].revision = Some("\u{9b}31m".into());
+        status.holders[0].taken_from.as_mut().unwrap().pod = "\u{1b}[31m\u{202e}b".into();
         status.conditions[0].message = "\u{1b}[2J".into();
         for text in [list(&[lock.clone()], true, now()), describe(&lock, now())] {
             let odd = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';

@@ -297,6 +297,7 @@ fn holder(seen: &Observation<'_>, one: &Participant) -> Holder {
         since: since.map(Time),
         revision: one.data.revision.as_deref().map(shown),
         guard: guard(seen, one),
+        lease_duration: one.data.lease_millis.map(told),
         taken_from: one.data.took_over.as_ref().map(|of| TakenFrom {
             pod: shown(of.pod.as_ref().map_or(&of.contender, |pod| &pod.name)),
             contender: shown(&of.contender),

@@ -76,6 +76,8 @@ impl About {
             position: status.position.filter(|_| queued),
             remaining_millis: remaining.map(millis),
             stop_budget_millis: millis(self.timing.stop_grace),
+            lease_millis: status.lease_duration.filter(|_| queued).map(millis),
+            took_over: status.took_over.clone().filter(|_| queued),
             pauses: self.pauses,
             containment: guarded
                 .containment

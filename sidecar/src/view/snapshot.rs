@@ -1,6 +1,6 @@
 //! A lock at one moment: the JSON object of the socket, and its words.
 
-use lockkeeper_lock::{Agreement, FencingToken, LockState};
+use lockkeeper_lock::{Agreement, FencingToken, LockState, TookOver};
 use serde::{Deserialize, Serialize};
 
 use crate::access::Access;
@@ -31,6 +31,13 @@ pub struct Snapshot {
     /// Time that the application gets between SIGTERM and SIGKILL, which is at the end of
     /// `remainingMillis`. In milliseconds.
     pub stop_budget_millis: u64,
+    /// How long we may be silent before the next contender takes our place; only while we are in the queue, and absent
+    /// if only the session decides (`--lease-duration off`). In milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_millis: Option<u64>,
+    /// Whose place we have taken in the queue, and how long that one had been silent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_over: Option<TookOver>,
     /// The application may be stopped for a while, and go on (`--on-suspect pause`, `--on-loss pause`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pauses: bool,

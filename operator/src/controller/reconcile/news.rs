@@ -1,9 +1,6 @@
 //! What changed between two statuses, for events. Pure.
 
-use lockkeeper_crds::ApiDuration;
-use lockkeeper_crds::lock::{
-    ConditionType, DistributedLockStatus, Fenced, Reason as ConditionReason, TakenFrom,
-};
+use lockkeeper_crds::lock::{ConditionType, DistributedLockStatus, Fenced, Reason as ConditionReason};
 use lockkeeper_lock::{CleanRelease, FencingToken};
 
 use crate::controller::status::named;
@@ -26,11 +23,6 @@ pub(super) fn gone(previous: &DistributedLockStatus, status: &DistributedLockSta
         .collect()
 }
 
-fn taken_over(pod: &str, silence: ApiDuration, by: &str) -> Notice {
-    let note = format!("{pod} was silent for {silence}, and {by} took its place");
-    Notice::new(Reason::TakenOver, note)
-}
-
 /// The events for users, about holders that did not release (`lost`), and about those of them that were removed because
 /// their nodes are out of service (`fenced`). A first status causes none: an operator may see ten thousand locks for the first time.
 pub(super) fn news(
@@ -47,15 +39,10 @@ pub(super) fn news(
         list.holders.iter().any(|holder| holder.contender == contender)
     };
     for holder in &previous.holders {
-        if !is_in(&holder.contender, status) {
-            let mut takers = status.holders.iter();
-            let taker = takers.find_map(|one| {
-                let from = one.taken_from.as_ref()?;
-                (from.contender == holder.contender).then_some((&one.pod, from.silence))
-            });
-            notices.push(if let Some((pod, silence)) = taker {
-                taken_over(&holder.pod, silence, pod)
-            } else if lost.contains(&holder.contender) {
+        // Whose place was taken is told with the one that took it.
+        let mut taken = status.holders.iter().filter_map(|one| one.taken_from.as_ref());
+        if !is_in(&holder.contender, status) && !taken.any(|from| from.contender == holder.contender) {
+            notices.push(if lost.contains(&holder.contender) {
                 let fenced = fenced.iter().find(|one| one.contender == holder.contender);
                 let why = fenced.map_or_else(
                     || "its session expired, or its node in ZooKeeper was deleted".to_owned(),
@@ -74,10 +61,13 @@ pub(super) fn news(
     }
     for holder in &status.holders {
         if !is_in(&holder.contender, previous) {
-            // The status before may have told of the loss already.
-            let of_another = |from: &&TakenFrom| !is_in(&from.contender, previous);
-            if let Some(from) = holder.taken_from.as_ref().filter(of_another) {
-                notices.push(taken_over(&from.pod, from.silence, &holder.pod));
+            // The one before it may still be shown, or be gone already: then the status before has told of its loss.
+            if let Some(from) = &holder.taken_from {
+                let note = format!(
+                    "{} was silent for {}, and {} took its place",
+                    from.pod, from.silence, holder.pod
+                );
+                notices.push(Notice::new(Reason::TakenOver, note));
             }
             let note = format!(
                 "{} holds the lock under token {}",
@@ -120,7 +110,8 @@ pub(super) fn news(
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-    use lockkeeper_crds::lock::Holder;
+    use lockkeeper_crds::ApiDuration;
+    use lockkeeper_crds::lock::{Holder, TakenFrom};
 
     use super::*;
 
@@ -134,6 +125,7 @@ mod tests {
             since: None,
             revision: None,
             guard: None,
+            lease_duration: None,
             taken_from,
         };
         DistributedLockStatus {
@@ -176,6 +168,41 @@ mod tests {
         assert_eq!(
             late[1],
             "TakenOver: a was silent for 8612ms, and b took its place"
+        );
+    }
+
+    #[test]
+    fn a_takeover_is_told_once_whatever_the_operator_sees_first() {
+        let before = held_by("a", None);
+        let lost = [before.holders[0].contender.clone()];
+        let after = held_by(
+            "b",
+            Some(TakenFrom {
+                pod: "a".to_owned(),
+                contender: lost[0].clone(),
+                silence: ApiDuration::from_millis(8_612),
+            }),
+        );
+        let nobody = DistributedLockStatus {
+            holders: Vec::new(),
+            ..after.clone()
+        };
+        let both = DistributedLockStatus {
+            holders: [&before, &after].map(|one| one.holders[0].clone()).to_vec(),
+            ..after.clone()
+        };
+        let told = |seen: &[&DistributedLockStatus]| {
+            let news = seen
+                .windows(2)
+                .flat_map(|pair| news(pair[0], pair[1], &lost, &[]));
+            news.map(|one| one.reason.as_str()).collect::<Vec<_>>()
+        };
+        let both_told = ["TakenOver", "LockAcquired"];
+        assert_eq!(told(&[&before, &after, &after]), both_told);
+        assert_eq!(told(&[&before, &both, &after]), both_told);
+        assert_eq!(
+            told(&[&before, &nobody, &after]),
+            ["LockLost", "TakenOver", "LockAcquired"]
         );
     }
 

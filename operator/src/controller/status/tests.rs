@@ -281,6 +281,20 @@ fn a_holder_that_took_the_place_of_a_silent_one_says_so_and_nothing_of_it_breaks
 }
 
 #[test]
+fn a_holder_is_shown_with_the_lease_duration_that_it_states_and_that_is_plausible() {
+    let stated = |said: &str| {
+        let data = format!(r#"{{"v":1,"state":"held"{said}}}"#);
+        let queue = queue(&[(2, data.into_bytes())]);
+        let status = status(&DistributedLockStatus::default(), &queue, Mode::Exclusive, 1);
+        status.holders[0].lease_duration
+    };
+    let lease = ApiDuration::from_millis(8_500);
+    assert_eq!(stated(r#","leaseMillis":8500"#), Some(lease));
+    assert_eq!(stated(""), None);
+    assert_eq!(stated(r#","leaseMillis":18446744073709551615"#), None);
+}
+
+#[test]
 fn no_contender_can_make_a_status_that_cannot_be_written_or_read_back() {
     for said in [
         r#""stopBudgetMillis":360000000"#,

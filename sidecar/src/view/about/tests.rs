@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper_lock::FencingToken;
+use lockkeeper_lock::{FencingToken, TookOver};
 
 use super::*;
 
@@ -41,6 +41,32 @@ fn the_remaining_time_ends_at_the_deadline_by_the_negotiated_session_timeout() {
     let json = r#"{"lock":"/l","state":"Held","access":"exclusive","fencingToken":4294967331,"position":0,"remainingMillis":7700,"stopBudgetMillis":3000,"session":"0x10000abc"}"#;
     assert_eq!(serde_json::to_string(&snapshot).unwrap(), json);
     assert_eq!(serde_json::from_str::<Snapshot>(json).unwrap(), snapshot);
+}
+
+#[test]
+fn the_lease_duration_and_a_takeover_are_shown_while_we_are_in_the_queue() {
+    let status = LockStatus {
+        lease_duration: Some(Duration::from_millis(8_500)),
+        took_over: Some(TookOver {
+            contender: "c-lock-0000000007".to_owned(),
+            pod: None,
+            silent_millis: 8_612,
+        }),
+        ..held_until(at(9_000))
+    };
+    let shown = |now| {
+        let snapshot = about().snapshot(&status, Guarded::default(), true, now);
+        let json = serde_json::to_string(&snapshot).unwrap();
+        assert_eq!(serde_json::from_str::<Snapshot>(&json).unwrap(), snapshot);
+        json
+    };
+    let both = r#""leaseMillis":8500,"tookOver":{"contender":"c-lock-0000000007","silentMillis":8612}"#;
+    assert!(shown(at(1_000)).contains(both), "{}", shown(at(1_000)));
+    let lost = shown(at(9_000));
+    assert!(
+        !lost.contains("leaseMillis") && !lost.contains("tookOver"),
+        "{lost}"
+    );
 }
 
 #[test]
