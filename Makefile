@@ -258,8 +258,8 @@ fmt: ## Format the code
 	$(CARGO) fmt --all
 
 .PHONY: bench
-bench: setup release ## Measure handoffs beside other clients, a return after an outage, what the released binary takes, and the operator
-	$(CARGO) bench -p lockkeeper-e2e --locked --bench handoff --bench child --bench returning -- $(ARGS)
+bench: setup release ## Measure handoffs beside other clients, a return after an outage, the cost of held locks, what the released binary takes, and the operator
+	$(CARGO) bench -p lockkeeper-e2e --locked --bench handoff --bench child --bench returning --bench cost -- $(ARGS)
 	$(CARGO) bench -p lockkeeper-sidecar --locked --bench footprint --no-run
 	$(CARGO) run --quiet --locked -p lockkeeper-testbed --bin lockkeeper-ensemble -- --servers 3 -- \
 	    bash -c 'LOCKKEEPER_BINARY=$(BINARY) LOCKKEEPER_CONNECT=$$ZOOKEEPER_CONNECT \

@@ -3,6 +3,9 @@
 //!
 //! Fails when a holder is served later than promised, when one loses its lock, or when a session ends.
 
+#[path = "returning/open_files.rs"]
+mod open_files;
+
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -12,7 +15,6 @@ use lockkeeper_lock::zookeeper::ZooKeeper;
 use lockkeeper_lock::{BootClock, BootInstant, Clock, Lock, LockOptions, LockState, Timing};
 use lockkeeper_testbed::ensemble::block_on;
 use lockkeeper_testbed::{Config, Ensemble};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Queues, each with one holder.
 const QUEUES: usize = 50;
@@ -39,7 +41,7 @@ struct Return {
 fn main() -> anyhow::Result<()> {
     let given = std::env::args().find_map(|argument| argument.strip_prefix("--waiters=")?.parse().ok());
     let waiters: usize = given.unwrap_or(WAITERS);
-    raise_the_limit_of_open_files()?;
+    open_files::allow(OPEN_FILES)?;
     let ensemble = Ensemble::start(Config {
         servers: 1,
         tick: Duration::from_secs(2),
@@ -90,19 +92,6 @@ fn main() -> anyhow::Result<()> {
     }
     ensure!(worst <= PROMISE, "a holder was served only after {worst:?}");
     Ok(())
-}
-
-fn raise_the_limit_of_open_files() -> anyhow::Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= OPEN_FILES) {
-        return Ok(());
-    }
-    let raised = Rlimit {
-        current: Some(OPEN_FILES),
-        maximum: limit.maximum.map(|maximum| maximum.max(OPEN_FILES)),
-    };
-    setrlimit(Resource::Nofile, raised)
-        .context("this needs 16,384 open files: raise the hard limit (`ulimit -Hn`)")
 }
 
 /// All contenders, through all outages.
