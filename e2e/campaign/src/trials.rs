@@ -8,6 +8,7 @@ use crate::faults::{SEED_VARIABLE, seed_from_environment};
 use crate::figures::Figures;
 use crate::lease::LeaseOption;
 
+mod container;
 mod cut;
 mod deleted;
 mod flood;
@@ -82,6 +83,12 @@ pub const TRIALS: &[Trial] = &[
         about: "the guard is killed",
         takes_lease: true,
         run: guard::guard,
+    },
+    Trial {
+        name: "container",
+        about: "the kernel kills an application together with its guard, and another contender waits",
+        takes_lease: false,
+        run: container::container,
     },
     Trial {
         name: "storm",

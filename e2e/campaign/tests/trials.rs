@@ -59,6 +59,11 @@ fn workers_hold_again_without_help_after_any_number_of_servers_was_down() {
 }
 
 #[test]
+fn a_pod_or_command_that_waits_runs_soon_after_the_kernel_has_killed_a_container_with_its_guard() {
+    trial("container", 1);
+}
+
+#[test]
 fn curator_and_lockkeeper_take_turns_in_one_queue() {
     trial("curator", 1);
 }
