@@ -11,6 +11,7 @@ use crate::lease::LeaseOption;
 mod container;
 mod cut;
 mod deleted;
+mod elections;
 mod flood;
 mod guard;
 mod keeper;
@@ -107,6 +108,12 @@ pub const TRIALS: &[Trial] = &[
         about: "leader stopped for 20 s, two of three servers down, rolling restart, all down for 10 s",
         takes_lease: true,
         run: servers::servers,
+    },
+    Trial {
+        name: "elections",
+        about: "the leader is killed under a holder with the default times",
+        takes_lease: false,
+        run: elections::elections,
     },
     Trial {
         name: "curator",

@@ -64,6 +64,11 @@ fn a_pod_or_command_that_waits_runs_soon_after_the_kernel_has_killed_a_container
 }
 
 #[test]
+fn nobody_runs_beside_a_holder_whose_ensemble_elects_a_new_leader() {
+    trial("elections", 1);
+}
+
+#[test]
 fn curator_and_lockkeeper_take_turns_in_one_queue() {
     trial("curator", 1);
 }
