@@ -13,7 +13,7 @@ use crate::lease::LeaseOption;
 pub struct Context<'a> {
     /// How many rounds.
     pub rounds: u32,
-    /// Trials of random faults last this many minutes instead, in longer rounds.
+    /// Trials of random faults last this many minutes instead, in longer rounds; the trial `load` as well.
     pub minutes: Option<u32>,
     /// The lease duration of contenders for which the trial states none itself.
     pub lease: LeaseOption,

@@ -4,6 +4,7 @@
 //! when something took long: durations are figures. A few rounds of each run as tests (`tests/trials.rs`),
 //! many as `lockkeeper-campaign`.
 
+mod busy;
 mod context;
 mod control;
 pub mod faults;

@@ -15,6 +15,7 @@ mod elections;
 mod flood;
 mod guard;
 mod keeper;
+mod load;
 mod moved;
 mod nodes;
 mod random;
@@ -114,6 +115,12 @@ pub const TRIALS: &[Trial] = &[
         about: "the leader is killed under a holder with the default times",
         takes_lease: false,
         run: elections::elections,
+    },
+    Trial {
+        name: "load",
+        about: "no fault, but a loaded machine, under holders with L = 8.5, 4, 2 and 1 s",
+        takes_lease: false,
+        run: load::load,
     },
     Trial {
         name: "curator",

@@ -69,6 +69,11 @@ fn nobody_runs_beside_a_holder_whose_ensemble_elects_a_new_leader() {
 }
 
 #[test]
+fn nobody_runs_beside_a_holder_on_a_machine_whose_processors_and_disk_are_busy() {
+    trial("load", 10);
+}
+
+#[test]
 fn curator_and_lockkeeper_take_turns_in_one_queue() {
     trial("curator", 1);
 }

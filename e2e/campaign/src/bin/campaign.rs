@@ -25,7 +25,7 @@ struct Args {
     /// Only this trial; may be given several times.
     #[arg(long = "trial", value_name = "NAME")]
     trials: Vec<String>,
-    /// Minutes of random faults, of each trial that has them.
+    /// Minutes of random faults, of each trial that has them, and of the trial `load`.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     minutes: u32,
     /// Lease duration of contenders for which a trial states none: DURATION, auto or off. Their session timeout
