@@ -7,12 +7,16 @@ use std::time::Duration;
 use fastrand::Rng;
 use lockkeeper_simulation::Hazard;
 
+use crate::lease::LeaseOption;
+
 /// The context of a trial.
 pub struct Context<'a> {
     /// How many rounds.
     pub rounds: u32,
-    /// Trials of random faults last this many minutes instead, in longer rounds.
+    /// Trials of random faults last this many minutes instead, in longer rounds; the trial `load` as well.
     pub minutes: Option<u32>,
+    /// The lease duration of contenders for which the trial states none itself.
+    pub lease: LeaseOption,
     /// The source of all its random choices.
     pub random: Rng,
     /// For the trial `simulation`: its first seed, the number of its histories, and their hazards beside

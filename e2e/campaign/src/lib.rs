@@ -4,11 +4,14 @@
 //! when something took long: durations are figures. A few rounds of each run as tests (`tests/trials.rs`),
 //! many as `lockkeeper-campaign`.
 
+mod busy;
 mod context;
 mod control;
 pub mod faults;
 mod figures;
+mod lease;
 pub mod rivals;
+mod spares;
 mod stage;
 mod times;
 pub mod trials;
@@ -16,4 +19,5 @@ pub mod trials;
 pub use context::Context;
 pub use faults::{SEED_VARIABLE, seed_from_environment};
 pub use figures::{Figure, Figures, Violated};
+pub use lease::LeaseOption;
 pub use times::Times;

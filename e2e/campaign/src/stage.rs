@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use lockkeeper_judge::checker::{NodeLife, Report, Rule, check};
-use lockkeeper_lock::BootInstant;
+use lockkeeper_lock::{BootInstant, Timing};
 use lockkeeper_product::DeletionWatch;
 use lockkeeper_product::worker::{self, Options, Worker};
 use lockkeeper_testbed::process::wait_for;
@@ -13,6 +13,8 @@ use lockkeeper_testbed::{Config, Ensemble, Host};
 
 use crate::context::Context;
 use crate::figures::Violations;
+use crate::lease::LeaseOption;
+use crate::spares::Spare;
 use crate::times::seconds;
 
 /// Bound for steps that take seconds on an idle machine.
@@ -20,6 +22,12 @@ pub(crate) const BOUND: Duration = Duration::from_secs(90);
 
 /// T of most trials. With a tick of 1 s that is twice the least timeout that servers grant.
 pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The stop grace of most trials.
+pub(crate) const STOP_GRACE: Duration = Duration::from_millis(400);
+
+/// The `tickTime` of the servers.
+pub(crate) const TICK: Duration = Duration::from_secs(1);
 
 /// T of contenders that must keep the lock on a busy machine: they tolerate 9.2 s without an answer, and with
 /// [`SESSION_TIMEOUT`] 0.9 s (`lockkeeper_lock::Timing::spare`).
@@ -29,6 +37,7 @@ pub(crate) const CALM: Duration = Duration::from_secs(20);
 pub(crate) struct Stage {
     pub ensemble: Ensemble,
     trial: &'static str,
+    lease: LeaseOption,
     hosts: BTreeMap<String, Host>,
     round: u32,
 }
@@ -41,18 +50,30 @@ pub(crate) struct Round {
     pub leader: usize,
     pub followers: Vec<usize>,
     pub deletions: DeletionWatch,
+    lease: LeaseOption,
 }
 
 impl Stage {
     pub fn new(trial: &'static str) -> anyhow::Result<Self> {
-        let ensemble = Ensemble::start(Config::default())?;
+        Self::with_servers(trial, Config::default())
+    }
+
+    /// With servers of another configuration than the default.
+    pub fn with_servers(trial: &'static str, config: Config) -> anyhow::Result<Self> {
+        let ensemble = Ensemble::start(Config { tick: TICK, ..config })?;
         ensemble.network().can_cut()?;
         Ok(Self {
             ensemble,
             trial,
+            lease: LeaseOption::default(),
             hosts: BTreeMap::new(),
             round: 0,
         })
+    }
+
+    /// With the lease duration that the user wants for contenders that state none.
+    pub fn with_lease(self, lease: LeaseOption) -> Self {
+        Self { lease, ..self }
     }
 
     /// Waits until all servers serve, and one leads the others.
@@ -65,6 +86,7 @@ impl Stage {
         Ok(Round {
             number: self.round,
             lock: format!("{root}/lock"),
+            lease: self.lease,
             root,
             leader,
             followers,
@@ -89,11 +111,22 @@ impl Stage {
             .collect();
         let host = self.host(name)?;
         let name = format!("{name}-{}", round.number);
-        Ok(Options {
-            connect: connect.join(","),
-            session_timeout: SESSION_TIMEOUT,
-            ..Options::on(host, &self.ensemble, &name, &round.lock)
-        })
+        let mut options = Options::on(host, &self.ensemble, &name, &round.lock);
+        options.connect = connect.join(",");
+        if let Some(lease) = self.lease.value() {
+            options = options.with_run(&["--lease-duration", &lease]);
+        }
+        Ok(self.with_times(options, SESSION_TIMEOUT))
+    }
+
+    /// The same worker with this T, or more if the user's lease duration needs that.
+    pub fn with_times(&self, options: Options, session_timeout: Duration) -> Options {
+        let timing = self.lease.timing(session_timeout, STOP_GRACE);
+        Options {
+            session_timeout: timing.session_timeout,
+            stop_grace: timing.stop_grace,
+            ..options
+        }
     }
 
     pub fn start(&self, options: Options) -> anyhow::Result<Worker> {
@@ -123,6 +156,19 @@ impl Round {
                 count()
             )
         })
+    }
+
+    /// Whether the holder still has the lock when the fault is to come. A busy machine may have cost a short
+    /// lease the lock: then the round says nothing about the fault.
+    pub fn is_still_held(&self, context: &mut Context<'_>, waiter: &Worker) -> anyhow::Result<bool> {
+        let is_held = waiter.records()?.is_empty();
+        if !is_held {
+            context.say(format!(
+                "round {}: the holder was stopped before the fault came",
+                self.number
+            ))?;
+        }
+        Ok(is_held)
     }
 
     /// When the leader deleted the node of `token`.
@@ -159,24 +205,28 @@ impl Round {
         Ok(report)
     }
 
-    /// The time from the last stamp under `token` to the deletion of its node: negative, and a violation, if
-    /// something still ran when the lock was free.
+    /// The times of a worker that this stage has started.
+    pub fn timing(&self, worker: &Worker) -> Timing {
+        let options = worker.options();
+        self.lease.timing(options.session_timeout, options.stop_grace)
+    }
+
+    /// The time from the last stamp under `token` to the deletion of its node. It is a violation if something
+    /// still ran when the lock was free, or almost did.
     pub fn spare(
         &self,
         context: &mut Context<'_>,
         worker: &Worker,
         token: i64,
         violations: &mut Violations,
-    ) -> anyhow::Result<f64> {
+    ) -> anyhow::Result<Spare> {
         let deleted = self.deletion(token)?;
-        let spare = seconds(deleted, worker.last_stamp(token)?);
-        if spare <= 0.0 {
-            violations.add(format!(
-                "round {}: {} ran {:.3} s longer than its node existed",
-                self.number,
-                worker.options().name,
-                -spare
-            ));
+        let spare = Spare {
+            seconds: seconds(deleted, worker.last_stamp(token)?),
+            is_released: self.deletions.was_released(token),
+        };
+        let who = format!("round {}: {}", self.number, worker.options().name);
+        if !spare.judge(&who, &self.timing(worker), violations) {
             context.say(format!("--- log of {}:\n{}", worker.options().name, worker.log()))?;
         }
         Ok(spare)

@@ -59,6 +59,21 @@ fn workers_hold_again_without_help_after_any_number_of_servers_was_down() {
 }
 
 #[test]
+fn a_pod_or_command_that_waits_runs_soon_after_the_kernel_has_killed_a_container_with_its_guard() {
+    trial("container", 1);
+}
+
+#[test]
+fn nobody_runs_beside_a_holder_whose_ensemble_elects_a_new_leader() {
+    trial("elections", 1);
+}
+
+#[test]
+fn nobody_runs_beside_a_holder_on_a_machine_whose_processors_and_disk_are_busy() {
+    trial("load", 10);
+}
+
+#[test]
 fn curator_and_lockkeeper_take_turns_in_one_queue() {
     trial("curator", 1);
 }

@@ -1,6 +1,6 @@
 //! The moments at which the leader made and deleted each contender, seen in a session with the leader itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,10 +29,15 @@ pub struct DeletionWatch {
 struct Seen {
     lives: BTreeMap<String, NodeLife>,
     interrupted: Option<BootInstant>,
+    /// The newest change of a node's data: its transaction, and the node.
+    changed: Option<(i64, String)>,
+    /// The tokens of contenders whose own client has released them.
+    released: BTreeSet<i64>,
 }
 
 impl DeletionWatch {
-    /// Watches the children of `path` at the present leader; makes `path` if it is missing.
+    /// Watches all nodes below `path` at the present leader; makes `path` if it is missing. For
+    /// [`DeletionWatch::was_released`] it has to be above the lock's control node, too.
     ///
     /// # Errors
     /// When there is no leader for a minute, or it grants no session.
@@ -78,6 +83,13 @@ impl DeletionWatch {
         })
     }
 
+    /// Whether the child with this token was released by its own client, which records that in the control
+    /// node with the transaction that deletes the child. False if it was deleted in any other way: its session
+    /// ended, the next contender took its place, or a user deleted it.
+    pub fn was_released(&self, token: i64) -> bool {
+        lock(&self.seen).released.contains(&token)
+    }
+
     /// When the session with that leader was first interrupted, if it was. The server may no longer lead, and
     /// later events are not the leader's view: watch anew.
     pub fn interrupted(&self) -> Option<BootInstant> {
@@ -120,9 +132,16 @@ async fn watch(
         .mkdir(path, &CreateMode::Persistent.with_acls(Acls::anyone_all()))
         .await?;
     let mut watcher = client.watch(path, AddWatchMode::PersistentRecursive).await?;
-    for name in client.list_children(path).await? {
-        // If it is gone meanwhile, the watch has seen it.
-        if let Some(stat) = client.check_stat(&format!("{path}/{name}")).await? {
+    let mut names = client.list_children(path).await?;
+    while let Some(name) = names.pop() {
+        let node = format!("{path}/{name}");
+        match client.list_children(&node).await {
+            Ok(below) => names.extend(below.iter().map(|child| format!("{name}/{child}"))),
+            // If it is gone meanwhile, the watch has seen it.
+            Err(zookeeper_client::Error::NoNode) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(stat) = client.check_stat(&node).await? {
             let life = NodeLife {
                 name: name.clone(),
                 token: stat.czxid,
@@ -140,7 +159,8 @@ async fn watch(
             event = watcher.changed() => event,
         };
         let now = BootInstant::now();
-        let mut seen = lock(seen);
+        let mut guard = lock(seen);
+        let seen = &mut *guard;
         let name = event
             .path
             .strip_prefix(path)
@@ -161,14 +181,30 @@ async fn watch(
                 };
                 seen.lives.insert(name.to_owned(), life);
             }
+            // A transaction's events come in the order of its operations: the record of a release comes first
+            // (`lock/src/task/requests/delete.rs`).
+            (EventType::NodeDataChanged, Some(name)) => seen.changed = Some((event.zxid, name.to_owned())),
             (EventType::NodeDeleted, Some(name)) => {
+                // A contender that takes the place of another one writes to itself, beside that one.
+                let is_released = seen
+                    .changed
+                    .as_ref()
+                    .is_some_and(|(zxid, changed)| *zxid == event.zxid && parent(changed) != parent(name));
                 if let Some(life) = seen.lives.get_mut(name) {
                     life.deleted = Some(now);
+                    let token = life.token;
+                    if is_released {
+                        seen.released.insert(token);
+                    }
                 }
             }
             _ => {}
         }
     }
+}
+
+fn parent(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {

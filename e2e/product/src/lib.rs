@@ -1,6 +1,6 @@
-//! Lockkeeper as users run it, on the testbed: a [`Worker`] of `lockkeeper run`, an [`Installation`] on
-//! Kubernetes, a [`Space`] in it for guarded pods, and operators as processes (`beside`, with the feature
-//! `kube`).
+//! Lockkeeper as users run it, on the testbed: a [`Worker`] of `lockkeeper run`, the processes of a [`Pod`]
+//! without a cluster, an [`Installation`] on Kubernetes, a [`Space`] in it for guarded pods, and operators as
+//! processes (`beside`, with the feature `kube`).
 //!
 //! The programs under test run as processes; this crate does not link them. Tests judge them by the records
 //! of their children, by the deletions that the ensemble's leader saw ([`DeletionWatch`]), and by the objects
@@ -12,10 +12,12 @@ pub mod binaries;
 pub mod chart;
 mod deletions;
 pub mod installation;
+pub mod pod;
 pub mod space;
 pub mod worker;
 
 pub use deletions::DeletionWatch;
 pub use installation::Installation;
+pub use pod::Pod;
 pub use space::Space;
 pub use worker::Worker;

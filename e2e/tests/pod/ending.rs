@@ -3,10 +3,11 @@
 use lockkeeper_judge::checker::{Rule, check};
 use lockkeeper_lock::BootInstant;
 use lockkeeper_product::DeletionWatch;
+use lockkeeper_product::pod::Pod;
 use lockkeeper_testbed::{Config, Ensemble};
 use rustix::process::{Signal, kill_process};
 
-use crate::pod::{Pod, all, assert_gone_before_the_deletion, is_root};
+use crate::judging::{all, assert_gone_before_the_deletion, is_root};
 
 #[test]
 fn the_end_of_a_pod_hands_the_lock_over_as_soon_as_the_application_has_ended() {

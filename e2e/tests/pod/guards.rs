@@ -10,11 +10,12 @@ use lockkeeper_judge::record::Moment;
 use lockkeeper_lock::BootInstant;
 use lockkeeper_product::DeletionWatch;
 use lockkeeper_product::binaries;
+use lockkeeper_product::pod::{BOUND, Pod};
 use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Config, Ensemble, faults};
 use rustix::process::{Signal, kill_process};
 
-use crate::pod::{BOUND, Pod, all, assert_gone_before_the_deletion, is_root};
+use crate::judging::{all, assert_gone_before_the_deletion, is_root};
 
 /// Longer than two session timeouts of 8 s: a contender that could get the lock would have it by then.
 const LONG: Duration = Duration::from_secs(18);

@@ -3,10 +3,11 @@
 use std::fs;
 use std::net::TcpListener;
 
+use lockkeeper_product::pod::{BOUND, Pod};
 use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Config, Ensemble};
 
-use crate::pod::{BOUND, Pod, is_root};
+use crate::judging::is_root;
 
 #[test]
 fn a_standby_is_healthy_whatever_its_probes_would_say_and_its_hook_waits_for_the_start() {

@@ -4,18 +4,19 @@
 mod ending;
 mod guards;
 mod hooks;
+mod judging;
 mod names;
-mod pod;
 mod provisioned;
 mod rotated;
 mod signal;
 
 use std::time::Duration;
 
+use judging::{all, assert_gone_before_the_deletion, is_root};
 use lockkeeper_judge::checker::{Rule, check};
 use lockkeeper_product::DeletionWatch;
+use lockkeeper_product::pod::Pod;
 use lockkeeper_testbed::{Config, Ensemble, faults};
-use pod::{Pod, all, assert_gone_before_the_deletion, is_root};
 
 /// Waits until a pod is in the queue.
 const QUEUED: [&str; 5] = ["wait", "--for", "queued", "--timeout", "30s"];

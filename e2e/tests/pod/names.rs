@@ -5,10 +5,11 @@ use std::fs;
 use std::process::Command;
 
 use lockkeeper_product::binaries;
+use lockkeeper_product::pod::{BOUND, Pod};
 use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Config, Ensemble};
 
-use crate::pod::{BOUND, Pod, is_root};
+use crate::judging::is_root;
 
 #[test]
 fn a_pod_waits_for_the_names_of_its_servers_and_holds_once_they_are_known() {

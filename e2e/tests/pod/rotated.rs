@@ -3,12 +3,13 @@
 
 use std::path::PathBuf;
 
+use lockkeeper_product::pod::{BOUND, Pod};
 use lockkeeper_testbed::ensemble::{block_on, connector};
 use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Config, Ensemble};
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Error, Permission};
 
-use crate::pod::{BOUND, Pod, is_root};
+use crate::judging::is_root;
 
 const OPERATOR: &str = "operator:op-secret";
 

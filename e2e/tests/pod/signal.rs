@@ -5,10 +5,11 @@ use std::time::Duration;
 use lockkeeper_judge::checker::{Rule, check};
 use lockkeeper_lock::BootInstant;
 use lockkeeper_product::DeletionWatch;
+use lockkeeper_product::pod::{BOUND, Pod};
 use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Config, Ensemble, faults};
 
-use crate::pod::{BOUND, Pod, all, assert_gone_before_the_deletion, is_root};
+use crate::judging::{all, assert_gone_before_the_deletion, is_root};
 
 /// Two pods of which the first runs and the second waits, and the token of the first.
 fn two_pods(ensemble: &Ensemble, lock: &str, more: &[&str]) -> (Pod, Pod, i64) {

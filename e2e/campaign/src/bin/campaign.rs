@@ -8,7 +8,7 @@ use clap::Parser;
 use fastrand::Rng;
 use lockkeeper_campaign::faults::{SEED_VARIABLE, seed_from_environment};
 use lockkeeper_campaign::trials::{TRIALS, Trial};
-use lockkeeper_campaign::{Context, Figures, Times};
+use lockkeeper_campaign::{Context, Figures, LeaseOption, Times};
 use lockkeeper_judge::histogram;
 use lockkeeper_simulation::Hazard;
 use lockkeeper_testbed::binaries;
@@ -25,9 +25,14 @@ struct Args {
     /// Only this trial; may be given several times.
     #[arg(long = "trial", value_name = "NAME")]
     trials: Vec<String>,
-    /// Minutes of random faults, of each trial that has them.
+    /// Minutes of random faults, of each trial that has them, and of the trial `load`.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     minutes: u32,
+    /// Lease duration of contenders for which a trial states none: DURATION, auto or off. Their session timeout
+    /// is at least twice as long, and their stop grace short enough. Without --trial, only trials that take it
+    /// run.
+    #[arg(long, value_name = "DURATION|auto|off")]
+    lease_duration: Option<LeaseOption>,
     /// Histories of the trial `simulation`; a single one is printed line by line.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     histories: u64,
@@ -52,9 +57,13 @@ fn main() -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let seed = args.seed.unwrap_or_else(seed_from_environment);
-    println!("{SEED_VARIABLE}={seed}");
+    let settings = match args.lease_duration {
+        Some(lease) => format!("{SEED_VARIABLE}={seed}, lease duration {lease}"),
+        None => format!("{SEED_VARIABLE}={seed}"),
+    };
+    println!("{settings}");
     let mut table = Vec::new();
-    for trial in chosen(&args.trials)? {
+    for trial in chosen(&args)? {
         println!("\n=== {}: {} ===", trial.name, trial.about);
         let figures = run(trial, &args, seed);
         match &figures {
@@ -63,13 +72,13 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         table.push((trial.name, figures));
     }
-    println!("\n=== asked / measured ({SEED_VARIABLE}={seed}) ===");
+    println!("\n=== asked / measured ({settings}) ===");
     let mut is_clean = true;
     for (name, figures) in table {
         match figures {
             Ok(figures) => {
                 print!("{name}\n{figures}");
-                draw(name, &figures.spares, seed)?;
+                draw(name, &figures.spares, &settings)?;
             }
             Err(error) => {
                 is_clean = false;
@@ -85,19 +94,20 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 /// Draws the spare times of a trial that measures them.
-fn draw(trial: &str, spares: &Times, seed: u64) -> anyhow::Result<()> {
+fn draw(trial: &str, spares: &Times, settings: &str) -> anyhow::Result<()> {
     if spares.is_empty() {
         return Ok(());
     }
     let title = "From an application's last instruction to the deletion of its node at the leader";
-    let subtitle = format!("make campaign, trial {trial}, {SEED_VARIABLE}={seed}: {spares}");
+    let subtitle = format!("make campaign, trial {trial}, {settings}: {spares}");
     let file = binaries::target_directory()?.join(format!("campaign-{trial}.svg"));
     std::fs::write(&file, histogram::render(spares.all(), title, &subtitle))?;
     println!("  drawn: {}", file.display());
     Ok(())
 }
 
-fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Trial>> {
+fn chosen(args: &Args) -> anyhow::Result<Vec<&'static Trial>> {
+    let names = &args.trials;
     if let Some(unknown) = names
         .iter()
         .find(|&name| TRIALS.iter().all(|trial| trial.name != name))
@@ -108,7 +118,18 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Trial>> {
             known.join(", ")
         );
     }
-    let is_chosen = |trial: &&Trial| names.is_empty() || names.iter().any(|name| name == trial.name);
+    let is_named = |trial: &&Trial| names.iter().any(|name| name == trial.name);
+    let may_run = |trial: &&Trial| trial.takes_lease || args.lease_duration.is_none();
+    if let Some(other) = TRIALS.iter().find(|trial| is_named(trial) && !may_run(trial)) {
+        let takers: Vec<_> = TRIALS.iter().filter(|trial| trial.takes_lease).collect();
+        let takers: Vec<_> = takers.iter().map(|trial| trial.name).collect();
+        bail!(
+            "the trial \"{}\" takes no --lease-duration: only {} do",
+            other.name,
+            takers.join(", ")
+        );
+    }
+    let is_chosen = |trial: &&Trial| (names.is_empty() && may_run(trial)) || is_named(trial);
     Ok(TRIALS.iter().filter(is_chosen).collect())
 }
 
@@ -118,6 +139,7 @@ fn run(trial: &Trial, args: &Args, seed: u64) -> anyhow::Result<Figures> {
     let mut context = Context {
         rounds: args.rounds,
         minutes: Some(args.minutes),
+        lease: args.lease_duration.unwrap_or_default(),
         // Each trial has a seed of its own, so leaving out others changes nothing.
         random: Rng::with_seed(trial.name.bytes().fold(seed, |mixed, byte| {
             mixed.wrapping_mul(31).wrapping_add(u64::from(byte))

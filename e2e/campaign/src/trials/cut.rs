@@ -10,6 +10,7 @@ use lockkeeper_testbed::{Ensemble, faults};
 use crate::context::Context;
 use crate::control::{Control, Setup};
 use crate::figures::{Figures, Violations};
+use crate::spares::Spares;
 use crate::stage::{BOUND, Round, SESSION_TIMEOUT, Stage};
 use crate::times::{Times, seconds};
 
@@ -45,10 +46,9 @@ struct Rules {
 }
 
 fn trial(context: &mut Context<'_>, name: &'static str, sleeper: Sleeper) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new(name)?;
+    let mut stage = Stage::new(name)?.with_lease(context.lease);
     let mut violations = Violations::default();
-    let mut spares = Times::default();
-    let mut released = Times::default();
+    let mut spares = Spares::default();
     let mut handover = Times::default();
     let mut wake_to_cut = Times::default();
     let mut rules = Rules::default();
@@ -95,14 +95,8 @@ fn trial(context: &mut Context<'_>, name: &'static str, sleeper: Sleeper) -> any
                 round.number, -by_lease
             ));
         }
-        // An expiry takes longer than this. After a long pause the holder may have stopped its application by
-        // itself, and released the lock before the cut.
-        let is_released = round.deletion(token)? < cut + Duration::from_millis(500);
-        if is_released {
-            released.add(spare);
-        } else {
-            spares.add(spare);
-        }
+        // After a long pause the holder may have stopped its application by itself, and released the lock.
+        spares.add(spare, &round.timing(&holder));
         rules.last_sent.add(by_sent);
         rules.last_acknowledged.add(by_acknowledged);
         rules.lease.add(by_lease);
@@ -110,15 +104,12 @@ fn trial(context: &mut Context<'_>, name: &'static str, sleeper: Sleeper) -> any
         let until_next = until_next.map_or(f64::NAN, |hold| seconds(hold.begin, cut));
         handover.add(until_next);
         context.say(format!(
-            "round {}: gone {spare:.3} s before {}, next began {until_next:.3} s after \
+            "round {}: gone {:.3} s before {}, next began {until_next:.3} s after \
              the cut; control: last write sent + T {by_sent:.3}, acknowledged + T {by_acknowledged:.3}, \
              lease {by_lease:.3} s before the deletion",
             round.number,
-            if is_released {
-                "its keeper released the lock"
-            } else {
-                "the leader deleted the node"
-            }
+            spare.seconds,
+            spare.end()
         ))?;
         drop((holder, waiter));
         let (a, b) = (
@@ -128,13 +119,7 @@ fn trial(context: &mut Context<'_>, name: &'static str, sleeper: Sleeper) -> any
         stage.ensemble.heal(a, b)?;
     }
     let mut figures = Figures::default();
-    figures.row(
-        "everything gone before the leader deletes the node: spare",
-        spares.to_string(),
-    );
-    if !released.is_empty() {
-        figures.row("lost in the pause, gone before the release", released.to_string());
-    }
+    spares.tell(&mut figures, "everything gone");
     figures.row("from the cut to the next holder", handover.to_string());
     if !wake_to_cut.is_empty() {
         figures.row("from waking to the cut", wake_to_cut.to_string());
@@ -152,7 +137,6 @@ fn trial(context: &mut Context<'_>, name: &'static str, sleeper: Sleeper) -> any
     ] {
         figures.row(rule, format!("{} overlaps; spare {times}", times.negative()));
     }
-    figures.spares = spares;
     violations.finish(figures)
 }
 

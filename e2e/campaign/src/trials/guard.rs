@@ -11,13 +11,14 @@ use lockkeeper_testbed::process::wait_for;
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::spares::Spares;
 use crate::stage::{BOUND, Stage};
 use crate::times::{Times, seconds};
 
 pub(super) fn guard(context: &mut Context<'_>) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new("guard")?;
+    let mut stage = Stage::new("guard")?.with_lease(context.lease);
     let mut violations = Violations::default();
-    let (mut reactions, mut spares, mut gaps) = (Times::default(), Times::default(), Times::default());
+    let (mut reactions, mut spares, mut gaps) = (Times::default(), Spares::default(), Times::default());
     for _ in 0..context.rounds {
         let round = stage.begin()?;
         let all = round.server_names();
@@ -58,12 +59,14 @@ pub(super) fn guard(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             .find(|hold| hold.token == next)
             .map_or(f64::NAN, |hold| seconds(hold.begin, last));
         reactions.add(reaction);
-        spares.add(spare);
+        spares.add(spare, &round.timing(&holder));
         gaps.add(gap);
         context.say(format!(
-            "round {}: all {processes} processes gone {reaction:.3} s after the guard, {spare:.3} s before the \
-             deletion; the next began {gap:.3} s later",
-            round.number
+            "round {}: all {processes} processes gone {reaction:.3} s after the guard, {:.3} s before {}; \
+             the next began {gap:.3} s later",
+            round.number,
+            spare.seconds,
+            spare.end()
         ))?;
     }
     let mut figures = Figures::default();
@@ -71,11 +74,7 @@ pub(super) fn guard(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         "child and orphans gone, from the kill of the guard",
         reactions.to_string(),
     );
-    figures.row(
-        "all gone before the leader deletes the node: spare",
-        spares.to_string(),
-    );
+    spares.tell(&mut figures, "all gone");
     figures.row("from the last stamp to the next holder", gaps.to_string());
-    figures.spares = spares;
     violations.finish(figures)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use lockkeeper_judge::checker::Rule;
 use lockkeeper_lock::BootInstant;
 use lockkeeper_product::Worker;
@@ -12,6 +12,7 @@ use rustix::process::Pid;
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::spares::Spares;
 use crate::stage::{BOUND, CALM, SESSION_TIMEOUT, Stage};
 use crate::times::Times;
 
@@ -32,20 +33,24 @@ const FAULTS: [Fault; 4] = [
 ];
 
 pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new("keeper")?;
+    let mut stage = Stage::new("keeper")?.with_lease(context.lease);
     let mut violations = Violations::default();
-    let (mut silences, mut stopped, mut starved) = (Times::default(), Times::default(), Times::default());
-    let (mut starved_and_kept, mut waiting_killed) = (0, 0);
+    let mut silences = Times::default();
+    let (mut stopped, mut starved) = (Spares::default(), Spares::default());
+    let (mut killed_and_lost, mut starved_and_kept, mut waiting_killed, mut disturbed) = (0, 0, 0, 0);
     for _ in 0..context.rounds {
         for fault in FAULTS {
             let round = stage.begin()?;
             let all = round.server_names();
-            let mut options = stage.options(&round, "holder", &all)?;
-            match fault {
-                Fault::Killed => options.session_timeout = SESSION_TIMEOUT * 2,
-                Fault::KilledWhileWaiting => options.session_timeout = CALM,
-                Fault::Stopped | Fault::Starved => {}
-            }
+            let options = stage.options(&round, "holder", &all)?;
+            let options = stage.with_times(
+                options,
+                match fault {
+                    Fault::Killed => SESSION_TIMEOUT * 2,
+                    Fault::KilledWhileWaiting => CALM,
+                    Fault::Stopped | Fault::Starved => SESSION_TIMEOUT,
+                },
+            );
             let session_timeout = options.session_timeout;
             let mut holder = stage.start(options.with_recorder(&["--fork", "1"]))?;
             let token = holder.wait_until_it_runs(0, BOUND)?;
@@ -53,6 +58,10 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             let waiter = stage.start(options)?;
             round.wait_until_queued(2)?;
             std::thread::sleep(Duration::from_millis(context.random.u64(500..2_500)));
+            if !round.is_still_held(context, &waiter)? {
+                disturbed += 1;
+                continue;
+            }
             let number = round.number;
             match fault {
                 Fault::Killed => {
@@ -60,17 +69,27 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                     let at = BootInstant::now();
                     // Longer than the session would live without a keeper.
                     let end = at + session_timeout * 2;
-                    let goes_on = || (holder.last_stamp(token).ok()? > end).then_some(());
-                    if wait_for(BOUND, goes_on).is_none() {
-                        violations.add(format!(
-                            "round {number}: a killed keeper cost its application the lock"
-                        ));
+                    if goes_on(&holder, token, end, &waiter) {
+                        let silence = longest_silence(&holder, token, at)?;
+                        silences.add(silence);
+                        context.say(format!(
+                            "round {number}: killed; the application went on, silent for {silence:.3} s at most"
+                        ))?;
+                    } else {
+                        killed_and_lost += 1;
+                        let spare = round.spare(context, &holder, token, &mut violations)?;
+                        context.say(format!(
+                            "round {number}: killed; the application was stopped, {:.3} s before {}",
+                            spare.seconds,
+                            spare.end()
+                        ))?;
+                        // The trial's own times have the patience for another keeper.
+                        if !context.lease.is_stated() {
+                            violations.add(format!(
+                                "round {number}: a killed keeper cost its application the lock"
+                            ));
+                        }
                     }
-                    let silence = longest_silence(&holder, token, at)?;
-                    silences.add(silence);
-                    context.say(format!(
-                        "round {number}: killed; the application went on, silent for {silence:.3} s at most"
-                    ))?;
                 }
                 Fault::Stopped => {
                     let keeper = keeper_of(&holder)?;
@@ -95,9 +114,11 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                             "round {number}: a resumed keeper cost the next holder its lock"
                         ));
                     }
-                    stopped.add(spare);
+                    stopped.add(spare, &round.timing(&holder));
                     context.say(format!(
-                        "round {number}: stopped; gone {spare:.3} s before the deletion; resumed: {status}"
+                        "round {number}: stopped; gone {:.3} s before {}; resumed: {status}",
+                        spare.seconds,
+                        spare.end()
                     ))?;
                 }
                 Fault::Starved => {
@@ -106,15 +127,17 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                     let slice = Duration::from_micros(context.random.u64(100..1_000));
                     let starvation = Rationing::begin(keeper_of(&holder)?, period, slice)?;
                     // Starve it for two T: a lease that is not renewed ends in that time.
-                    let lost = wait_for(SESSION_TIMEOUT * 2, || {
+                    let lost = wait_for(session_timeout * 2, || {
                         (!waiter.records().ok()?.is_empty()).then_some(())
                     });
                     drop(starvation);
                     if lost.is_some() {
                         let spare = round.spare(context, &holder, token, &mut violations)?;
-                        starved.add(spare);
+                        starved.add(spare, &round.timing(&holder));
                         context.say(format!(
-                            "round {number}: starved ({slice:?} in {period:?}); gone {spare:.3} s before the deletion"
+                            "round {number}: starved ({slice:?} in {period:?}); gone {:.3} s before {}",
+                            spare.seconds,
+                            spare.end()
                         ))?;
                     } else {
                         starved_and_kept += 1;
@@ -126,16 +149,25 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                 Fault::KilledWhileWaiting => {
                     faults::kill(keeper_of(&waiter)?)?;
                     // Its place in the queue ends with its session, and it takes another; the holder continues.
-                    let begun = holder.last_stamp(token)?;
-                    wait_for(BOUND, || {
-                        (holder.last_stamp(token).ok()? > begun + SESSION_TIMEOUT * 2).then_some(())
-                    })
-                    .with_context(|| format!("the holder was disturbed:\n{}", holder.log()))?;
-                    round.wait_until_queued(2)?;
-                    waiting_killed += 1;
-                    context.say(format!(
-                        "round {number}: killed while waiting; it queued again, and the holder went on"
-                    ))?;
+                    let end = holder.last_stamp(token)? + SESSION_TIMEOUT * 2;
+                    if goes_on(&holder, token, end, &waiter) {
+                        round.wait_until_queued(2)?;
+                        waiting_killed += 1;
+                        context.say(format!(
+                            "round {number}: killed while waiting; it queued again, and the holder went on"
+                        ))?;
+                    } else {
+                        ensure!(
+                            context.lease.is_stated(),
+                            "the holder was disturbed:\n{}",
+                            holder.log()
+                        );
+                        round.spare(context, &holder, token, &mut violations)?;
+                        disturbed += 1;
+                        context.say(format!(
+                            "round {number}: killed while waiting; the holder was stopped meanwhile"
+                        ))?;
+                    }
                 }
             }
             round.judge(context, [&holder, &waiter], Rule::Exclusive, &mut violations)?;
@@ -146,19 +178,39 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         "keeper killed, the application went on: its longest silence",
         silences.to_string(),
     );
+    if killed_and_lost > 0 {
+        figures.row(
+            "keeper killed, the next one came too late for the application",
+            format!("{killed_and_lost} of {}", context.rounds),
+        );
+    }
+    stopped.rows(&mut figures, "keeper stopped, later resumed without harm: gone");
+    starved.rows(&mut figures, "keeper starved: gone");
     figures.row(
-        "keeper stopped, later resumed without harm, spare",
-        stopped.to_string(),
-    );
-    figures.row(
-        "keeper starved: gone before the deletion, spare",
-        format!("{starved}; kept the lock in {starved_and_kept}"),
+        "keeper starved: kept the lock",
+        format!("{starved_and_kept} of {}", context.rounds),
     );
     figures.row(
         "keeper killed while waiting: holder undisturbed",
         format!("{waiting_killed} of {}", context.rounds),
     );
+    if disturbed > 0 {
+        figures.row(
+            "rounds in which the holder was stopped without a fault",
+            disturbed.to_string(),
+        );
+    }
     violations.finish(figures)
+}
+
+/// Waits until the application has recorded after `end`; false if the waiter has got the lock before.
+fn goes_on(holder: &Worker, token: i64, end: BootInstant, waiter: &Worker) -> bool {
+    let outcome = || {
+        let is_kept = holder.last_stamp(token).ok()? > end;
+        let is_lost = !waiter.records().ok()?.is_empty();
+        (is_kept || is_lost).then_some(is_kept)
+    };
+    wait_for(BOUND, outcome).unwrap_or(false)
 }
 
 /// The longest time between two stamps after a moment, in seconds.

@@ -7,12 +7,12 @@ use anyhow::Context as _;
 use lockkeeper_judge::checker::Rule;
 use lockkeeper_lock::BootInstant;
 use lockkeeper_product::Worker;
-use lockkeeper_product::worker::Options;
 use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Ensemble, Host};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::spares::Spares;
 use crate::stage::{BOUND, Stage};
 use crate::times::{Times, seconds};
 
@@ -20,9 +20,9 @@ use crate::times::{Times, seconds};
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 
 pub(super) fn moved(context: &mut Context<'_>) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new("moved")?;
+    let mut stage = Stage::new("moved")?.with_lease(context.lease);
     let mut violations = Violations::default();
-    let mut lost_spares = Times::default();
+    let mut lost_spares = Spares::default();
     let mut moves = Times::default();
     let mut silences = Times::default();
     let mut kept = 0;
@@ -30,7 +30,8 @@ pub(super) fn moved(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         let round = stage.begin()?;
         let all = round.server_names();
         let (holder, token, follower) = loop {
-            let options = patient(stage.options(&round, "holder", &all)?);
+            let options = stage.options(&round, "holder", &all)?;
+            let options = stage.with_times(options, SESSION_TIMEOUT);
             let host = options.host.clone();
             let holder = stage.start(options)?;
             let token = holder.wait_until_it_runs(0, BOUND)?;
@@ -49,8 +50,8 @@ pub(super) fn moved(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                 }
             }
         };
-        let options = patient(stage.options(&round, "waiter", &all)?);
-        let waiter = stage.start(options)?;
+        let options = stage.options(&round, "waiter", &all)?;
+        let waiter = stage.start(stage.with_times(options, SESSION_TIMEOUT))?;
         wait_for(BOUND, || {
             (round
                 .deletions
@@ -71,7 +72,7 @@ pub(super) fn moved(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         let cut = BootInstant::now();
 
         // Without a renewal the leader would expire the session one T and one tick later at most.
-        let proof = cut + SESSION_TIMEOUT + stage.ensemble.config().tick * 2;
+        let proof = cut + holder.options().session_timeout + stage.ensemble.config().tick * 2;
         let mut moved_at = None;
         let outcome = wait_for(BOUND, || {
             if moved_at.is_none()
@@ -102,10 +103,12 @@ pub(super) fn moved(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             ))?;
         } else {
             let spare = round.spare(context, &holder, token, &mut violations)?;
-            lost_spares.add(spare);
+            lost_spares.add(spare, &round.timing(&holder));
             context.say(format!(
-                "round {}: lost; gone {spare:.3} s before the deletion\n{}",
+                "round {}: lost; gone {:.3} s before {}\n{}",
                 round.number,
+                spare.seconds,
+                spare.end(),
                 holder.log()
             ))?;
         }
@@ -122,18 +125,8 @@ pub(super) fn moved(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     );
     figures.row("from the cut to another server", moves.to_string());
     figures.row("longest silence of the kept application", silences.to_string());
-    figures.row(
-        "where lost: gone before the deletion, spare",
-        lost_spares.to_string(),
-    );
+    lost_spares.tell(&mut figures, "where lost: gone");
     violations.finish(figures)
-}
-
-fn patient(options: Options) -> Options {
-    Options {
-        session_timeout: SESSION_TIMEOUT,
-        ..options
-    }
 }
 
 /// The server with which a host has its only session, as the servers report it (`cons`); `None` while an old

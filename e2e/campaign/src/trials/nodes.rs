@@ -1,12 +1,11 @@
 //! Random faults under guarded pods on two Kubernetes nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use lockkeeper_judge::checker::NodeLife;
-use lockkeeper_judge::checker::{Report, Rule, check_with_pauses};
-use lockkeeper_lock::BootInstant;
+use lockkeeper_judge::checker::{self, NodeLife, Report, Rule, check_with_pauses};
+use lockkeeper_lock::{BootInstant, Timing};
 use lockkeeper_product::DeletionWatch;
 use lockkeeper_product::Space;
 use lockkeeper_product::chart::SYSTEM;
@@ -17,6 +16,8 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::lease::LeaseOption;
+use crate::spares::{Spare, Spares};
 use crate::times::Times;
 
 mod breaking;
@@ -29,6 +30,9 @@ const LONG: Duration = Duration::from_secs(180);
 /// A program that wrote nothing for this time, a hundred times its period, was stopped: by a fault or by
 /// `onLoss: Pause`.
 const SILENCE: Duration = Duration::from_millis(500);
+/// T of a lock whose kind states none, and its stop grace.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
+const STOP_GRACE: Duration = Duration::from_millis(600);
 /// The most faults at the same time.
 const AT_ONCE: usize = 2;
 /// The kubelet waits for up to five minutes before it restarts a container that has ended often
@@ -40,6 +44,7 @@ struct Kind {
     about: &'static str,
     guard: &'static str,
     spec: fn() -> Value,
+    session_timeout: Duration,
     recorder: &'static [&'static str],
     /// Changes to its container.
     container: fn(&mut Value),
@@ -52,6 +57,7 @@ const KINDS: &[Kind] = &[
         about: "wrap",
         guard: "wrap",
         spec: || json!({}),
+        session_timeout: SESSION_TIMEOUT,
         recorder: &["--ignore-sigterm"],
         container: |_| {},
         pauses: false,
@@ -60,6 +66,7 @@ const KINDS: &[Kind] = &[
         about: "wrap, chains of forks",
         guard: "wrap",
         spec: || json!({}),
+        session_timeout: SESSION_TIMEOUT,
         recorder: &["--ignore-sigterm", "--chains", "4", "--chain-rest", "2ms"],
         container: |_| {},
         pauses: false,
@@ -68,6 +75,7 @@ const KINDS: &[Kind] = &[
         about: "signal, last words by a link in the image",
         guard: "signal",
         spec: || json!({}),
+        session_timeout: SESSION_TIMEOUT,
         recorder: &["--ignore-sigterm"],
         container: |container| container["terminationMessagePath"] = json!("/var/run/term"),
         pauses: false,
@@ -76,6 +84,7 @@ const KINDS: &[Kind] = &[
         about: "wrap, onLoss: Pause",
         guard: "wrap",
         spec: || json!({ "onLoss": "Pause" }),
+        session_timeout: SESSION_TIMEOUT,
         recorder: &[],
         container: |_| {},
         pauses: true,
@@ -83,7 +92,8 @@ const KINDS: &[Kind] = &[
     Kind {
         about: "wrap, onSuspect: Pause, T 15 s",
         guard: "wrap",
-        spec: || json!({ "onSuspect": "Pause", "sessionTimeout": "15s" }),
+        spec: || json!({ "onSuspect": "Pause" }),
+        session_timeout: Duration::from_secs(15),
         recorder: &[],
         container: |_| {},
         pauses: true,
@@ -94,8 +104,27 @@ const KINDS: &[Kind] = &[
 struct Tally {
     struck: usize,
     holds: usize,
-    spares: Times,
+    spares: Spares,
     gaps: Times,
+}
+
+impl Kind {
+    /// The times of its lock.
+    fn timing(&self, lease: LeaseOption) -> Timing {
+        lease.timing(self.session_timeout, STOP_GRACE)
+    }
+
+    /// The specification of its lock.
+    fn lock(&self, lease: LeaseOption) -> Value {
+        let timing = self.timing(lease);
+        let mut spec = (self.spec)();
+        spec["sessionTimeout"] = json!(format!("{}ms", timing.session_timeout.as_millis()));
+        spec["stopGrace"] = json!(format!("{}ms", timing.stop_grace.as_millis()));
+        if let Some(lease) = lease.value() {
+            spec["leaseDuration"] = json!(lease);
+        }
+        spec
+    }
 }
 
 /// Rounds of 40 s, or rounds of three minutes for the given number of minutes.
@@ -121,12 +150,8 @@ pub(super) fn nodes(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         ),
         format!("{} faults, {} holds", tally.struck, tally.holds),
     );
-    figures.row(
-        "from the last instruction to the deletion of the node",
-        tally.spares.to_string(),
-    );
     figures.row("time without an application", tally.gaps.to_string());
-    figures.spares = tally.spares;
+    tally.spares.tell(&mut figures, "everything gone");
     violations.finish(figures)
 }
 
@@ -144,7 +169,7 @@ fn round(
     (kind.container)(&mut container);
     let mut workload = space.workload("Deployment", "report", Some(3), space.pod(&[container]));
     workload["metadata"]["annotations"]["lockkeeper.io/guard"] = json!(kind.guard);
-    space.apply(&[space.lock("report", &(kind.spec)()), workload]);
+    space.apply(&[space.lock("report", &kind.lock(context.lease)), workload]);
     space.wait_until_waiting("report", 2);
     space.wait_until_it_runs(0);
 
@@ -196,11 +221,12 @@ fn round(
             report.violations.len()
         ));
     }
-    let late = witness.judge(&report, kind.pauses, &mut tally.spares);
-    if late > 0 {
-        violations.add(format!(
-            "round {number}: {late} ran after the deletion of their nodes"
-        ));
+    let mut late = 0;
+    let timing = kind.timing(context.lease);
+    for (token, spare) in witness.spares(&report, kind.pauses) {
+        let who = format!("round {number}: the holder of token {token}");
+        late += u32::from(!spare.judge(&who, &timing, violations));
+        tally.spares.add(spare, &timing);
     }
     if !report.is_clean() || runs_again.is_none() || late > 0 {
         context.say(&report)?;
@@ -217,19 +243,23 @@ fn round(
     ))
 }
 
+/// The operator's root, above all locks and their control nodes.
+const ROOT: &str = "/lockkeeper";
+
 /// The deletions by all successive leaders. It does not see deletions while there is no leader.
 struct Witness {
-    path: String,
     watch: Option<DeletionWatch>,
     lives: BTreeMap<i64, NodeLife>,
+    /// The tokens of contenders that were released.
+    released: BTreeSet<i64>,
 }
 
 impl Witness {
     fn new(space: &Space) -> Self {
         let mut witness = Self {
-            path: format!("/lockkeeper/locks/{}/report", space.name),
             watch: None,
             lives: BTreeMap::new(),
+            released: BTreeSet::new(),
         };
         witness.keep_up(space.installation.ensemble());
         witness
@@ -244,7 +274,11 @@ impl Witness {
                 (Some(_), None) => true,
                 (None, _) => false,
             };
-            let seen = watch.lives().into_iter().filter(is_seen);
+            let seen: Vec<_> = watch.lives().into_iter().filter(is_seen).collect();
+            let tokens = seen.iter().map(|life| life.token);
+            self.released
+                .extend(tokens.filter(|&token| watch.was_released(token)));
+            let seen = seen.into_iter();
             self.lives.extend(seen.map(|life| (life.token, life)));
             if interrupted.is_some() {
                 self.watch = None;
@@ -252,12 +286,12 @@ impl Witness {
         }
         if self.watch.is_none() {
             // Without a leader, the next call tries again.
-            self.watch = DeletionWatch::begin(ensemble, &self.path).ok();
+            self.watch = DeletionWatch::begin(ensemble, ROOT).ok();
         }
     }
 
-    /// Adds the times between the last instructions and the deletions; returns how many came late.
-    fn judge(&self, report: &Report, pauses: bool, spares: &mut Times) -> usize {
+    /// The times between the last instructions and the deletions, with their tokens.
+    fn spares(&self, report: &Report, pauses: bool) -> Vec<(i64, Spare)> {
         // An application that went on after a pause records its first token, whose node is long gone.
         let first_holds = Report {
             holds: report
@@ -269,17 +303,14 @@ impl Witness {
             ..Report::default()
         };
         let lives: Vec<_> = self.lives.values().cloned().collect();
-        let mut late = 0;
-        for spare in first_holds.spares(&lives) {
-            match (spare.spare, spare.late) {
-                (Some(spare), _) => spares.add(spare.as_secs_f64()),
-                (None, Some(by)) => {
-                    late += 1;
-                    spares.add(-by.as_secs_f64());
-                }
-                (None, None) => {}
-            }
-        }
-        late
+        let spare = |spare: checker::Spare| {
+            let seconds = match (spare.spare, spare.late) {
+                (Some(spare), _) => spare.as_secs_f64(),
+                (None, late) => -late?.as_secs_f64(),
+            };
+            let is_released = self.released.contains(&spare.token);
+            Some((spare.token, Spare { seconds, is_released }))
+        };
+        first_holds.spares(&lives).into_iter().filter_map(spare).collect()
     }
 }

@@ -46,7 +46,7 @@ const CROWDS: [(Crowd, &str, Rule); 3] = [
 pub(super) fn random(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let length = if context.minutes.is_some() { LONG } else { SHORT };
     let rounds = context.rounds_of(length);
-    let mut stage = Stage::new("random")?;
+    let mut stage = Stage::new("random")?.with_lease(context.lease);
     let mut violations = Violations::default();
     let mut gaps = Times::default();
     let (mut holds, mut struck, mut restarts) = (0, 0, 0);
@@ -67,7 +67,8 @@ pub(super) fn random(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         let shape = Shape {
             workers: crew.0.len(),
             length,
-            longest_fault: SESSION_TIMEOUT * 2,
+            // Longer than a stated L, too: T is twice as long.
+            longest_fault: crew.session_timeout().max(SESSION_TIMEOUT * 2),
         };
         let plan = Plan::generate(context.random.u64(..), &shape);
         context.say(format!(
@@ -207,6 +208,15 @@ impl Member {
 }
 
 impl Crew {
+    /// The longest T of its workers.
+    fn session_timeout(&self) -> Duration {
+        let each = self
+            .0
+            .iter()
+            .map(|member| member.worker().options().session_timeout);
+        each.max().unwrap_or_default()
+    }
+
     /// Starts the workers that have ended; returns how many.
     fn keep_up(&self, ensemble: &Ensemble) -> anyhow::Result<usize> {
         let mut started = 0;

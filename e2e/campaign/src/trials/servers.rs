@@ -31,7 +31,7 @@ const FAULTS: [(Fault, &str); 4] = [
 ];
 
 pub(super) fn servers(context: &mut Context<'_>) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new("servers")?;
+    let mut stage = Stage::new("servers")?.with_lease(context.lease);
     let mut violations = Violations::default();
     let mut back: [Times; 4] = Default::default();
     let mut pauses: [Times; 4] = Default::default();

@@ -11,6 +11,7 @@ use lockkeeper_testbed::process::wait_for;
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::spares::{Spare, Spares};
 use crate::stage::{BOUND, Stage};
 use crate::times::{Times, seconds};
 
@@ -24,12 +25,12 @@ const WITHOUT_PROMISE: &str = "sweep";
 const QUIET: Duration = Duration::from_millis(500);
 
 pub(super) fn storm(context: &mut Context<'_>) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new("storm")?;
+    let mut stage = Stage::new("storm")?.with_lease(context.lease);
     let mut violations = Violations::default();
     let mut figures = Figures::default();
     for held in HELD {
-        let (mut late, mut spares) = (Times::default(), Times::default());
-        let (mut in_time, mut overlaps) = (0, 0);
+        let (mut late, mut spares) = (Times::default(), Spares::default());
+        let (mut in_time, mut overlaps, mut struck) = (0, 0, 0);
         for _ in 0..context.rounds {
             let round = stage.begin()?;
             let all = round.server_names();
@@ -42,6 +43,10 @@ pub(super) fn storm(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             let options = stage.options(&round, "waiter", &all)?;
             let waiter = stage.start(options)?;
             std::thread::sleep(Duration::from_millis(context.random.u64(500..1_500)));
+            if !round.is_still_held(context, &waiter)? {
+                continue;
+            }
+            struck += 1;
             // Without the keeper only the guard's deadline ends it.
             let keeper = holder.keeper_pid().context("no keeper below the guard")?;
             faults::stop(keeper)?;
@@ -51,7 +56,14 @@ pub(super) fn storm(context: &mut Context<'_>) -> anyhow::Result<Figures> {
 
             let last = holder.last_stamp(token)?;
             let after = seconds(last, last_deadline(&holder)?);
-            let spare = seconds(round.deletion(token)?, last);
+            let spare = Spare {
+                seconds: seconds(round.deletion(token)?, last),
+                is_released: round.deletions.was_released(token),
+            };
+            if held != WITHOUT_PROMISE {
+                let who = format!("round {}: {held}: the storm", round.number);
+                spare.judge(&who, &round.timing(&holder), &mut violations);
+            }
             // The checker is not used here, because it keeps every process, and there are tens of thousands.
             let next = waiter
                 .records()?
@@ -75,25 +87,27 @@ pub(super) fn storm(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                 ));
             }
             context.say(format!(
-                "round {}: {held}: last instruction {after:.3} s after the deadline, {spare:.3} s before the deletion",
-                round.number
+                "round {}: {held}: last instruction {after:.3} s after the deadline, {:.3} s before {}",
+                round.number,
+                spare.seconds,
+                spare.end()
             ))?;
             late.add(after);
-            spares.add(spare);
+            spares.add(spare, &round.timing(&holder));
         }
         figures.row(
             format!("{held}: the storm is gone within the margin of its deadline"),
-            format!("{in_time} of {}", context.rounds),
+            format!("{in_time} of {struck}"),
         );
         figures.row(
             format!("{held}: ran beside the next holder"),
-            format!("{overlaps} of {}", context.rounds),
+            format!("{overlaps} of {struck}"),
         );
         figures.row(
             format!("{held}: last instruction, after the deadline"),
             late.to_string(),
         );
-        figures.row(format!("{held}: spare before the deletion"), spares.to_string());
+        spares.rows(&mut figures, &format!("{held}: gone"));
     }
     violations.finish(figures)
 }

@@ -1,4 +1,5 @@
-//! One pod: a sidecar, a container, and the volume that they share.
+//! A pod without a cluster: `lockkeeper sidecar` beside `lockkeeper guard` as PID 1 of a PID namespace, and the
+//! directory that they share, as the containers of a pod share a volume.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,30 +10,44 @@ use std::time::Duration;
 
 use lockkeeper_judge::record::{Moment, Record, Records};
 use lockkeeper_lock::BootInstant;
-use lockkeeper_product::DeletionWatch;
-use lockkeeper_product::binaries;
 use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Ensemble, Host, Process};
 use rustix::process::{Pid, Signal};
 
+use crate::binaries;
+
+/// Bound for what takes seconds on an idle machine.
 pub const BOUND: Duration = Duration::from_secs(60);
 
-/// A sidecar, and a container with the guard in front.
+/// A sidecar, and a container with the guard in front. Needs root.
+///
+/// Its methods panic when a program cannot be built or started, or does not do in [`BOUND`] what they wait for.
+#[derive(Debug)]
 pub struct Pod {
+    /// The host on which it runs: its network.
     pub host: Host,
+    /// The directory that its containers share.
     pub volume: PathBuf,
+    /// The record of its application.
     pub record: PathBuf,
+    /// The keeper; in `signal` mode the guard, whose child the keeper is.
     pub sidecar: Option<Process>,
+    /// The parent of the container's first process.
     pub container: Option<Process>,
 }
 
 impl Pod {
     /// A host and a volume, without processes.
     pub fn empty(ensemble: &Ensemble, name: &str) -> Self {
+        Self::on(ensemble.client(name).unwrap(), ensemble, name)
+    }
+
+    /// The same on a given host, which has no other pod.
+    pub fn on(host: Host, ensemble: &Ensemble, name: &str) -> Self {
         let volume = ensemble.directory().join(name);
         fs::create_dir(&volume).unwrap();
         Self {
-            host: ensemble.client(name).unwrap(),
+            host,
             record: volume.join("record"),
             volume,
             sidecar: None,
@@ -40,11 +55,12 @@ impl Pod {
         }
     }
 
+    /// A pod with a sidecar and a container.
     pub fn start(ensemble: &Ensemble, name: &str, lock: &str) -> Self {
         Self::start_with(ensemble, name, lock, &[], &[])
     }
 
-    /// With more options of the sidecar, and of the recorder.
+    /// The same with more options of the sidecar, and of the recorder.
     pub fn start_with(
         ensemble: &Ensemble,
         name: &str,
@@ -107,6 +123,7 @@ impl Pod {
         self.container = Some(self.host.spawn("container", command).unwrap());
     }
 
+    /// The file to which both write their output.
     pub fn log(&self) -> File {
         File::options()
             .create(true)
@@ -115,16 +132,18 @@ impl Pod {
             .unwrap()
     }
 
+    /// Starts the sidecar, with more options.
     pub fn start_sidecar(&mut self, ensemble: &Ensemble, lock: &str, more: &[&str]) {
         self.start_sidecar_at(&ensemble.connect_string(), lock, more);
     }
 
+    /// The same for other servers.
     pub fn start_sidecar_at(&mut self, connect: &str, lock: &str, more: &[&str]) {
         self.start_sidecar_by(Command::new(binaries::lockkeeper().unwrap()), connect, lock, more);
     }
 
-    /// Starts the sidecar with T = 8 s, a stop grace of 0.4 s and a tick of 1 s, unless `more` says otherwise: it tolerates
-    /// 3.3 s without an answer, and the next one waits for 4.6 s.
+    /// Starts the sidecar by a command that ends with `lockkeeper`, with T = 8 s, a stop grace of 0.4 s and a tick of 1 s,
+    /// unless `more` says otherwise: it tolerates 3.3 s without an answer, and the next one waits for 4.6 s.
     pub fn start_sidecar_by(&mut self, mut command: Command, connect: &str, lock: &str, more: &[&str]) {
         let defaults = [
             ("--session-timeout", "8s"),
@@ -173,6 +192,7 @@ impl Pod {
         self.host.spawn("container", command).unwrap()
     }
 
+    /// The socket at which the keeper expects the guard.
     pub fn guard_socket(&self) -> PathBuf {
         self.volume.join("guard.sock")
     }
@@ -185,6 +205,17 @@ impl Pod {
     /// The first process of the container, which gets a kubelet's SIGTERM.
     pub fn guard(&self) -> Pid {
         first_child(self.container.as_ref().expect("a container").pid())
+    }
+
+    /// All processes of the container, the first one last.
+    pub fn container_processes(&self) -> Vec<Pid> {
+        let guard = self.guard();
+        let namespace = |pid: Pid| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        let own = namespace(guard);
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+        let others = pids.filter(|&pid| pid != guard && own.is_some() && namespace(pid) == own);
+        others.chain([guard]).collect()
     }
 
     /// Exit code of the container once it has ended.
@@ -240,6 +271,7 @@ impl Pod {
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
     }
 
+    /// The records of its application.
     pub fn records(&self) -> Vec<Record> {
         if self.record.exists() {
             Records::read(&self.record).unwrap().records
@@ -257,6 +289,7 @@ impl Pod {
             .unwrap_or_else(|| panic!("{}", self.said()));
     }
 
+    /// Waits until its application has begun under a token that is greater than `than`, and returns the token.
     pub fn wait_until_it_runs(&self, than: i64) -> i64 {
         let began = || {
             let records = self.records();
@@ -290,6 +323,7 @@ impl Pod {
         panic!("{}", self.said());
     }
 
+    /// The lease file, while it is there.
     pub fn lease_file(&self) -> Option<String> {
         fs::read_to_string(self.volume.join("lease.env")).ok()
     }
@@ -299,32 +333,4 @@ fn first_child(parent: Pid) -> Pid {
     let children = format!("/proc/{parent}/task/{parent}/children");
     let child = || fs::read_to_string(&children).ok()?.trim().parse().ok();
     wait_for(BOUND, || child().and_then(Pid::from_raw)).expect("a child")
-}
-
-/// Asserts that nothing ran under `token` any more when the leader deleted its node.
-pub fn assert_gone_before_the_deletion(pod: &Pod, token: i64, deletions: &DeletionWatch) {
-    let deleted = deletions
-        .wait_for_deletion(token, BOUND)
-        .expect("the session expires");
-    let last = pod
-        .records()
-        .iter()
-        .filter(|record| record.token == token)
-        .map(|record| record.at)
-        .max();
-    let last = last.unwrap();
-    println!("gone {:?} before the leader deleted the node", deleted - last);
-    assert!(last < deleted);
-}
-
-pub fn is_root() -> bool {
-    let is_root = rustix::process::getuid().is_root();
-    if !is_root {
-        lockkeeper_skip::skip("a PID namespace for the container needs root");
-    }
-    is_root
-}
-
-pub fn all(pods: &[&Pod]) -> Vec<Record> {
-    pods.iter().flat_map(|pod| pod.records()).collect()
 }

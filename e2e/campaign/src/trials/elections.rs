@@ -1,0 +1,168 @@
+//! The leader is killed under a holder with the default times, again and again.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use lockkeeper_judge::checker::Rule;
+use lockkeeper_lock::{BootInstant, Timing};
+use lockkeeper_product::Worker;
+use lockkeeper_product::worker::{Options, all_records};
+use lockkeeper_testbed::Ensemble;
+use lockkeeper_testbed::ensemble::{block_on, connector};
+use lockkeeper_testbed::process::wait_for;
+use zookeeper_client::{Acls, CreateMode};
+
+use crate::context::Context;
+use crate::figures::{Figures, Violations};
+use crate::stage::{BOUND, Round, Stage};
+use crate::times::{Times, seconds};
+
+/// The default T; its stop grace is the default as well ([`Timing::new`]), and no lease duration is stated.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A write to servers without a leader gets no answer. It is sent anew after this.
+const ATTEMPT: Duration = Duration::from_millis(500);
+
+pub(super) fn elections(context: &mut Context<'_>) -> anyhow::Result<Figures> {
+    let mut stage = Stage::new("elections")?;
+    let mut violations = Violations::default();
+    let round = stage.begin()?;
+    let workers = [
+        start(&mut stage, &round, "one")?,
+        start(&mut stage, &round, "two")?,
+    ];
+    let timing = Timing::new(SESSION_TIMEOUT);
+    let lease = timing.lease().context("the default is a lease duration")?;
+    round.wait_until_queued(2)?;
+    workers_run(&workers, BootInstant::now())?;
+
+    let (mut elected, mut joined, mut silences) = (Times::default(), Times::default(), Times::default());
+    let mut kept = 0;
+    for number in 1..=context.rounds {
+        let (leader, _) = stage.ensemble.wait_for_roles()?;
+        let (holder, token) = holder(&workers)?;
+        // It renews at any moment of its interval.
+        std::thread::sleep(Duration::from_millis(context.random.u64(1_000..3_000)));
+        let killed = BootInstant::now();
+        stage.ensemble.kill(leader);
+        let to_serve = seconds(wait_until_it_writes(&stage.ensemble)?, killed);
+        stage.ensemble.launch(leader)?;
+        stage.ensemble.wait_ready()?;
+        stage.ensemble.wait_for_roles()?;
+        let joining = BootInstant::now();
+        // What the election cost is over by then: without a renewal the lease has ended.
+        let proof = joining.max(killed + lease + timing.interval());
+        std::thread::sleep(proof - BootInstant::now());
+        workers_run(&workers, proof)?;
+
+        let is_kept = self::holder(&workers)?.1 == token;
+        let silence = longest_silence(holder, token, killed)?;
+        kept += u32::from(is_kept);
+        elected.add(to_serve);
+        joined.add(seconds(joining, killed));
+        if is_kept {
+            silences.add(silence);
+        }
+        context.say(format!(
+            "round {number}: writes again after {to_serve:.3} s; the holder {}",
+            if is_kept {
+                format!("went on, silent for {silence:.3} s at most")
+            } else {
+                format!(
+                    "was stopped\n--- log of {}:\n{}",
+                    holder.options().name,
+                    holder.log()
+                )
+            }
+        ))?;
+    }
+    round.judge(context, &workers, Rule::Exclusive, &mut violations)?;
+    let mut figures = Figures::default();
+    figures.row(
+        "leader killed, a new one elected: the holder went on under its token",
+        format!("{kept} of {}", context.rounds),
+    );
+    figures.row(
+        "from the kill until the ensemble serves writes again",
+        elected.to_string(),
+    );
+    figures.row(
+        "from the kill until the killed server was started again and had joined",
+        joined.to_string(),
+    );
+    figures.row(
+        "longest silence of the application that went on",
+        silences.to_string(),
+    );
+    violations.finish(figures)
+}
+
+fn start(stage: &mut Stage, round: &Round, name: &str) -> anyhow::Result<Worker> {
+    let options = stage.options(round, name, &round.server_names())?;
+    let worker = stage.start(Options {
+        session_timeout: SESSION_TIMEOUT,
+        stop_grace: Timing::new(SESSION_TIMEOUT).stop_grace,
+        ..options.with_run(&["--restart", "always"])
+    })?;
+    Ok(worker)
+}
+
+/// The worker that got the lock last, and its token.
+fn holder(workers: &[Worker]) -> anyhow::Result<(&Worker, i64)> {
+    let mut newest = None;
+    for worker in workers {
+        let token = worker.records()?.iter().map(|record| record.token).max();
+        newest = newest.max(token.map(|token| (token, worker.options().name.clone())));
+    }
+    let (token, name) = newest.context("nobody has run")?;
+    let worker = workers.iter().find(|worker| worker.options().name == name);
+    Ok((worker.context("it is one of them")?, token))
+}
+
+/// Waits until an application runs after `from`.
+fn workers_run(workers: &[Worker], from: BootInstant) -> anyhow::Result<()> {
+    let runs = || {
+        let records = all_records(workers).ok()?;
+        records.iter().any(|record| record.at > from).then_some(())
+    };
+    wait_for(BOUND, runs).with_context(|| {
+        let logs: String = workers.iter().map(Worker::log).collect();
+        format!("no application runs any more:\n{logs}")
+    })
+}
+
+/// The moment at which a write of another client is acknowledged.
+fn wait_until_it_writes(ensemble: &Ensemble) -> anyhow::Result<BootInstant> {
+    let end = BootInstant::now() + BOUND;
+    let servers = ensemble.connect_string();
+    block_on(ensemble.observer(), || async {
+        while BootInstant::now() < end {
+            let write = async {
+                let client = connector().connect(&servers).await?;
+                let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+                client.create("/elections-probe-", b"", &options).await
+            };
+            if let Ok(Ok(_)) = tokio::time::timeout(ATTEMPT, write).await {
+                return Some(BootInstant::now());
+            }
+            // Servers that look for a leader refuse at once.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        None
+    })?
+    .with_context(|| format!("the ensemble has acknowledged no write for {BOUND:?}"))
+}
+
+/// The longest time between two stamps under `token` from the last one before `from` on.
+fn longest_silence(worker: &Worker, token: i64, from: BootInstant) -> anyhow::Result<f64> {
+    let records = worker.records()?;
+    let stamps: Vec<_> = records
+        .iter()
+        .filter(|record| record.token == token)
+        .map(|record| record.at)
+        .collect();
+    ensure!(!stamps.is_empty(), "the holder has recorded nothing");
+    let since = stamps.partition_point(|&at| at < from).saturating_sub(1);
+    let pairs = stamps[since..].windows(2);
+    Ok(pairs.map(|pair| seconds(pair[1], pair[0])).fold(0.0, f64::max))
+}
