@@ -13,6 +13,7 @@ pub mod identities;
 pub mod memory;
 pub mod missing_locks;
 pub mod reconcile;
+pub mod removals;
 pub mod rollout;
 pub mod status;
 pub mod triggers;

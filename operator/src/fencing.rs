@@ -2,40 +2,44 @@
 //!
 //! The operator deletes a contender whose machine is off, so that the next one need not wait for the end of its session.
 //! `docs/safety.md` has the argument. [`berths`] remembers which contender is on which machine, [`machine`] says what
-//! counts of a node, and this module reads nodes. All replicas do that, so that the next leader knows what the last one
+//! counts of a node, [`nodes`] reads them, and [`turns`] says which is next. All replicas do that, so that the next leader knows what the last one
 //! knew. None of this exists unless the administrator has said that the taint is a proof
 //! (`--trust-out-of-service-taint`).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use k8s_openapi::api::core::v1::Node;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client, ResourceExt};
+use futures_util::stream::{self, FuturesUnordered};
 use lockkeeper_lock::Participant;
 
 use crate::changes::Changes;
-use crate::kubernetes::names::is_subdomain;
-use crate::kubernetes::objects::PAGE;
 use crate::kubernetes::pods::PodFacts;
 use crate::lock_key::LockKey;
 use crate::zookeeper::queues::picture::Queue;
 
 mod berths;
 pub mod machine;
+mod nodes;
+mod turns;
 
-use berths::Berths;
 pub use berths::Suspect;
+use berths::{Berths, Unvouched};
 use machine::Machine;
-
-/// How long the API server may take to describe a node.
-const PATIENCE: Duration = Duration::from_secs(5);
+use nodes::Answer;
+pub use nodes::Nodes;
+use turns::Turns;
 
 /// Until a node that could not be read is read again.
 const PAUSE: Duration = Duration::from_secs(2);
+
+/// Nodes that are read at once for new contenders, and as many for each lock that is looked at: few, since webhooks and
+/// statuses go to the same API server as the same user.
+const AT_ONCE: usize = 4;
+
+/// How long a lock waits for all nodes together that count for it.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is known of machines and of the contenders on them.
 #[derive(Debug)]
@@ -50,36 +54,18 @@ pub struct Fencing {
 #[derive(Debug, Default)]
 struct Known {
     berths: Berths,
-    /// Nodes with the taint, as they were seen last. Where it counts, they are read again.
-    suspects: HashSet<Arc<str>>,
+    /// Nodes with the taint.
+    tainted: HashMap<Arc<str>, Tainted>,
 }
 
-/// Reads nodes.
-#[derive(Clone)]
-pub struct Nodes(Api<Node>);
-
-// === impl Nodes ===
-
-impl Nodes {
-    /// Reads by this client.
-    pub fn new(client: Client) -> Self {
-        Self(Api::all(client))
-    }
-
-    /// A node as it is now: the API server asks its store. `None` if there is none of this name.
-    async fn read(&self, name: &str) -> Result<Option<Machine>, String> {
-        match tokio::time::timeout(PATIENCE, self.0.get_opt(name)).await {
-            Ok(Ok(node)) => Ok(node.as_ref().map(Machine::of)),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("the API server gave no answer within {PATIENCE:?}")),
-        }
-    }
-}
-
-impl std::fmt::Debug for Nodes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Nodes")
-    }
+/// A node with the taint.
+#[derive(Debug)]
+struct Tainted {
+    /// As it was seen last. Where it counts, it is read again.
+    seen: Machine,
+    /// What was read. A new one whenever a contender is vouched for: no answer to an earlier question counts for that
+    /// contender.
+    now: Arc<Answer>,
 }
 
 // === impl Fencing ===
@@ -116,114 +102,138 @@ impl Fencing {
         self.known().berths.forget(key);
     }
 
-    /// The contenders of a lock on nodes with the taint, each with its node as it is now; and whether a node could not be
-    /// read, so that it has to be tried again.
+    /// The contenders of a lock that were vouched for and are on nodes that have the taint and are silent, each with its
+    /// node as it is now; and whether a node could not be read, so that it has to be tried again.
     pub async fn suspects(
         &self,
         nodes: &Nodes,
         key: &LockKey,
         participants: &[Participant],
     ) -> (Vec<Suspect>, bool) {
-        let mut suspects = {
-            let known = self.known();
-            let is_suspect = |node: &str| known.suspects.contains(node);
-            known.berths.suspects(key, participants, is_suspect)
-        };
+        let (mut suspects, answers) = self.suspected(key, participants);
+        if suspects.is_empty() {
+            return (suspects, false);
+        }
+        let mut reads = stream::iter(answers)
+            .map(|(node, answer)| async move {
+                let read = answer.get(nodes, &node).await;
+                (node, read)
+            })
+            .buffer_unordered(AT_ONCE);
         let (mut read, mut is_late) = (HashMap::new(), false);
-        for suspect in &mut suspects {
-            if !read.contains_key(&suspect.node) {
-                let now = nodes.read(&suspect.node).await.unwrap_or_else(|error| {
-                    tracing::warn!(%error, node = suspect.node, lock = %key, "Failed to read a node; trying again");
-                    is_late = true;
-                    None
-                });
-                read.insert(suspect.node.clone(), now);
+        let all = async {
+            while let Some((node, answer)) = reads.next().await {
+                is_late |= answer.is_err();
+                read.insert(node, answer.ok().flatten());
             }
-            suspect.now = read[&suspect.node].clone();
+        };
+        if tokio::time::timeout(PATIENCE, all).await.is_err() {
+            tracing::warn!(lock = %key, "The nodes of a lock were not read within {PATIENCE:?}; trying again");
+            is_late = true;
+        }
+        for suspect in &mut suspects {
+            suspect.now = read.get(&suspect.node).cloned().flatten();
         }
         (suspects, is_late)
     }
 
+    /// The suspects as they are known, and who says what their nodes are now: at one moment, so that no answer was asked
+    /// for before its suspect was vouched for.
+    fn suspected(
+        &self,
+        key: &LockKey,
+        participants: &[Participant],
+    ) -> (Vec<Suspect>, HashMap<Arc<str>, Arc<Answer>>) {
+        let known = self.known();
+        let is_suspect = |node: &str, machine: &str| {
+            let tainted = known.tainted.get(node);
+            tainted.is_some_and(|node| node.seen.is_silent && node.seen.uid == machine)
+        };
+        let suspects = known.berths.suspects(key, participants, is_suspect);
+        let answer = |suspect: &Suspect| {
+            let tainted = known.tainted.get(&suspect.node)?;
+            Some((Arc::clone(&suspect.node), Arc::clone(&tainted.now)))
+        };
+        let answers = suspects.iter().filter_map(answer).collect();
+        (suspects, answers)
+    }
+
     /// Reads the nodes of new contenders; to be run as a task. Never ends.
     pub async fn vouch(&self, nodes: Nodes) {
+        let (mut turns, mut reads) = (Turns::default(), FuturesUnordered::new());
         loop {
-            let mut by_node = HashMap::<_, Vec<_>>::new();
-            for (node, key) in self.asked.take().await {
-                by_node.entry(node).or_default().push(key);
-            }
-            let mut failed = Vec::new();
-            for (node, keys) in by_node {
+            while reads.len() < AT_ONCE
+                && let Some((node, keys)) = turns.next()
+            {
                 // Those that are in their queues before the API server is asked.
                 let asked = self.known().berths.unvouched(&node, &keys);
-                if asked.is_empty() {
-                    continue;
-                }
-                match nodes.read(&node).await {
-                    Ok(Some(machine)) => {
-                        let mut known = self.known();
-                        known.berths.vouch(&asked, &machine);
-                        if machine.is_out_of_service {
-                            known.suspects.insert(node);
-                        } else if known.suspects.contains(&node) {
-                            // The taint came in between.
-                            self.changes.announce(keys);
-                        }
-                    }
-                    // No contender is on a machine that Kubernetes does not know.
-                    Ok(None) => {}
-                    Err(error) => {
-                        tracing::warn!(%error, %node, "Failed to read a node; trying again");
-                        failed.extend(keys.into_iter().map(|key| (Arc::clone(&node), key)));
-                    }
+                if !asked.is_empty() {
+                    reads.push(self.vouch_on(&nodes, node, keys, asked));
                 }
             }
-            if !failed.is_empty() {
+            tokio::select! {
+                asked = self.asked.take() => turns.add(asked),
+                Some(failed) = reads.next() => turns.add(failed),
+            }
+        }
+    }
+
+    /// Reads a node for new contenders. Returns what has to be tried again, after a pause.
+    async fn vouch_on(
+        &self,
+        nodes: &Nodes,
+        node: Arc<str>,
+        keys: Vec<LockKey>,
+        asked: Vec<Unvouched>,
+    ) -> Vec<(Arc<str>, LockKey)> {
+        match nodes.read(&node).await {
+            Ok(Some(machine)) if machine.is_out_of_service => self.see(&node, Some(&machine)),
+            Ok(Some(machine)) => {
+                let mut known = self.known();
+                known.berths.vouch(&asked, &machine);
+                if let Some(tainted) = known.tainted.get_mut(&node) {
+                    tainted.now = Arc::default();
+                    // The taint came in between.
+                    self.changes.announce(keys);
+                }
+            }
+            // No contender is on a machine that Kubernetes does not know.
+            Ok(None) => {}
+            Err(_) => {
                 tokio::time::sleep(PAUSE).await;
-                self.asked.announce(failed);
+                return keys.into_iter().map(|key| (Arc::clone(&node), key)).collect();
             }
         }
+        Vec::new()
     }
 
-    /// Follows the nodes; to be run as a task. Never ends.
-    pub async fn follow(&self, client: Client) {
-        let config = watcher::Config::default().page_size(PAGE);
-        let mut events = watcher(Api::<Node>::all(client), config)
-            .default_backoff()
-            .boxed();
-        let mut first = HashSet::new();
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(Event::Init) => first = HashSet::new(),
-                Ok(Event::InitApply(node)) => {
-                    let name = node.name_any();
-                    if Machine::of(&node).is_out_of_service && is_subdomain(&name) {
-                        first.insert(name);
-                    }
-                }
-                Ok(Event::InitDone) => {
-                    let listed = std::mem::take(&mut first);
-                    let before: Vec<_> = self.known().suspects.iter().cloned().collect();
-                    let gone = before.iter().filter(|name| !listed.contains(&***name));
-                    gone.for_each(|name| self.see(name, false));
-                    listed.iter().for_each(|name| self.see(name, true));
-                }
-                Ok(Event::Apply(node)) => self.see(&node.name_any(), Machine::of(&node).is_out_of_service),
-                Ok(Event::Delete(node)) => self.see(&node.name_any(), false),
-                Err(error) => tracing::warn!(%error, "Failed to watch nodes; trying again"),
-            }
-        }
+    /// Takes in all nodes that there are.
+    pub fn see_all(&self, nodes: HashMap<String, Machine>) {
+        let before: Vec<_> = self.known().tainted.keys().cloned().collect();
+        let gone = before.iter().filter(|name| !nodes.contains_key(&***name));
+        gone.for_each(|name| self.see(name, None));
+        nodes
+            .iter()
+            .for_each(|(name, machine)| self.see(name, Some(machine)));
     }
 
-    /// A node has the taint, or has it not.
-    fn see(&self, node: &str, is_out_of_service: bool) {
+    /// Takes in a node as it is, or that it is gone.
+    pub fn see(&self, node: &str, machine: Option<&Machine>) {
         let mut known = self.known();
-        if is_out_of_service {
-            known.suspects.insert(node.into());
-            // Also if the taint is no news: whether the kubelet is silent may be.
-            self.changes.announce(known.berths.locks_on(node));
-        } else if known.suspects.remove(node) {
+        if let Some(seen) = machine.filter(|machine| machine.is_out_of_service) {
+            if known.tainted.get(node).is_some_and(|before| before.seen == *seen) {
+                return;
+            }
+            let tainted = Tainted {
+                seen: seen.clone(),
+                now: Arc::default(),
+            };
+            known.tainted.insert(node.into(), tainted);
+            if seen.is_silent {
+                self.changes.announce(known.berths.locks_on(node));
+            }
+        } else if let Some((node, _)) = known.tainted.remove_entry(node) {
             // Contenders that came under the taint are vouched for now.
-            let node: Arc<str> = node.into();
             let locks = known.berths.locks_on(&node).into_iter();
             self.asked.announce(locks.map(|key| (Arc::clone(&node), key)));
         }

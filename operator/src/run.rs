@@ -29,6 +29,7 @@ use crate::controller::reconcile::{on_error, reconcile};
 use crate::controller::triggers::{locks, triggers};
 use crate::controller::turns::{self, Turns};
 use crate::controller::writer::Writers;
+use crate::fencing::machine::OUT_OF_SERVICE;
 use crate::fencing::{Fencing, Nodes};
 use crate::identity::secrets::Secrets;
 use crate::kubernetes::answers;
@@ -131,11 +132,10 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         let fencing = Arc::new(Fencing::new(Arc::clone(&changes)));
         (fencing, Nodes::new(client.clone()))
     });
+    let machines = fencing.as_ref().map(|(fencing, _)| Arc::clone(fencing));
     if let Some((fencing, nodes)) = fencing.clone() {
-        let client = client.clone();
-        tasks.spawn(async move {
-            tokio::join!(fencing.vouch(nodes), fencing.follow(client));
-        });
+        tracing::info!("Trusting the taint {OUT_OF_SERVICE}: contenders of silent nodes with it are removed");
+        tasks.spawn(async move { fencing.vouch(nodes).await });
     }
     let ctx = Arc::new(Context {
         reader: Reader::new(client.clone()),
@@ -165,6 +165,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
                 own: Arc::clone(&ctx.own),
                 others: Arc::clone(&ctx.others),
             },
+            fencing: machines,
             leading: leading.subscribe(),
             connect: connect.to_string(),
             has_certificate,

@@ -200,7 +200,6 @@ pub struct Fenced {
     pub node: String,
 
     /// Name that its node below the lock root in ZooKeeper had.
-    #[schemars(length(max = 253))]
     pub contender: String,
 
     /// When it was removed, by the clock of the operator. Only for people: no decision depends on it.

@@ -1,5 +1,8 @@
 //! Nodes of those ahead in a queue that are marked as out of service.
 
+use std::collections::HashSet;
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use lockkeeper_crds::DistributedLock;
@@ -9,29 +12,71 @@ use crate::explain::Explanation;
 /// The taint of a node whose machine was powered off (KEP-2268).
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// Nodes that are looked at: more make no difference to the answer.
+/// Nodes that are looked at, the holders' first: more make the answer late.
 const MOST: usize = 5;
+
+/// How long the API server may take to describe them all. Who asks waits at a terminal, and the answer is complete without.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is known of the nodes of those ahead of a pod.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Machines {
+    /// Those that have the taint.
+    out_of_service: Vec<String>,
+    /// How many were not looked at.
+    unknown: usize,
+}
 
 /// The nodes of those ahead of a pod that have the taint. A user that may not read nodes gets the rest of the answer.
 pub async fn out_of_service(
     client: &Client,
     lock: Option<&DistributedLock>,
     explanation: &Explanation,
-) -> Vec<String> {
+) -> Machines {
     let api = Api::<Node>::all(client.clone());
-    let mut found = Vec::new();
-    for node in ahead(lock, explanation).into_iter().take(MOST) {
-        if let Ok(Some(read)) = api.get_opt(&node).await
-            && is_tainted(&read)
-        {
-            found.push(node);
+    let nodes = ahead(lock, explanation);
+    let mut machines = Machines {
+        unknown: nodes.len(),
+        ..Machines::default()
+    };
+    let look = async {
+        for node in nodes.into_iter().take(MOST) {
+            match api.get_opt(&node).await {
+                Ok(read) => {
+                    machines.unknown -= 1;
+                    if read.as_ref().is_some_and(is_tainted) {
+                        machines.out_of_service.push(node);
+                    }
+                }
+                // Nodes are none of this user's business.
+                Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                    machines = Machines::default();
+                    return;
+                }
+                Err(_) => {}
+            }
         }
-    }
-    found
+    };
+    // What was found until then counts.
+    let _ = tokio::time::timeout(PATIENCE, look).await;
+    machines
 }
 
 /// What such nodes mean for a pod that waits, as the end of a sentence.
-pub fn remark(nodes: &[String]) -> Option<String> {
+pub fn remark(machines: &Machines) -> Option<String> {
+    let taints = taints(&machines.out_of_service);
+    let unknown = match machines.unknown {
+        0 => None,
+        1 => Some("; whether 1 other node ahead is out of service was not found out".to_owned()),
+        more => Some(format!(
+            "; whether {more} other nodes ahead are out of service was not found out"
+        )),
+    };
+    let remark = taints.into_iter().chain(unknown).collect::<String>();
+    Some(remark).filter(|remark| !remark.is_empty())
+}
+
+fn taints(nodes: &[String]) -> Option<String> {
     let (last, others) = nodes.split_last()?;
     let (are, which) = match others {
         [] => ("is", last.clone()),
@@ -43,7 +88,7 @@ pub fn remark(nodes: &[String]) -> Option<String> {
     ))
 }
 
-/// The nodes of the holders, and of those that wait before a pod.
+/// The nodes of the holders, and of those that wait before a pod, in the order of the queue.
 fn ahead(lock: Option<&DistributedLock>, explanation: &Explanation) -> Vec<String> {
     let Some((status, position)) = lock
         .and_then(|lock| lock.status.as_ref())
@@ -53,15 +98,12 @@ fn ahead(lock: Option<&DistributedLock>, explanation: &Explanation) -> Vec<Strin
     };
     let holders = status.holders.iter().map(|one| &one.node);
     let waiting = status.queue.iter().take(position - 1).map(|one| &one.node);
-    let mut nodes: Vec<_> = holders
-        .chain(waiting)
-        .flatten()
-        .filter(|node| is_name(node))
-        .cloned()
-        .collect();
-    nodes.sort_unstable();
-    nodes.dedup();
+    let mut seen = HashSet::new();
+    let nodes = holders.chain(waiting).flatten();
     nodes
+        .filter(|node| is_name(node) && seen.insert(*node))
+        .cloned()
+        .collect()
 }
 
 /// Whether this may be the name of a node. Contenders state it, and it becomes part of a request.
@@ -104,7 +146,7 @@ mod tests {
             let pod = serde_json::from_value(pod).unwrap();
             ahead(Some(&lock), &explain(&pod, None, false, Some(&lock)))
         };
-        assert_eq!(of("d"), ["n1", "n2"]);
+        assert_eq!(of("d"), ["n2", "n1"], "the holder's first");
         assert_eq!(of("b"), ["n2"]);
         assert!(of("a").is_empty(), "it holds");
     }
@@ -117,17 +159,32 @@ mod tests {
         };
         assert!(is_tainted(&node("node.kubernetes.io/out-of-service")));
         assert!(!is_tainted(&node("node.kubernetes.io/unreachable")));
-        assert_eq!(remark(&[]), None);
-        let nodes = ["n1", "n2", "n3"].map(str::to_owned);
-        let one = remark(&nodes[..1]).unwrap();
+        let remark = |nodes: &[&str], unknown| {
+            super::remark(&Machines {
+                out_of_service: nodes.iter().map(|node| (*node).to_owned()).collect(),
+                unknown,
+            })
+        };
+        assert_eq!(remark(&[], 0), None);
+        let one = remark(&["n1"], 0).unwrap();
         assert!(
             one.starts_with("; n1 is out of service") && one.contains("trustOutOfServiceTaint"),
             "{one}"
         );
         assert!(
-            remark(&nodes)
+            remark(&["n1", "n2", "n3"], 0)
                 .unwrap()
                 .starts_with("; n1, n2 and n3 are out of service")
+        );
+        assert_eq!(
+            remark(&[], 2).unwrap(),
+            "; whether 2 other nodes ahead are out of service was not found out"
+        );
+        let both = remark(&["n1"], 1).unwrap();
+        assert!(
+            both.starts_with("; n1 is out of service")
+                && both.ends_with("1 other node ahead is out of service was not found out"),
+            "{both}"
         );
     }
 }

@@ -22,6 +22,7 @@ use crate::admission::webhook::ensembles::Ensembles;
 use crate::admission::webhook::lookups::Lookups;
 use crate::admission::webhook::metrics::WebhookMetrics;
 use crate::admission::webhook::{Admission, facts, server};
+use crate::fencing::Fencing;
 
 /// What the operator knows and the webhooks need.
 pub struct Surroundings {
@@ -31,6 +32,8 @@ pub struct Surroundings {
     pub locks: Store<DistributedLock>,
     /// The ensembles that this replica reaches.
     pub ensembles: Ensembles,
+    /// What is to be told of nodes, where machines may be known to be off.
+    pub fencing: Option<Arc<Fencing>>,
     /// Whether this replica leads: the leader makes the certificate.
     pub leading: watch::Receiver<bool>,
     /// Connect string of the operator's ensemble.
@@ -54,6 +57,7 @@ pub struct Webhooks {
     callers: Callers,
     served: Served,
     certificates: Certificates,
+    fencing: Option<Arc<Fencing>>,
     facts: watch::Sender<ClusterFacts>,
     known: watch::Sender<bool>,
     namespace: String,
@@ -97,6 +101,7 @@ impl Webhooks {
             client,
             locks,
             ensembles,
+            fencing,
             leading,
             connect,
             has_certificate,
@@ -171,6 +176,7 @@ impl Webhooks {
             callers,
             served,
             certificates,
+            fencing,
             facts,
             known: watch::Sender::new(false),
             namespace,
@@ -205,6 +211,7 @@ impl Webhooks {
             callers,
             served,
             certificates,
+            fencing,
             facts,
             known,
             namespace,
@@ -221,7 +228,7 @@ impl Webhooks {
         tasks.spawn(facts::follow(client.clone(), namespace, image, facts, known));
         tasks.spawn({
             let (nodes, client) = (Arc::clone(&admission.nodes), client.clone());
-            async move { nodes.follow(client).await }
+            async move { nodes.follow(client, fencing).await }
         });
         match certificates {
             Certificates::Files(folder) => tasks.spawn(follow_files(folder, served, ready)),

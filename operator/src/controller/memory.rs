@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use lockkeeper_crds::lock::{Fenced, Trial};
+use lockkeeper_crds::lock::Trial;
 use lockkeeper_lock::{Agreement, FencingToken};
 use tokio::time::Instant;
 
+use crate::controller::removals::Removals;
 use crate::lock_key::LockKey;
 
 /// What this replica remembers of one lock.
@@ -29,8 +30,10 @@ pub struct Memory {
     pub trial: Option<Trial>,
     /// The contender of the revision on trial that holds, and since when it was seen to.
     pub trying: Option<(String, Instant)>,
-    /// Contenders that were removed because their nodes are out of service, until no status shows them as holders.
-    pub fenced: Vec<Fenced>,
+    /// Contenders that were removed because their nodes are out of service, until that is told.
+    pub removals: Removals,
+    /// When as many of them were removed as are in one go.
+    pub crowd_removed: Option<Instant>,
     /// The last loss of the ensemble that its status speaks of.
     pub lost: u64,
     /// Since when nothing of it is left in the ensemble before.

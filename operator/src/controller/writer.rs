@@ -7,7 +7,6 @@
 use json_patch::{AddOperation, Patch as JsonPatch, PatchOperation};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::runtime::events::{Recorder, Reporter};
 use kube::{Api, Client};
 use lockkeeper_crds::lock::DistributedLockStatus;
 use lockkeeper_crds::{DistributedLock, DistributedLockSpec, keys};
@@ -18,7 +17,7 @@ use crate::controller::error::Error;
 use crate::identity::Identity;
 use crate::identity::namespace_secret::Identities;
 use crate::identity::secrets::Secrets;
-use crate::kubernetes::events::{Notice, REPORTER};
+use crate::kubernetes::events::{Events, Notice};
 use crate::kubernetes::objects::{self, LockPart};
 use crate::kubernetes::pods::Role;
 use crate::lock_key::LockKey;
@@ -30,7 +29,7 @@ use crate::zookeeper::nodes::{Agreed, Removal, Repairs};
 /// Hands out writers.
 pub struct Writers {
     client: Client,
-    recorder: Recorder,
+    events: Events,
     leadership: Leadership,
     metrics: Metrics,
 }
@@ -75,7 +74,7 @@ impl Writers {
     /// Writers to this API server, for the replica that leads.
     pub fn new(client: Client, leadership: Leadership, metrics: Metrics) -> Self {
         Self {
-            recorder: Recorder::new(client.clone(), Reporter::from(REPORTER)),
+            events: Events::new(client.clone(), metrics.clone()),
             client,
             leadership,
             metrics,
@@ -114,12 +113,6 @@ impl Writers {
             Ok(lock) => Ok(Some(lock.into())),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
             Err(error) => Err(Error::writing("the status")(error)),
-        }
-    }
-
-    async fn publish(&self, notices: &[Notice], about: &ObjectReference) {
-        for notice in notices {
-            notice.tell(&self.recorder, &self.metrics, about).await;
         }
     }
 }
@@ -313,7 +306,7 @@ impl StatusWriter for Writer<'_> {
     async fn tell(&self, notices: &[Notice], about: &ObjectReference) {
         // No check of the lease: events are about what this replica has written, and the next leader sees no change
         // to report.
-        self.of.publish(notices, about).await;
+        self.of.events.tell(notices, about).await;
     }
 }
 
@@ -328,7 +321,7 @@ impl StatusWriter for LossWriter<'_> {
     }
 
     async fn tell(&self, notices: &[Notice], about: &ObjectReference) {
-        self.0.publish(notices, about).await;
+        self.0.events.tell(notices, about).await;
     }
 }
 

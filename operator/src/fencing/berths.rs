@@ -33,7 +33,7 @@ struct Berth {
     created: Timestamp,
     node: Arc<str>,
     /// UID of the node, once it is vouched for.
-    machine: Option<String>,
+    machine: Option<Arc<str>>,
 }
 
 /// A berth that is not vouched for yet.
@@ -44,21 +44,21 @@ pub(super) struct Unvouched {
     token: FencingToken,
 }
 
-/// A contender on a node that is said to be out of service.
+/// A contender that was vouched for, on a node that is said to be out of service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspect {
     /// Its name below the lock root.
-    pub contender: String,
+    pub contender: Arc<str>,
     /// Its token: another contender has another one.
     pub token: FencingToken,
     /// Name of its pod.
-    pub pod: String,
+    pub pod: Arc<str>,
     /// Name of the node.
-    pub node: String,
+    pub node: Arc<str>,
     /// UID of that node at a moment at which the contender was there and the taint was not.
-    pub machine: Option<String>,
-    /// The node as the API server describes it now; `None` if it has none of this name.
-    pub now: Option<Machine>,
+    pub machine: Arc<str>,
+    /// The node as the API server describes it now; `None` if it has none of this name, or gave no answer.
+    pub now: Option<Arc<Machine>>,
 }
 
 // === impl Suspect ===
@@ -66,10 +66,9 @@ pub struct Suspect {
 impl Suspect {
     /// Whether its machine was powered off after it was seen in the queue, by the word of the administrator.
     pub fn is_dead(&self) -> bool {
-        let (Some(machine), Some(now)) = (&self.machine, &self.now) else {
-            return false;
-        };
-        now.is_out_of_service && now.is_silent && now.uid == *machine
+        let machine = &*self.machine;
+        let is_off = |now: &Machine| now.is_out_of_service && now.is_silent && now.uid == *machine;
+        self.now.as_deref().is_some_and(is_off)
     }
 }
 
@@ -90,10 +89,14 @@ impl Berths {
         };
         known.retain(|name, berth| is_same(name, berth));
         let mut nodes = HashSet::new();
-        for one in queue.contenders() {
-            if !known.contains_key(&one.name)
-                && let Some(berth) = berth(key, one, pods)
-            {
+        let is_new = |one: &&Contender| !known.contains_key(&one.name);
+        let new: Vec<_> = queue.contenders().filter(is_new).collect();
+        let mut words = Words::default();
+        if !new.is_empty() {
+            words.0.extend(known.values().flat_map(Berth::words));
+        }
+        for one in new {
+            if let Some(berth) = berth(key, one, pods, &mut words) {
                 nodes.insert(Arc::clone(&berth.node));
                 known.insert(Arc::clone(&one.name), berth);
             }
@@ -152,6 +155,7 @@ impl Berths {
         if machine.is_out_of_service {
             return;
         }
+        let uid: Arc<str> = machine.uid.as_str().into();
         for Unvouched {
             key,
             contender,
@@ -162,29 +166,31 @@ impl Berths {
             let berth = berths.and_then(|berths| berths.get_mut(contender));
             let is_it = |berth: &&mut Berth| berth.token == *token && is_younger(berth, machine);
             if let Some(berth) = berth.filter(is_it) {
-                berth.machine = Some(machine.uid.clone());
+                berth.machine = Some(Arc::clone(&uid));
             }
         }
     }
 
-    /// The contenders of a lock on nodes that may be out of service, in the order of the queue.
+    /// The contenders of a lock that were vouched for and are on nodes that may be out of service, in the order of the
+    /// queue. `is_suspect` is asked for a node's name and for the UID that it had.
     pub(super) fn suspects(
         &self,
         key: &LockKey,
         participants: &[Participant],
-        is_suspect: impl Fn(&str) -> bool,
+        is_suspect: impl Fn(&str, &str) -> bool,
     ) -> Vec<Suspect> {
         let Some(berths) = self.by_lock.get(key) else {
             return Vec::new();
         };
         let suspect = |one: &Participant| {
-            let berth = berths.get(one.name.as_str())?;
-            (berth.token == one.token && is_suspect(&berth.node)).then(|| Suspect {
-                contender: one.name.clone(),
+            let (contender, berth) = berths.get_key_value(one.name.as_str())?;
+            let machine = berth.machine.as_ref()?;
+            (berth.token == one.token && is_suspect(&berth.node, machine)).then(|| Suspect {
+                contender: Arc::clone(contender),
                 token: one.token,
-                pod: berth.pod.to_string(),
-                node: berth.node.to_string(),
-                machine: berth.machine.clone(),
+                pod: Arc::clone(&berth.pod),
+                node: Arc::clone(&berth.node),
+                machine: Arc::clone(machine),
                 now: None,
             })
         };
@@ -198,8 +204,38 @@ fn is_younger(berth: &Berth, machine: &Machine) -> bool {
     machine.created.is_some_and(|created| berth.created > created)
 }
 
+/// Names of pods and nodes, each once in memory: a tenant may write thousands of contenders for one pod.
+#[derive(Default)]
+struct Words(HashSet<Arc<str>>);
+
+// === impl Berth ===
+
+impl Berth {
+    fn words(&self) -> [Arc<str>; 2] {
+        [Arc::clone(&self.pod), Arc::clone(&self.node)]
+    }
+}
+
+// === impl Words ===
+
+impl Words {
+    fn shared(&mut self, word: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(word) {
+            return Arc::clone(known);
+        }
+        let word: Arc<str> = word.into();
+        self.0.insert(Arc::clone(&word));
+        word
+    }
+}
+
 /// The berth of a contender, if what it says of its pod is what the API server says.
-fn berth(key: &LockKey, one: &Contender, pods: &BTreeMap<String, PodFacts>) -> Option<Berth> {
+fn berth(
+    key: &LockKey,
+    one: &Contender,
+    pods: &BTreeMap<String, PodFacts>,
+    words: &mut Words,
+) -> Option<Berth> {
     let said = one.data.pod.as_ref()?;
     let pod = pods.get(&said.name)?;
     let (node, created) = (pod.node.as_deref()?, pod.created?);
@@ -207,9 +243,9 @@ fn berth(key: &LockKey, one: &Contender, pods: &BTreeMap<String, PodFacts>) -> O
     // The name becomes part of a request.
     (is_it && is_subdomain(node)).then(|| Berth {
         token: one.token,
-        pod: said.name.as_str().into(),
+        pod: words.shared(&said.name),
         created,
-        node: node.into(),
+        node: words.shared(node),
         machine: None,
     })
 }

@@ -1,10 +1,12 @@
 use std::convert::Infallible;
-use std::future::{Ready, ready};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::future::{Pending, Ready, pending, ready};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use hyper::{Request, Response};
+use kube::Client;
 use kube::client::Body;
 use lockkeeper_lock::{FencingToken, Mode};
 use serde_json::json;
@@ -19,6 +21,8 @@ use crate::zookeeper::queues::picture::Contender;
 struct Server {
     is_tainted: Arc<AtomicBool>,
     fails: Arc<AtomicBool>,
+    /// Questions that were asked.
+    asked: Arc<AtomicUsize>,
 }
 
 impl Service<Request<Body>> for Server {
@@ -32,6 +36,7 @@ impl Service<Request<Body>> for Server {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         assert_eq!(request.uri().path(), "/api/v1/nodes/n1");
+        self.asked.fetch_add(1, Ordering::SeqCst);
         // With a resourceVersion the answer might be an old one.
         assert_eq!(request.uri().query().unwrap_or_default(), "");
         let is_tainted = self.is_tainted.load(Ordering::SeqCst);
@@ -50,9 +55,45 @@ impl Service<Request<Body>> for Server {
     }
 }
 
+/// An API server that does not answer.
+struct Silent;
+
+impl Service<Request<Body>> for Silent {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pending<Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Body>) -> Self::Future {
+        pending()
+    }
+}
+
 impl Server {
     fn nodes(&self) -> Nodes {
         Nodes::new(Client::new(self.clone(), "default"))
+    }
+}
+
+/// For which an answer is shared.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The node, as a watch shows it.
+fn on() -> Machine {
+    Machine {
+        uid: "m1".to_owned(),
+        ..Machine::default()
+    }
+}
+
+fn off() -> Machine {
+    Machine {
+        is_out_of_service: true,
+        is_silent: true,
+        ..on()
     }
 }
 
@@ -105,10 +146,11 @@ async fn a_taint_that_comes_after_a_contender_makes_its_lock_be_looked_at_and_th
     settle().await;
     assert_eq!(changes.take().now_or_never(), None);
     server.is_tainted.store(true, Ordering::SeqCst);
-    fencing.see("n1", true);
+    fencing.see("n1", Some(&off()));
     assert_eq!(changes.take().now_or_never(), Some(vec![key()]));
     assert_eq!(dead(&fencing, &nodes).await, (1, false));
-    // The node is read again each time: the administrator may have taken the taint away.
+    // The node is read again: the administrator may have taken the taint away.
+    tokio::time::advance(SECOND).await;
     server.is_tainted.store(false, Ordering::SeqCst);
     assert_eq!(dead(&fencing, &nodes).await, (0, false));
 }
@@ -123,10 +165,11 @@ async fn a_node_that_cannot_be_read_condemns_nobody_and_is_tried_again() {
     server.fails.store(false, Ordering::SeqCst);
     settle().await;
     server.is_tainted.store(true, Ordering::SeqCst);
-    fencing.see("n1", true);
+    fencing.see("n1", Some(&off()));
     server.fails.store(true, Ordering::SeqCst);
     assert_eq!(dead(&fencing, &nodes).await, (0, true));
     server.fails.store(false, Ordering::SeqCst);
+    tokio::time::advance(SECOND).await;
     assert_eq!(dead(&fencing, &nodes).await, (1, false));
 }
 
@@ -137,12 +180,131 @@ async fn contenders_that_came_under_a_taint_are_safe_from_it_and_not_from_the_ne
     server.is_tainted.store(true, Ordering::SeqCst);
     fencing.note(&key(), &queue(), &pods());
     settle().await;
-    fencing.see("n1", true);
+    fencing.see("n1", Some(&off()));
     assert_eq!(dead(&fencing, &nodes).await, (0, false));
     server.is_tainted.store(false, Ordering::SeqCst);
-    fencing.see("n1", false);
+    fencing.see("n1", Some(&on()));
     settle().await;
     server.is_tainted.store(true, Ordering::SeqCst);
-    fencing.see("n1", true);
+    fencing.see("n1", Some(&off()));
     assert_eq!(dead(&fencing, &nodes).await, (1, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_locks_with_contenders_on_a_machine_that_goes_one_asks_and_all_take_the_answer() {
+    let server = Server::default();
+    let (nodes, (fencing, _changes, _tasks)) = (server.nodes(), started(&server));
+    fencing.note(&key(), &queue(), &pods());
+    settle().await;
+    server.is_tainted.store(true, Ordering::SeqCst);
+    fencing.see("n1", Some(&off()));
+    let before = server.asked.load(Ordering::SeqCst);
+    let all = join_all((0..1_000).map(|_| dead(&fencing, &nodes))).await;
+    assert!(all.iter().all(|one| *one == (1, false)));
+    assert_eq!(server.asked.load(Ordering::SeqCst), before + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_question_is_asked_for_contenders_that_cannot_be_dead() {
+    let server = Server::default();
+    let (nodes, (fencing, changes, _tasks)) = (server.nodes(), started(&server));
+    server.is_tainted.store(true, Ordering::SeqCst);
+    fencing.note(&key(), &queue(), &pods());
+    settle().await;
+    fencing.see("n1", Some(&off()));
+    let asked = || server.asked.load(Ordering::SeqCst);
+    let before = asked();
+    assert_eq!(dead(&fencing, &nodes).await, (0, false));
+    assert_eq!(asked(), before, "nobody vouched for it");
+    server.is_tainted.store(false, Ordering::SeqCst);
+    fencing.see("n1", Some(&on()));
+    settle().await;
+    let before = asked();
+    let heard = Machine {
+        is_silent: false,
+        ..off()
+    };
+    fencing.see("n1", Some(&heard));
+    let again = Machine {
+        uid: "m2".to_owned(),
+        ..off()
+    };
+    assert_eq!(dead(&fencing, &nodes).await, (0, false));
+    fencing.see("n1", Some(&again));
+    assert_eq!(dead(&fencing, &nodes).await, (0, false));
+    assert_eq!(asked(), before, "its kubelet is heard of, or it is another node");
+    drop(changes.take().now_or_never());
+    server.is_tainted.store(true, Ordering::SeqCst);
+    fencing.see("n1", Some(&off()));
+    assert_eq!(changes.take().now_or_never(), Some(vec![key()]));
+    assert_eq!(dead(&fencing, &nodes).await, (1, false));
+    // The same once more is no news.
+    fencing.see("n1", Some(&off()));
+    assert_eq!(changes.take().now_or_never(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_older_than_the_voucher_of_a_contender_does_not_count_for_it() {
+    let server = Server::default();
+    let (nodes, fencing) = (server.nodes(), Fencing::new(Arc::default()));
+    let vouch = || async {
+        let keys = vec![key()];
+        let asked = fencing.known().berths.unvouched("n1", &keys);
+        fencing.vouch_on(&nodes, "n1".into(), keys, asked).await
+    };
+    fencing.note(&key(), &queue(), &pods());
+    assert!(vouch().await.is_empty());
+    fencing.see("n1", Some(&off()));
+    server.is_tainted.store(true, Ordering::SeqCst);
+    assert_eq!(dead(&fencing, &nodes).await, (1, false));
+    // Within the same second the machine is used again, and a contender comes. The watch has not shown that yet.
+    server.is_tainted.store(false, Ordering::SeqCst);
+    fencing.note(&key(), &Queue::of(true, []), &pods());
+    fencing.note(&key(), &queue(), &pods());
+    assert!(vouch().await.is_empty());
+    assert_eq!(dead(&fencing, &nodes).await, (0, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_read_slowly_hold_up_no_lock_for_long() {
+    let nodes = Nodes::new(Client::new(Silent, "default"));
+    let fencing = Fencing::new(Arc::default());
+    let contender = |at: i64| {
+        let data = format!(
+            r#"{{"state":"held","pod":{{"namespace":"shop","name":"p{at}","uid":"u","node":"n{at}"}}}}"#
+        );
+        Contender::read(
+            format!("_c_{at}-lock-{at:010}"),
+            FencingToken(at),
+            true,
+            data.as_bytes(),
+        )
+    };
+    let pod = |at: i64| {
+        let pod = json!({
+            "metadata": {"name": format!("p{at}"), "uid": "u", "creationTimestamp": "2026-01-02T00:00:00Z"},
+            "spec": {"nodeName": format!("n{at}"), "containers": []},
+        });
+        let facts = PodFacts::of(&serde_json::from_value(pod).unwrap());
+        (format!("p{at}"), facts)
+    };
+    let queue = Queue::of(true, (1..=100).map(contender));
+    fencing.note(&key(), &queue, &(1..=100).map(pod).collect());
+    for at in 1..=100 {
+        let (node, born) = (format!("n{at}"), Some("2026-01-01T00:00:00Z".parse().unwrap()));
+        let mut known = fencing.known();
+        let asked = known.berths.unvouched(&node, &[key()]);
+        let machine = Machine {
+            created: born,
+            ..on()
+        };
+        known.berths.vouch(&asked, &machine);
+        drop(known);
+        fencing.see(&node, Some(&off()));
+    }
+    let begin = tokio::time::Instant::now();
+    let participants = queue.participants(Mode::Exclusive);
+    let (suspects, is_late) = fencing.suspects(&nodes, &key(), &participants).await;
+    assert_eq!((suspects.len(), is_late, begin.elapsed()), (100, true, PATIENCE));
+    assert!(suspects.iter().all(|one| !one.is_dead()));
 }

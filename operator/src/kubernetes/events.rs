@@ -1,13 +1,23 @@
 //! Events on objects, for users: a closed set of reasons.
 
+use std::sync::{Mutex, PoisonError};
+
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
 use kube::core::Status;
-use kube::runtime::events::{Event, EventType, Recorder};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
 use crate::metrics::Metrics;
 
+mod related;
+
+use related::Related;
+
 /// The reporter of the events, which the chart's policy on the operator checks.
 pub const REPORTER: &str = "lockkeeper-operator";
+
+/// Events of one look at a lock: as many as a lock with some readers has. Each is a request.
+const AT_ONCE: usize = 50;
 
 /// The reason of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +61,29 @@ pub struct Notice {
     pub reason: Reason,
     /// One sentence.
     pub note: String,
+    /// Whom it is about, besides the lock: events about two of them are not summed up.
+    pub subject: Option<Subject>,
+}
+
+/// Whom an event is about, besides a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// A pod of the lock's namespace, as a contender names it.
+    Pod {
+        /// Its name.
+        name: String,
+        /// Its UID, if that is known.
+        uid: Option<String>,
+    },
+    /// A contender, by its name, that is of no pod.
+    Contender(String),
+}
+
+/// Publishes events.
+pub struct Events {
+    recorder: Recorder,
+    related: Mutex<Related>,
+    metrics: Metrics,
 }
 
 // === impl Reason ===
@@ -131,21 +164,95 @@ impl Notice {
         Self {
             reason,
             note: note.into(),
+            subject: None,
         }
     }
 
-    /// Publishes it, best effort: nothing depends on an event.
-    pub async fn tell(&self, recorder: &Recorder, metrics: &Metrics, about: &ObjectReference) {
-        let event = Event {
-            type_: self.reason.kind(),
-            reason: self.reason.as_str().to_owned(),
-            note: Some(self.note.clone()),
-            action: self.reason.action().to_owned(),
-            secondary: None,
+    /// The same about somebody.
+    #[must_use]
+    pub fn about(self, subject: Subject) -> Self {
+        Self {
+            subject: Some(subject),
+            ..self
+        }
+    }
+}
+
+// === impl Subject ===
+
+impl Subject {
+    /// A pod.
+    pub fn pod(name: impl Into<String>, uid: Option<String>) -> Self {
+        Self::Pod {
+            name: name.into(),
+            uid,
+        }
+    }
+
+    /// The object that an event about a lock has to do with, too.
+    fn reference(&self, lock: &ObjectReference) -> ObjectReference {
+        match self {
+            Self::Pod { name, uid } => ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Pod".to_owned()),
+                namespace: lock.namespace.clone(),
+                name: Some(name.clone()),
+                uid: uid.clone(),
+                ..ObjectReference::default()
+            },
+            // It is a part of the lock.
+            Self::Contender(name) => ObjectReference {
+                field_path: Some(format!("contenders{{{name}}}")),
+                ..lock.clone()
+            },
+        }
+    }
+}
+
+// === impl Events ===
+
+impl Events {
+    /// Events of this replica.
+    pub fn new(client: Client, metrics: Metrics) -> Self {
+        Self {
+            recorder: Recorder::new(client, Reporter::from(REPORTER)),
+            related: Mutex::default(),
+            metrics,
+        }
+    }
+
+    /// Publishes events about a lock, best effort: nothing depends on an event.
+    pub async fn tell(&self, notices: &[Notice], lock: &ObjectReference) {
+        for notice in notices.iter().take(AT_ONCE) {
+            self.tell_one(notice, lock).await;
+        }
+        if let Some(left_out @ 1..) = notices.len().checked_sub(AT_ONCE) {
+            tracing::info!(
+                namespace = lock.namespace,
+                lock = lock.name,
+                left_out,
+                "Left out events about a lock: there are too many at once"
+            );
+        }
+    }
+
+    async fn tell_one(&self, notice: &Notice, lock: &ObjectReference) {
+        let reason = notice.reason.as_str();
+        let allows = |subject: &&Subject| {
+            let mut related = self.related.lock().unwrap_or_else(PoisonError::into_inner);
+            let namespace = lock.namespace.as_deref().unwrap_or_default();
+            related.allows(namespace, (reason, &lock.name, subject))
         };
-        metrics.wrote("event");
-        let reason = self.reason.as_str();
-        match recorder.publish(&event, about).await {
+        let subject = notice.subject.as_ref().filter(allows);
+        let event = Event {
+            type_: notice.reason.kind(),
+            reason: reason.to_owned(),
+            note: Some(notice.note.clone()),
+            action: notice.reason.action().to_owned(),
+            secondary: subject.map(|subject| subject.reference(lock)),
+        };
+        self.metrics.wrote("event");
+        match self.recorder.publish(&event, lock).await {
             Ok(()) => {}
             // A namespace that is being deleted takes no events.
             Err(kube::Error::Api(status)) if is_of_a_namespace_that_ends(&status) => {

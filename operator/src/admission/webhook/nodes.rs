@@ -2,7 +2,7 @@
 //! not: that one would start a container as if the field were not there.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::{Node, PodSpec};
@@ -10,6 +10,9 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
+
+use crate::fencing::Fencing;
+use crate::fencing::machine::Machine;
 
 /// Nodes in one page of a list.
 const PAGE: u32 = 500;
@@ -62,27 +65,42 @@ impl Nodes {
         self.is_ready.subscribe()
     }
 
-    /// Follows the API server; to be run as a task. Ends with its watch: never.
-    pub async fn follow(&self, client: Client) {
+    /// Follows the API server; to be run as a task. Ends with its watch: never. Tells `fencing`, too, so that nodes are
+    /// followed once.
+    pub async fn follow(&self, client: Client, fencing: Option<Arc<Fencing>>) {
         let config = watcher::Config::default().page_size(PAGE);
         let mut events = watcher(Api::<Node>::all(client), config)
             .default_backoff()
             .boxed();
-        let mut first = HashMap::new();
+        let (mut first, mut machines) = (HashMap::new(), HashMap::new());
         while let Some(event) = events.next().await {
             match event {
-                Ok(Event::Init) => first = HashMap::new(),
+                Ok(Event::Init) => (first, machines) = (HashMap::new(), HashMap::new()),
                 Ok(Event::InitApply(node)) => {
                     first.insert(node.name_any(), NodeFacts::of(&node));
+                    if fencing.is_some() {
+                        machines.insert(node.name_any(), Machine::of(&node));
+                    }
                 }
                 Ok(Event::InitDone) => {
                     self.replace(std::mem::take(&mut first));
                     self.is_ready.send_replace(true);
+                    if let Some(fencing) = &fencing {
+                        fencing.see_all(std::mem::take(&mut machines));
+                    }
                 }
                 Ok(Event::Apply(node)) => {
                     self.edit(|nodes| drop(nodes.insert(node.name_any(), NodeFacts::of(&node))));
+                    if let Some(fencing) = &fencing {
+                        fencing.see(&node.name_any(), Some(&Machine::of(&node)));
+                    }
                 }
-                Ok(Event::Delete(node)) => self.edit(|nodes| drop(nodes.remove(&node.name_any()))),
+                Ok(Event::Delete(node)) => {
+                    self.edit(|nodes| drop(nodes.remove(&node.name_any())));
+                    if let Some(fencing) = &fencing {
+                        fencing.see(&node.name_any(), None);
+                    }
+                }
                 Err(error) => tracing::warn!(%error, "Failed to watch nodes; trying again"),
             }
         }

@@ -6,7 +6,7 @@ use futures_util::{TryStreamExt, stream};
 use kube::ResourceExt;
 use kube::api::Patch;
 use lockkeeper_crds::keys::HANDOFF;
-use lockkeeper_crds::lock::{ConditionType, Fenced, Trial};
+use lockkeeper_crds::lock::{ConditionType, Trial};
 use lockkeeper_lock::Agreement;
 use serde_json::json;
 use tokio::time::Instant;
@@ -57,8 +57,6 @@ pub struct Applied {
     pub again: Option<Duration>,
     /// The handoff of a rollout that was requested just now.
     pub trial: Option<Trial>,
-    /// The last contender that was removed because its machine is off.
-    pub fenced: Option<Fenced>,
     /// The object's version, if it was changed.
     pub version: Option<String>,
 }
@@ -90,9 +88,7 @@ pub async fn apply(
     let resolved = &*resolved;
     let way = || resolved.situation.way().ok_or_else(unreachable_ensemble);
     if !dead.is_empty() {
-        let removed = fenced::remove(ctx, writer, way()?, resolved, dead).await?;
-        applied.notices.extend(removed.notices);
-        (applied.fenced, applied.again) = (removed.last, removed.again);
+        applied.again = fenced::remove(ctx, writer, way()?, resolved, dead).await?;
     }
     if *finalizer == Finalizer::Add {
         match finalizer_rest(resolved.queue.exists, ctx.started.elapsed()) {

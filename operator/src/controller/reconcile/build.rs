@@ -16,6 +16,10 @@ use crate::fencing::Suspect;
 use crate::kubernetes::pods::Role;
 use crate::problem::Problem;
 
+/// Contenders of machines that are off that are removed in one go, with two requests each, one after the other: a matter of
+/// a second, as with the children of a lock root that goes.
+pub const MOST_DEAD: usize = 250;
+
 /// What is to be done for a lock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -25,7 +29,7 @@ pub struct Plan {
     pub nodes: Nodes,
     /// Role labels that are wrong.
     pub roles: Vec<RoleChange>,
-    /// The contenders that go, because their machines are known to be off.
+    /// The first contenders that go, because their machines are known to be off: [`MOST_DEAD`] of them, if there are more.
     pub dead: Vec<Suspect>,
     /// Whether contenders are asked to step down.
     pub handoff: Handoff,
@@ -119,7 +123,7 @@ pub fn build(resolved: &Resolved, valid: &Result<Valid, Problem>, now: Timestamp
         finalizer,
         nodes,
         roles,
-        dead: dead.cloned().collect(),
+        dead: dead.take(MOST_DEAD).cloned().collect(),
         handoff,
         status,
     }

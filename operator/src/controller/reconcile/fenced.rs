@@ -2,34 +2,26 @@
 
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use lockkeeper_crds::lock;
+use tokio::time::Instant;
 
+use super::build::MOST_DEAD;
 use super::resolve::Resolved;
 use crate::controller::LOOK;
 use crate::controller::context::Context;
 use crate::controller::error::Error;
-use crate::controller::status::shown;
+use crate::controller::removals::Removals;
 use crate::controller::writer::Writer;
 use crate::fencing::Suspect;
-use crate::kubernetes::events::{Notice, Reason};
 use crate::metrics::OfLock;
 use crate::zookeeper::client::Way;
 use crate::zookeeper::nodes::TreeError;
 
-/// What was removed.
-#[derive(Debug, Default)]
-pub(super) struct Removed {
-    /// Events for users.
-    pub notices: Vec<Notice>,
-    /// The last one, for the status.
-    pub last: Option<lock::Fenced>,
-    /// One of them could not be removed, and is tried again after this time.
-    pub again: Option<Duration>,
-}
+/// Until more are removed, where there are more than are removed in one go.
+const PAUSE: Duration = Duration::from_secs(1);
 
-/// Removes these contenders, and says so in log, metric, event and status.
+/// Removes these contenders, says so in log and metric, and remembers it for status and event. Returns after which time
+/// there is more to remove.
 ///
 /// # Errors
 /// Those of the ensemble; and when this replica does not lead.
@@ -39,43 +31,75 @@ pub(super) async fn remove(
     way: &Way,
     resolved: &Resolved,
     dead: &[Suspect],
-) -> Result<Removed, Error> {
+) -> Result<Option<Duration>, Error> {
     let key = &resolved.key;
-    let mut removed = Removed::default();
+    let rest = rest(ctx.memories.of(key).crowd_removed);
+    if !rest.is_zero() {
+        return Ok(Some(rest));
+    }
+    let mut now = Removals::default();
+    let done = remove_all(ctx, writer, way, resolved, dead, &mut now).await;
+    // Also of those that went before an error.
+    if let Some(notice) = now.notice() {
+        tracing::warn!(lock = %key, "Out of service: {}", notice.note);
+    }
+    done
+}
+
+async fn remove_all(
+    ctx: &Context,
+    writer: Writer<'_>,
+    way: &Way,
+    resolved: &Resolved,
+    dead: &[Suspect],
+    log: &mut Removals,
+) -> Result<Option<Duration>, Error> {
+    let key = &resolved.key;
     for one in dead {
-        let Suspect {
-            contender,
-            token,
-            pod,
-            node,
-            ..
-        } = one;
-        match writer.remove_contender(way, key, contender, *token).await {
+        match writer.remove_contender(way, key, &one.contender, one.token).await {
             Ok(true) => {}
             Ok(false) => continue,
-            // Of another client's lock root: its locks can be used without the operator.
+            // Of another client's lock root: its locks can be used without the operator. So are all the others there.
             Err(Error::Tree(error @ TreeError::Foreign { .. })) => {
-                tracing::warn!(lock = %key, %error, contender, "Failed to remove a contender of a node out of service");
-                removed.again = Some(LOOK);
-                continue;
+                tracing::warn!(
+                    lock = %key, %error, contender = %one.contender,
+                    "Failed to remove a contender of a node out of service"
+                );
+                return Ok(Some(LOOK));
             }
             Err(error) => return Err(error),
         }
-        tracing::warn!(lock = %key, contender, pod, node, "Removed a contender: its node is out of service");
+        tracing::debug!(lock = %key, contender = %one.contender, pod = %one.pod, node = %one.node, "Removed a contender");
         ctx.metrics.fenced.get_or_create(&OfLock::from(key)).inc();
-        let note = format!("removed the contender of {pod}: its node {node} is out of service");
-        removed.notices.push(Notice::new(Reason::NodeFenced, note));
-        // Whole seconds, as the API server stores them.
-        let now = Timestamp::now();
-        let fenced = lock::Fenced {
-            pod: pod.clone(),
-            node: node.clone(),
-            contender: shown(contender),
-            time: Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
-        };
+        let (previous, at) = (resolved.lock.status.as_ref(), Timestamp::now());
+        log.add(one, None, at);
         ctx.memories
-            .edit(key, |memory| memory.fenced.push(fenced.clone()));
-        removed.last = Some(fenced);
+            .edit(key, |memory| memory.removals.add(one, previous, at));
     }
-    Ok(removed)
+    if dead.len() < MOST_DEAD {
+        return Ok(None);
+    }
+    ctx.memories
+        .edit(key, |memory| memory.crowd_removed = Some(Instant::now()));
+    Ok(Some(PAUSE))
+}
+
+/// How long the next ones wait after as many as are removed in one go: their end changes the queue, and so the lock comes
+/// again at once.
+fn rest(crowd_removed: Option<Instant>) -> Duration {
+    crowd_removed.map_or(Duration::ZERO, |at| PAUSE.saturating_sub(at.elapsed()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_crowd_was_removed_the_next_one_waits_for_a_second() {
+        assert_eq!(rest(None), Duration::ZERO);
+        let now = Instant::now();
+        assert_eq!(rest(Some(now)), PAUSE);
+        tokio::time::advance(PAUSE).await;
+        assert_eq!(rest(Some(now)), Duration::ZERO);
+    }
 }

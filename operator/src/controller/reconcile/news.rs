@@ -1,10 +1,11 @@
 //! What changed between two statuses, for events. Pure.
 
-use lockkeeper_crds::lock::{ConditionType, DistributedLockStatus, Fenced, Reason as ConditionReason};
+use lockkeeper_crds::lock::{ConditionType, DistributedLockStatus, Holder, Reason as ConditionReason};
 use lockkeeper_lock::{CleanRelease, FencingToken};
 
+use crate::controller::removals::Removals;
 use crate::controller::status::named;
-use crate::kubernetes::events::{Notice, Reason};
+use crate::kubernetes::events::{Notice, Reason, Subject};
 
 /// The holders of the previous status that do not hold according to this one. Only our keepers record when they got
 /// the lock and how they released it.
@@ -23,13 +24,20 @@ pub(super) fn gone(previous: &DistributedLockStatus, status: &DistributedLockSta
         .collect()
 }
 
+fn subject(holder: &Holder) -> Subject {
+    match &holder.uid {
+        Some(uid) => Subject::pod(&holder.pod, Some(uid.clone())),
+        None => Subject::Contender(holder.contender.clone()),
+    }
+}
+
 /// The events for users, about holders that did not release (`lost`), and about those of them that were removed because
-/// their nodes are out of service (`fenced`). A first status causes none: an operator may see ten thousand locks for the first time.
+/// their nodes are out of service. A first status causes none: an operator may see ten thousand locks for the first time.
 pub(super) fn news(
     previous: &DistributedLockStatus,
     status: &DistributedLockStatus,
     lost: &[String],
-    fenced: &[Fenced],
+    removals: &Removals,
 ) -> Vec<Notice> {
     if previous.observed_generation.is_none() {
         return Vec::new();
@@ -42,11 +50,10 @@ pub(super) fn news(
         // Whose place was taken is told with the one that took it.
         let mut taken = status.holders.iter().filter_map(|one| one.taken_from.as_ref());
         if !is_in(&holder.contender, status) && !taken.any(|from| from.contender == holder.contender) {
-            notices.push(if lost.contains(&holder.contender) {
-                let fenced = fenced.iter().find(|one| one.contender == holder.contender);
-                let why = fenced.map_or_else(
+            let notice = if lost.contains(&holder.contender) {
+                let why = removals.node(&holder.contender).map_or_else(
                     || "its session expired, or its node in ZooKeeper was deleted".to_owned(),
-                    |fenced| format!("its node {} is out of service", fenced.node),
+                    |node| format!("its node {node} is out of service"),
                 );
                 let note = format!(
                     "{} holds the lock no more, and did not release it: {why}",
@@ -56,7 +63,8 @@ pub(super) fn news(
             } else {
                 let note = format!("{} holds the lock no more", holder.pod);
                 Notice::new(Reason::LockReleased, note)
-            });
+            };
+            notices.push(notice.about(subject(holder)));
         }
     }
     for holder in &status.holders {
@@ -67,13 +75,13 @@ pub(super) fn news(
                     "{} was silent for {}, and {} took its place",
                     from.pod, from.silence, holder.pod
                 );
-                notices.push(Notice::new(Reason::TakenOver, note));
+                notices.push(Notice::new(Reason::TakenOver, note).about(Subject::pod(&from.pod, None)));
             }
             let note = format!(
                 "{} holds the lock under token {}",
                 holder.pod, holder.fencing_token
             );
-            notices.push(Notice::new(Reason::LockAcquired, note));
+            notices.push(Notice::new(Reason::LockAcquired, note).about(subject(holder)));
         }
     }
     let ready = |status: &DistributedLockStatus| {
@@ -109,11 +117,12 @@ pub(super) fn news(
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
     use lockkeeper_crds::ApiDuration;
-    use lockkeeper_crds::lock::{Holder, TakenFrom};
+    use lockkeeper_crds::lock::TakenFrom;
 
     use super::*;
+    use crate::fencing::Suspect;
 
     fn held_by(pod: &str, taken_from: Option<TakenFrom>) -> DistributedLockStatus {
         let holder = Holder {
@@ -145,7 +154,7 @@ mod tests {
             silence: ApiDuration::from_millis(8_612),
         };
         let told = |after: &DistributedLockStatus| {
-            let news = news(&before, after, &lost, &[]);
+            let news = news(&before, after, &lost, &Removals::default());
             let one = |notice: Notice| format!("{}: {}", notice.reason.as_str(), notice.note);
             news.into_iter().map(one).collect::<Vec<_>>()
         };
@@ -194,7 +203,7 @@ mod tests {
         let told = |seen: &[&DistributedLockStatus]| {
             let news = seen
                 .windows(2)
-                .flat_map(|pair| news(pair[0], pair[1], &lost, &[]));
+                .flat_map(|pair| news(pair[0], pair[1], &lost, &Removals::default()));
             news.map(|one| one.reason.as_str()).collect::<Vec<_>>()
         };
         let both_told = ["TakenOver", "LockAcquired"];
@@ -211,22 +220,48 @@ mod tests {
         let before = held_by("a", None);
         let lost = [before.holders[0].contender.clone()];
         let after = held_by("b", None);
-        let mut fenced = Fenced {
-            pod: "a".to_owned(),
-            node: "n1".to_owned(),
-            contender: lost[0].clone(),
-            time: Time("2026-01-01T00:00:00Z".parse().unwrap()),
-        };
-        let told = |fenced: &Fenced| {
-            news(&before, &after, &lost, std::slice::from_ref(fenced))
-                .remove(0)
-                .note
+        let told = |contender: &str| {
+            let removed = Suspect {
+                contender: contender.into(),
+                token: FencingToken(1),
+                pod: "a".into(),
+                node: "n1".into(),
+                machine: "m".into(),
+                now: None,
+            };
+            let mut removals = Removals::default();
+            removals.add(&removed, Some(&before), Timestamp::UNIX_EPOCH);
+            news(&before, &after, &lost, &removals).remove(0).note
         };
         assert_eq!(
-            told(&fenced),
+            told(&lost[0]),
             "a holds the lock no more, and did not release it: its node n1 is out of service"
         );
-        fenced.contender = "another".to_owned();
-        assert!(told(&fenced).contains("its session expired"), "{}", told(&fenced));
+        let another = told("another");
+        assert!(another.contains("its session expired"), "{another}");
+    }
+
+    #[test]
+    fn events_about_two_holders_are_two_and_each_names_its_pod() {
+        let subjects = |before: &str, after: &str| {
+            let [mut before, mut after] = [before, after].map(|pod| held_by(pod, None));
+            before.holders[0].uid = Some("u".to_owned());
+            after.holders[0].uid = None;
+            let lost = [before.holders[0].contender.clone()];
+            let news = news(&before, &after, &lost, &Removals::default());
+            let one = |notice: Notice| (notice.reason, notice.subject);
+            news.into_iter().map(one).collect::<Vec<_>>()
+        };
+        let pod = |name: &str| Some(Subject::pod(name, Some("u".to_owned())));
+        let outside = |name: &str| Some(Subject::Contender(format!("_c_{name}-lock-0000000001")));
+        for (before, after) in [("a", "b"), ("b", "c")] {
+            assert_eq!(
+                subjects(before, after),
+                [
+                    (Reason::LockLost, pod(before)),
+                    (Reason::LockAcquired, outside(after))
+                ]
+            );
+        }
     }
 }

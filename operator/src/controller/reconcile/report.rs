@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
-use lockkeeper_crds::lock::{DistributedLockStatus, Fenced};
+use lockkeeper_crds::lock::DistributedLockStatus;
 use tokio::time::Instant;
 
 use super::apply::Applied;
@@ -42,10 +42,11 @@ pub async fn report(
         is_gone,
         again,
         trial,
-        fenced,
         version,
     } = applied;
+    let removals = ctx.memories.of(&resolved.key).removals;
     if is_gone {
+        notices.extend(removals.notice());
         tell(&writer, resolved, &notices).await;
         ctx.memories.forget(&resolved.key);
         let of_lock = OfLock::from(&resolved.key);
@@ -64,23 +65,19 @@ pub async fn report(
     };
     let status = DistributedLockStatus {
         trial: trial.or(status.trial),
-        fenced: fenced.or(status.fenced),
+        fenced: removals.last().cloned().or(status.fenced),
         ..status
     };
     let version = version.or_else(|| resolved.lock.resource_version());
     let written = write(ctx, &writer, resolved, &previous, &status, version).await?;
+    if matches!(written, Written::Now | Written::Unchanged) {
+        notices.extend(removals.notice());
+        ctx.memories
+            .edit(&resolved.key, |memory| memory.removals.told(&status));
+    }
     if written == Written::Now {
         let lost = lost(ctx, resolved, &previous, &status).await;
-        let fenced = ctx.memories.of(&resolved.key).fenced;
-        notices.extend(news(&previous, &status, &lost, &fenced));
-        let is_shown = |one: &Fenced| {
-            status
-                .holders
-                .iter()
-                .any(|holder| holder.contender == one.contender)
-        };
-        ctx.memories
-            .edit(&resolved.key, |memory| memory.fenced.retain(is_shown));
+        notices.extend(news(&previous, &status, &lost, &removals));
     }
     tell(&writer, resolved, &notices).await;
     Ok(match written {

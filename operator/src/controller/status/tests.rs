@@ -1,3 +1,5 @@
+use kube::CustomResourceExt;
+use lockkeeper_crds::DistributedLock;
 use lockkeeper_lock::{FencingToken, Mode};
 
 use super::*;
@@ -316,5 +318,25 @@ fn no_contender_can_make_a_status_that_cannot_be_written_or_read_back() {
     for millis in [360_000_000, u64::MAX] {
         assert_eq!(told(millis).get(), LONGEST_TOLD);
         assert_eq!(told(millis).to_string().parse(), Ok(told(millis)));
+    }
+}
+
+#[test]
+fn the_resource_takes_every_name_that_is_shown_of_a_contender_however_long_it_is() {
+    let longest = shown(&"x".repeat(4_096)).chars().count() as u64;
+    let definition = serde_json::to_value(DistributedLock::crd()).unwrap();
+    let status =
+        &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
+    let holder = &status["holders"]["items"]["properties"];
+    for (what, field) in [
+        ("holders", &holder["contender"]),
+        ("holders", &holder["pod"]),
+        ("holders", &holder["node"]),
+        ("queue", &status["queue"]["items"]["properties"]["contender"]),
+        ("fenced", &status["fenced"]["properties"]["contender"]),
+    ] {
+        assert_eq!(field["type"], "string", "{what}: {field}");
+        let takes = field["maxLength"].as_u64().unwrap_or(u64::MAX);
+        assert!(takes >= longest, "{what} takes {takes} of {longest}: {field}");
     }
 }

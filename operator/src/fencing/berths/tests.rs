@@ -64,9 +64,9 @@ fn dead(queue: &Queue, pods: &BTreeMap<String, PodFacts>, asked: &Machine, now: 
 
 fn dead_of(berths: &Berths, queue: &Queue, now: &Machine) -> Vec<i64> {
     let participants = queue.participants(Mode::Exclusive);
-    let suspects = berths.suspects(&key(), &participants, |node| node == "n1");
+    let suspects = berths.suspects(&key(), &participants, |node, _| node == "n1");
     let seen = suspects.into_iter().map(|suspect| Suspect {
-        now: Some(now.clone()),
+        now: Some(Arc::new(now.clone())),
         ..suspect
     });
     seen.filter(Suspect::is_dead)
@@ -219,4 +219,31 @@ fn nothing_is_remembered_of_contenders_and_locks_that_are_gone() {
         end(&mut berths);
         assert!(berths.by_lock.is_empty());
     }
+}
+
+#[test]
+fn thousands_of_contenders_that_a_tenant_writes_for_one_pod_take_little_memory() {
+    assert!(
+        size_of::<(Arc<str>, Berth)>() <= 88,
+        "docs/operator.md states that size"
+    );
+    let queue = Queue::of(
+        true,
+        (1..=1_000).map(|at| contender(at, "shop", "a", "u-a", "n1")),
+    );
+    let (mut berths, pods) = (Berths::default(), [pod("a", "u-a", Some("n1"))].into());
+    berths.note(&key(), &queue, &pods);
+    let unvouched = berths.unvouched("n1", [&key()]);
+    berths.vouch(&unvouched, &running());
+    let late = contender(2_000, "shop", "a", "u-a", "n1");
+    let queue = Queue::of(true, queue.contenders().cloned().chain([late]));
+    berths.note(&key(), &queue, &pods);
+    let all: Vec<_> = berths.by_lock[&key()].values().collect();
+    assert_eq!(all.len(), 1_001);
+    for one in &all {
+        assert!(Arc::ptr_eq(&one.pod, &all[0].pod) && Arc::ptr_eq(&one.node, &all[0].node));
+    }
+    let mut machines = all.iter().filter_map(|one| one.machine.as_ref());
+    let first = machines.next().unwrap();
+    assert_eq!(machines.filter(|one| Arc::ptr_eq(one, first)).count(), 999);
 }

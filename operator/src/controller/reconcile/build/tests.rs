@@ -322,19 +322,23 @@ fn the_status_says_why_settings_are_not_in_force_and_nothing_is_made_for_them() 
 fn of_the_contenders_on_suspicious_nodes_those_go_whose_machines_are_known_to_be_off() {
     let mut resolved = resolved("a* b");
     let suspect = |contender: &str, is_out_of_service| Suspect {
-        contender: contender.to_owned(),
+        contender: contender.into(),
         token: FencingToken(1),
-        pod: "a".to_owned(),
-        node: "n".to_owned(),
-        machine: Some("m".to_owned()),
-        now: Some(Machine {
+        pod: "a".into(),
+        node: "n".into(),
+        machine: "m".into(),
+        now: Some(Arc::new(Machine {
             uid: "m".to_owned(),
             created: None,
             is_out_of_service,
             is_silent: true,
-        }),
+        })),
     };
     resolved.suspects = vec![suspect("dead", true), suspect("alive", false)];
     let dead = build(&resolved).dead;
     assert_eq!(dead, [suspect("dead", true)]);
+    // A tenant writes many of them. The rest goes later.
+    resolved.suspects = vec![suspect("alive", false); MOST_DEAD];
+    resolved.suspects.extend(vec![suspect("dead", true); 20_000]);
+    assert_eq!(build(&resolved).dead, vec![suspect("dead", true); MOST_DEAD]);
 }
