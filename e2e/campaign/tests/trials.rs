@@ -70,7 +70,7 @@ fn nobody_runs_beside_a_holder_whose_ensemble_elects_a_new_leader() {
 
 #[test]
 fn nobody_runs_beside_a_holder_on_a_machine_whose_processors_and_disk_are_busy() {
-    trial("load", 10);
+    trial("load", 4);
 }
 
 #[test]
