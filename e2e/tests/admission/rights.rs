@@ -295,6 +295,15 @@ async fn the_operator_leaves_what_users_have_written_into_a_lock_and_tells_of_lo
         .create(&dry(), &event("lockkeeper-operator", "DistributedLock"))
         .await
         .unwrap();
+    // Beside the lock, a pod as a contender names it, or a contender of no pod.
+    for related in [
+        json!({ "apiVersion": "v1", "kind": "Pod", "namespace": space.name, "name": "a", "uid": "u" }),
+        json!({ "kind": "DistributedLock", "namespace": space.name, "name": "report", "fieldPath": "contenders{_c_x-lock-0000000001}" }),
+    ] {
+        let mut event = event("lockkeeper-operator", "DistributedLock");
+        event.related = Some(serde_json::from_value(related).unwrap());
+        events.create(&dry(), &event).await.unwrap();
+    }
     for (reporter, kind) in [("lockkeeper-operator", "Pod"), ("kubelet", "DistributedLock")] {
         let said = refusal(events.create(&dry(), &event(reporter, kind)).await, kind);
         assert!(said.contains(EVENTS), "{said}");

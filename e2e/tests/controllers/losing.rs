@@ -46,6 +46,16 @@ async fn a_holder_that_dies_is_counted_as_a_loss_and_one_that_releases_is_not() 
             .then_some(())
     })
     .await;
+    // Within minutes another holder is lost: the event names that one.
+    let pod = space.pod("c", "report").await;
+    let c = Contender::join(&world, &space, "report", &pod).await;
+    space
+        .wait_for_lock("report", "c holds", |lock| holders(lock) == ["c"])
+        .await;
+    drop(c);
+    space
+        .wait_for_note("report", "LockLost", "c holds the lock no more")
+        .await;
     world.put_operator(operator);
     space.leave().await;
 }

@@ -125,12 +125,19 @@ impl Tenant {
 
     /// Waits for an event about an object.
     pub async fn wait_for_event(&self, about: &str, reason: &str) -> String {
+        self.wait_for_note(about, reason, "").await
+    }
+
+    /// Waits for an event about an object whose sentence begins so.
+    pub async fn wait_for_note(&self, about: &str, reason: &str, beginning: &str) -> String {
         let api = self.api::<Event>();
         eventually(&format!("{reason} about {about}"), async || {
             let events = api.list(&ListParams::default()).await.unwrap();
             let found = events.items.into_iter().find(|event| {
                 let regarding = event.regarding.as_ref().and_then(|object| object.name.as_deref());
-                regarding == Some(about) && event.reason.as_deref() == Some(reason)
+                regarding == Some(about)
+                    && event.reason.as_deref() == Some(reason)
+                    && event.note.iter().any(|note| note.starts_with(beginning))
             });
             found.and_then(|event| event.note)
         })
