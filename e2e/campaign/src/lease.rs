@@ -1,4 +1,4 @@
-//! The campaign's `--lease-duration`, and the other times of contenders that fit it.
+//! The times of contenders: those of most trials, and those that fit the campaign's `--lease-duration`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,18 @@ use std::time::Duration;
 use lockkeeper_daemon::duration;
 use lockkeeper_lock::{LeaseDuration, SESSION_TIMEOUT_TICKS, Timing};
 
-use crate::stage::{SESSION_TIMEOUT, STOP_GRACE, TICK};
+/// T of most trials. With a tick of 1 s that is twice the least timeout that servers grant.
+pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The stop grace of most trials.
+pub(crate) const STOP_GRACE: Duration = Duration::from_millis(400);
+
+/// The `tickTime` of the servers.
+pub(crate) const TICK: Duration = Duration::from_secs(1);
+
+/// T of contenders that must keep the lock on a busy machine: they tolerate 9.2 s without an answer, and with
+/// [`SESSION_TIMEOUT`] 0.9 s (`lockkeeper_lock::Timing::spare`).
+pub(crate) const CALM: Duration = Duration::from_secs(20);
 
 /// The shortest stop grace that a contender gets: the recorder ends within a period of 5 ms, and the guard
 /// should see that on a busy machine, too.

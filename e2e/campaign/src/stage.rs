@@ -13,25 +13,12 @@ use lockkeeper_testbed::{Config, Ensemble, Host};
 
 use crate::context::Context;
 use crate::figures::Violations;
-use crate::lease::LeaseOption;
+use crate::lease::{LeaseOption, SESSION_TIMEOUT, STOP_GRACE, TICK};
 use crate::spares::Spare;
 use crate::times::seconds;
 
 /// Bound for steps that take seconds on an idle machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(90);
-
-/// T of most trials. With a tick of 1 s that is twice the least timeout that servers grant.
-pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// The stop grace of most trials.
-pub(crate) const STOP_GRACE: Duration = Duration::from_millis(400);
-
-/// The `tickTime` of the servers.
-pub(crate) const TICK: Duration = Duration::from_secs(1);
-
-/// T of contenders that must keep the lock on a busy machine: they tolerate 9.2 s without an answer, and with
-/// [`SESSION_TIMEOUT`] 0.9 s (`lockkeeper_lock::Timing::spare`).
-pub(crate) const CALM: Duration = Duration::from_secs(20);
 
 /// An ensemble, and hosts that rounds reuse, because a network has 255 at most.
 pub(crate) struct Stage {

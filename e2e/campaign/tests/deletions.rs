@@ -32,7 +32,10 @@ fn a_release_is_told_apart_from_a_node_whose_place_was_taken() {
         .expect("the first leaves");
 
     let third = start("third");
-    faults::stop(second.keeper_pid().expect("it has a keeper")).unwrap();
+    let keeper = second.keeper_pid().expect("it has a keeper");
+    // A guard that runs would start another keeper, and a keeper that lives would release the lock.
+    faults::stop(second.guard_pid()).unwrap();
+    faults::kill(keeper).unwrap();
     faults::kill(second.guard_pid()).unwrap();
     third.wait_until_it_runs(taken, BOUND).unwrap();
     deletions

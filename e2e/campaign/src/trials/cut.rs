@@ -10,8 +10,9 @@ use lockkeeper_testbed::{Ensemble, faults};
 use crate::context::Context;
 use crate::control::{Control, Setup};
 use crate::figures::{Figures, Violations};
+use crate::lease::SESSION_TIMEOUT;
 use crate::spares::Spares;
-use crate::stage::{BOUND, Round, SESSION_TIMEOUT, Stage};
+use crate::stage::{BOUND, Round, Stage};
 use crate::times::{Times, seconds};
 
 /// The server that is paused before the cut.

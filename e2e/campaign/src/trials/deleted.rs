@@ -9,7 +9,8 @@ use lockkeeper_testbed::ensemble::{block_on, connector};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
-use crate::stage::{BOUND, SESSION_TIMEOUT, Stage};
+use crate::lease::SESSION_TIMEOUT;
+use crate::stage::{BOUND, Stage};
 use crate::times::{Times, seconds};
 
 pub(super) fn deleted(context: &mut Context<'_>) -> anyhow::Result<Figures> {

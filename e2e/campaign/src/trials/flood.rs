@@ -12,7 +12,8 @@ use lockkeeper_testbed::faults::{Flood, probe};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
-use crate::stage::{BOUND, CALM, Stage};
+use crate::lease::CALM;
+use crate::stage::{BOUND, Stage};
 use crate::times::Times;
 
 /// The port at which the holder answers probes.

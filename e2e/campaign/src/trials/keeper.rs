@@ -12,8 +12,9 @@ use rustix::process::Pid;
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::lease::{CALM, SESSION_TIMEOUT};
 use crate::spares::Spares;
-use crate::stage::{BOUND, CALM, SESSION_TIMEOUT, Stage};
+use crate::stage::{BOUND, Stage};
 use crate::times::Times;
 
 /// The faults of a keeper, round after round.

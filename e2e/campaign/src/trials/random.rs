@@ -17,7 +17,8 @@ use rustix::process::Pid;
 use crate::context::Context;
 use crate::faults::{Event, Plan, Shape, Workers};
 use crate::figures::{Figures, Violations};
-use crate::stage::{BOUND, SESSION_TIMEOUT, Stage};
+use crate::lease::SESSION_TIMEOUT;
+use crate::stage::{BOUND, Stage};
 use crate::times::Times;
 
 /// Length of the plan of one round, in a test and in a campaign by minutes.

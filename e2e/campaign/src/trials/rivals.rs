@@ -9,8 +9,9 @@ use lockkeeper_product::worker::{self, Options};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::lease::CALM;
 use crate::rivals::{Client, Contender};
-use crate::stage::{BOUND, CALM, Stage};
+use crate::stage::{BOUND, Stage};
 use crate::times::Times;
 
 /// How often each of the other clients takes the lock in a round.
