@@ -96,11 +96,11 @@ release-plugin: ## Build the plug-in of kubectl as a static binary
 .PHONY: image-contexts
 image-contexts: release release-operator ## Put together in target/images what the images are made of
 	@test -n "$(CA_CERTIFICATES)" || { echo "no bundle of authorities: install ca-certificates, or set CA_CERTIFICATES"; exit 64; }
-	@rm -rf target/images/sidecar target/images/operator
-	@install -D $(STATIC) target/images/sidecar/lockkeeper
-	@install -D $(OPERATOR) target/images/operator/lockkeeper-operator
-	@install -D -m 644 $(CA_CERTIFICATES) target/images/operator/ca-certificates.crt
-	@for crate in sidecar operator; do cp $$crate/Dockerfile target/images/$$crate/; done
+	# Files that are as they have to be are not touched: an image may be built of them at the moment.
+	@install -C -D $(STATIC) target/images/sidecar/lockkeeper
+	@install -C -D $(OPERATOR) target/images/operator/lockkeeper-operator
+	@install -C -D -m 644 $(CA_CERTIFICATES) target/images/operator/ca-certificates.crt
+	@for crate in sidecar operator; do install -C -D -m 644 $$crate/Dockerfile target/images/$$crate/Dockerfile; done
 
 .PHONY: images
 images: image-contexts sbom ## Build the images IMAGES/lockkeeper and IMAGES/lockkeeper-operator with buildah or docker

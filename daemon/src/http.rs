@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::unix::UCred;
 
 use crate::accept::{self, Bounds, Listen, Stopping};
@@ -32,6 +32,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Longest time for answers that are under way when the server ends.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Longest time until a client that has its answer closes the connection.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// The answers of a server.
 pub trait Routes: Clone + Send + 'static {
@@ -57,7 +60,7 @@ where
 }
 
 pub(crate) async fn connection<R: Routes>(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: Option<UCred>,
     place: Place,
     routes: R,
@@ -72,7 +75,8 @@ pub(crate) async fn connection<R: Routes>(
         let answer = routes.clone().answer(request, stopping.clone());
         async { Ok::<_, Infallible>(answer.await) }
     });
-    let served = http1::Builder::new()
+    let mut server = http1::Builder::new();
+    server
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES)
@@ -81,13 +85,33 @@ pub(crate) async fn connection<R: Routes>(
         // Shell clients (`nc -N`, socat) shut down their side after the request. Without this, some of them would get
         // no answer. If a follower of events has gone away, the server notices it when it cannot write the next event,
         // or the comment that keeps the stream alive.
-        .half_close(true)
-        .serve_connection(TokioIo::new(stream), service);
-    tokio::select! {
-        served = served => if let Err(error) = served {
+        .half_close(true);
+    let served = async {
+        match server.serve_connection(TokioIo::new(&mut stream), service).await {
+            Ok(()) => {
+                standing.stand(Standing::Idle);
+                linger(&mut stream).await;
+            }
             // Caused by the client: it went away, or it does not use HTTP.
-            tracing::trace!(%error, "A connection ended early");
-        },
+            Err(error) => tracing::trace!(%error, "A connection ended early"),
+        }
+    };
+    tokio::select! {
+        () = served => {}
         () = place.is_taken() => tracing::trace!("A connection gave way to a newer one"),
     }
 }
+
+/// Waits until the client has read its answer and closed the connection. The end of this process may be the end of the
+/// client as well: a user who asks a sidecar by `kubectl exec` for a handover is in the container that ends because of it.
+async fn linger(stream: &mut (impl AsyncRead + Unpin)) {
+    let closed = async {
+        let mut rest = [0; 256];
+        while matches!(stream.read(&mut rest).await, Ok(1..)) {}
+    };
+    // Most clients close at once. One that does not gets no more time.
+    let _ = tokio::time::timeout(LINGER, closed).await;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! Paths of the programs under test, and of the program that they guard.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -31,6 +32,11 @@ pub fn image_context(crate_folder: &str) -> anyhow::Result<PathBuf> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut is_built = BUILT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if !*is_built {
+        // Other test programs do the same at the same time, and would build images of half of the files.
+        let target = workspace.join("target");
+        fs::create_dir_all(&target)?;
+        let turn = File::create(target.join("images.lock"))?;
+        turn.lock().context("cannot lock target/images.lock")?;
         let output = Command::new("make")
             .args(["--no-print-directory", "image-contexts"])
             .current_dir(&workspace)

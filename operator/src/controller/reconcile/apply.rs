@@ -206,6 +206,9 @@ async fn ensure(
         return Ok(());
     }
     let key = &resolved.key;
+    // The status that we see may be older than the one that users see.
+    let were_in_order = |known: &Provisioned| known.identities == identities;
+    let was_provided = was_ready(resolved) || memory.provisioned.as_ref().is_some_and(were_in_order);
     let ensured = async {
         let repairs = writer.ensure_lock(way, key, &valid.identities).await?;
         let agreed = writer.agree(way, key, &valid.identities, agreement).await?;
@@ -213,7 +216,7 @@ async fn ensure(
     };
     match ensured.await {
         Ok((repairs, agreed)) => {
-            if was_ready(resolved) && repairs.made + repairs.rights > 0 {
+            if was_provided && repairs.made + repairs.rights > 0 {
                 applied.notices.push(Notice::new(
                     Reason::NodesRepaired,
                     format!(
