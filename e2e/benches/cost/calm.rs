@@ -56,17 +56,14 @@ fn print(size: Size, (cost, fate): &(Cost, Fate)) {
     let each = |sum: f64| or_dash(format!("{:.2}", sum / locks));
     let kilo = |bytes: Option<f64>| bytes.map_or_else(|| "-".to_owned(), |bytes| each(bytes / 1e3));
     println!(
-        "| {} | {} | {} | {} | {} | {} | {:.1} | {:.1} | {:.0} | {} MB | {} | {} | {} |",
+        "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
         size.locks,
         if size.with_waiters { size.locks } else { 0 },
         each(cost.writes),
         each(cost.reads),
         kilo(cost.bytes),
         kilo(cost.bytes_between_servers),
-        cost.servers,
-        cost.client,
-        cost.others,
-        cost.memory / 1_000_000,
+        cost.of_processors_and_memory(),
         or_dash(millis(fate.p50)),
         or_dash(millis(fate.p99)),
         or_dash(format!("{:.2?}", fate.least_left)),

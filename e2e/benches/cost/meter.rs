@@ -63,6 +63,19 @@ pub struct Cost {
     pub memory: u64,
 }
 
+impl Cost {
+    /// The columns of tables about CPU time and memory.
+    pub fn of_processors_and_memory(&self) -> String {
+        format!(
+            "{:.1} | {:.1} | {:.0} | {} MB",
+            self.servers,
+            self.client,
+            self.others,
+            self.memory / 1_000_000
+        )
+    }
+}
+
 impl<'a> Meter<'a> {
     /// Begins to count.
     pub fn start(ensemble: &'a Ensemble, clients: &'a Host) -> anyhow::Result<Self> {

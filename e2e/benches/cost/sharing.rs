@@ -52,14 +52,11 @@ fn print(locks: usize, name: &str, sessions: usize, cost: &Cost) {
     let kilo =
         |bytes: Option<f64>| bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.0}", bytes / 1e3));
     println!(
-        "| {locks} | {name} | {sessions} | {:.0} | {} | {} | {:.1} | {:.1} | {:.0} | {} MB |",
+        "| {locks} | {name} | {sessions} | {:.0} | {} | {} | {} |",
         cost.writes,
         kilo(cost.bytes),
         kilo(cost.bytes_between_servers),
-        cost.servers,
-        cost.client,
-        cost.others,
-        cost.memory / 1_000_000,
+        cost.of_processors_and_memory(),
     );
 }
 

@@ -168,7 +168,7 @@ impl Notice {
         }
     }
 
-    /// The same about somebody.
+    /// The same about a pod, or about another contender.
     #[must_use]
     pub fn about(self, subject: Subject) -> Self {
         Self {
