@@ -95,21 +95,39 @@ impl Process {
     }
 
     /// Everything that it writes into the pipes of its command, and its exit status.
-    pub fn output(mut self) -> io::Result<Output> {
+    pub fn output(self) -> io::Result<Output> {
+        let ended = self.collect(|process| process.child.wait().map(Some))?;
+        Ok(ended.expect("it was waited for without a bound"))
+    }
+
+    /// The same; `None` if it was killed because it had not ended within `bound`.
+    pub fn output_within(self, bound: Duration) -> io::Result<Option<Output>> {
+        self.collect(|process| process.wait(bound))
+    }
+
+    fn collect(
+        mut self,
+        wait: impl FnOnce(&mut Self) -> io::Result<Option<ExitStatus>>,
+    ) -> io::Result<Option<Output>> {
         let (stdout, stderr) = (self.child.stdout.take(), self.child.stderr.take());
-        let (stdout, stderr) = std::thread::scope(|scope| {
-            let errors = scope.spawn(|| read_all(stderr));
-            let stdout = read_all(stdout);
-            let errors = errors.join();
-            (
+        std::thread::scope(|scope| {
+            let (output, errors) = (scope.spawn(|| read_all(stdout)), scope.spawn(|| read_all(stderr)));
+            let status = wait(&mut self);
+            if !matches!(status, Ok(Some(_))) {
+                // This closes the pipes, too.
+                self.kill();
+            }
+            let joined = |reading: std::thread::ScopedJoinHandle<'_, io::Result<Vec<u8>>>| {
+                reading
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            let (stdout, stderr) = (joined(output)?, joined(errors)?);
+            Ok(status?.map(|status| Output {
+                status,
                 stdout,
-                errors.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            )
-        });
-        Ok(Output {
-            status: self.child.wait()?,
-            stdout: stdout?,
-            stderr: stderr?,
+                stderr,
+            }))
         })
     }
 

@@ -2,12 +2,19 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 
 use super::build::Programs;
 use super::layout;
 use crate::{Host, Process};
+
+/// Longer than any `--timeout` that tests give it.
+const BOUND: Duration = Duration::from_secs(900);
+
+/// The same for a command in a container. If the node loses its connection, kubectl never hears how the command has ended.
+const EXEC_BOUND: Duration = Duration::from_secs(120);
 
 /// The program, and the cluster that it is for.
 #[derive(Clone, Debug)]
@@ -35,11 +42,18 @@ impl Kubectl {
     /// # Errors
     /// When it fails, with its message.
     pub fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let bound = if arguments.contains(&"exec") {
+            EXEC_BOUND
+        } else {
+            BOUND
+        };
+        let output = self.spawn(arguments)?.output_within(bound)?;
         let Output {
             status,
             stdout,
             stderr,
-        } = self.spawn(arguments)?.output()?;
+        } = output
+            .with_context(|| format!("kubectl {} has not ended within {bound:?}", arguments.join(" ")))?;
         ensure!(
             status.success(),
             "kubectl {} failed: {}",
