@@ -122,6 +122,9 @@ mod tests {
 
     use super::*;
 
+    /// Much longer than the patience of all looks together.
+    const HANG: Duration = Duration::from_secs(10);
+
     #[test]
     fn a_look_that_hangs_keeps_no_other_work_waiting_and_says_nothing_before_it_ends() {
         let (go_on, hang) = mpsc::channel::<()>();
@@ -132,7 +135,7 @@ mod tests {
             move || {
                 begun.fetch_add(1, Ordering::Relaxed);
                 // An end of the channel is an end of the hang as well.
-                let _ = hang.lock().expect("one look at a time").recv();
+                let _ = hang.lock().expect("one look at a time").recv_timeout(HANG);
                 Vec::new()
             }
         });
