@@ -79,7 +79,7 @@ impl Cargo {
     }
 
     /// Builds the targets of these tests in one call of cargo, so that all of them share the crates below
-    /// them. They share the external crates with the repository itself, whose builds have made them already.
+    /// them. They share the external crates, and only these, with the repository itself, whose builds have made them already.
     ///
     /// # Errors
     /// When they cannot be built, with the compiler's first errors; or when it was interrupted.
@@ -95,6 +95,9 @@ impl Cargo {
         }
         command.env("CARGO_TARGET_DIR", &self.target);
         command.env("CARGO_BUILD_BUILD_DIR", &self.shared);
+        // It only starts the compiler. With it cargo keeps what it builds of the copy apart from what it builds of the
+        // repository, which else has the same names: the code with its switches would count as the repository's own.
+        command.env("RUSTC_WORKSPACE_WRAPPER", "env");
         command.env("CARGO_TERM_COLOR", "never");
         let (ended, said) = self.run(command.current_dir(&self.tree), BUILD)?;
         match ended {
