@@ -10,6 +10,9 @@ use lockkeeper_lock::{LeaseDuration, SESSION_TIMEOUT_TICKS, Timing};
 /// T of most trials. With a tick of 1 s that is twice the least timeout that servers grant.
 pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// T of contenders with the default times, as the programs have them: longer than each lease duration of a trial.
+pub(crate) const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// The stop grace of most trials.
 pub(crate) const STOP_GRACE: Duration = Duration::from_millis(400);
 

@@ -14,11 +14,9 @@ use lockkeeper_testbed::{Unsupported, faults};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::lease::DEFAULT_SESSION_TIMEOUT;
 use crate::stage::{BOUND, Round, Stage};
 use crate::times::{Times, seconds};
-
-/// The default T: much longer than any handoff.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A handoff that counts as soon, in seconds: releasing the lock and starting a program take some 10 ms.
 const SOON: f64 = 0.1;
@@ -91,9 +89,9 @@ fn pods(
     round: &Round,
     killed: Killed,
 ) -> anyhow::Result<Report> {
-    let stop_grace = Timing::new(SESSION_TIMEOUT).stop_grace;
+    let stop_grace = Timing::new(DEFAULT_SESSION_TIMEOUT).stop_grace;
     let times = [
-        format!("{}s", SESSION_TIMEOUT.as_secs()),
+        format!("{}s", DEFAULT_SESSION_TIMEOUT.as_secs()),
         format!("{}s", stop_grace.as_secs()),
     ];
     let mut start = |name: &str| -> anyhow::Result<Pod> {
@@ -136,8 +134,8 @@ fn runs(
     let mut start = |name: &str| {
         let options = stage.options(round, name, &round.server_names())?;
         stage.start(Options {
-            session_timeout: SESSION_TIMEOUT,
-            stop_grace: Timing::new(SESSION_TIMEOUT).stop_grace,
+            session_timeout: DEFAULT_SESSION_TIMEOUT,
+            stop_grace: Timing::new(DEFAULT_SESSION_TIMEOUT).stop_grace,
             ..options
                 .with_run(&["--containment", containment])
                 .with_recorder(&["--ignore-sigterm"])

@@ -14,11 +14,9 @@ use zookeeper_client::{Acls, CreateMode};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::lease::DEFAULT_SESSION_TIMEOUT;
 use crate::stage::{BOUND, Round, Stage};
 use crate::times::{Times, seconds};
-
-/// The default T; its stop grace is the default as well ([`Timing::new`]), and no lease duration is stated.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A write to servers without a leader gets no answer. It is sent anew after this.
 const ATTEMPT: Duration = Duration::from_millis(500);
@@ -31,7 +29,7 @@ pub(super) fn elections(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         start(&mut stage, &round, "one")?,
         start(&mut stage, &round, "two")?,
     ];
-    let timing = Timing::new(SESSION_TIMEOUT);
+    let timing = Timing::new(DEFAULT_SESSION_TIMEOUT);
     let lease = timing.lease().context("the default is a lease duration")?;
     round.wait_until_queued(2)?;
     workers_run(&workers, BootInstant::now())?;
@@ -100,8 +98,8 @@ pub(super) fn elections(context: &mut Context<'_>) -> anyhow::Result<Figures> {
 fn start(stage: &mut Stage, round: &Round, name: &str) -> anyhow::Result<Worker> {
     let options = stage.options(round, name, &round.server_names())?;
     let worker = stage.start(Options {
-        session_timeout: SESSION_TIMEOUT,
-        stop_grace: Timing::new(SESSION_TIMEOUT).stop_grace,
+        session_timeout: DEFAULT_SESSION_TIMEOUT,
+        stop_grace: Timing::new(DEFAULT_SESSION_TIMEOUT).stop_grace,
         ..options.with_run(&["--restart", "always"])
     })?;
     Ok(worker)

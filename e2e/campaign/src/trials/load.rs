@@ -15,11 +15,9 @@ use lockkeeper_testbed::{Config, Host};
 use crate::busy::Busy;
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::lease::DEFAULT_SESSION_TIMEOUT;
 use crate::stage::{BOUND, Round, Stage};
 use crate::times::seconds;
-
-/// T of all of them: the default, longer than each lease duration.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The port at which a contender tells its metrics, on a host of its own.
 const PORT: u16 = 9808;
@@ -136,7 +134,7 @@ impl Pair {
             let listen = format!("{}:{PORT}", Ipv4Addr::LOCALHOST);
             stage.start(Options {
                 lock: format!("{}-{}", round.lock, lease.option),
-                session_timeout: SESSION_TIMEOUT,
+                session_timeout: DEFAULT_SESSION_TIMEOUT,
                 stop_grace: lease.stop_grace,
                 ..options.with_run(&[
                     "--lease-duration",

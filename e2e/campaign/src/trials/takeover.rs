@@ -12,11 +12,9 @@ use rustix::process::{Signal, kill_process};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::lease::DEFAULT_SESSION_TIMEOUT;
 use crate::stage::{BOUND, Round, Stage};
 use crate::times::{Times, seconds};
-
-/// T of all of them: the default, longer than each lease duration.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What the next one may take beyond L, in seconds: the error of two clocks, a transaction, and the start of a program.
 const BEYOND: f64 = 0.3;
@@ -158,7 +156,7 @@ fn heir_waits(
 fn start(stage: &mut Stage, round: &Round, name: &str, lease: &Lease) -> anyhow::Result<Worker> {
     let options = stage.options(round, name, &round.server_names())?;
     stage.start(Options {
-        session_timeout: SESSION_TIMEOUT,
+        session_timeout: DEFAULT_SESSION_TIMEOUT,
         stop_grace: lease.stop_grace,
         ..options.with_run(&["--lease-duration", lease.option])
     })
