@@ -169,6 +169,7 @@ impl<T: Target> EventLoop<T> {
     }
 
     fn run(mut self) -> io::Result<u8> {
+        sys::take_precedence();
         if self.keeper.socket().is_some() {
             self.greet();
         }

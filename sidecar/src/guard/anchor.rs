@@ -130,6 +130,7 @@ pub(super) fn run(
 
     // A lock is not inherited (mlock(2)).
     sys::lock_memory();
+    sys::take_precedence();
     if !is_first {
         processes.rehearse();
     }

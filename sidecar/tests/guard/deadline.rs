@@ -1,9 +1,12 @@
 //! Gone by the deadline, whatever the keeper does.
 
+use std::process::Command;
+
 use lockkeeper_lock::BootInstant;
 use lockkeeper_sidecar::link::protocol::ToGuard;
+use rustix::process::Pid;
 
-use crate::harness::{A, B, Guard, assert_in_time, eventually, is_alive, is_root, last_stamp, until};
+use crate::harness::{A, B, Guard, assert_in_time, eventually, is_alive, is_root, last_stamp, shell, until};
 use crate::tests;
 
 tests![
@@ -16,6 +19,8 @@ tests![
     a_stopped_application_that_is_told_to_end_can_act_on_it,
     the_guard_is_small,
     what_a_kill_needs_of_guard_and_anchor_is_locked_in_memory,
+    guard_and_anchor_go_before_what_they_stop_where_the_kernel_permits_it,
+    a_policy_that_a_user_has_chosen_stays_with_the_guard_and_its_application,
 ];
 
 const STUBBORN: &str = "trap '' TERM; exec $recorder role:record record";
@@ -175,4 +180,44 @@ fn the_guard_is_small() {
         // Far above the figure that is printed: unoptimized test programs are large.
         assert!(rss < 16 * 1024, "{name} has {rss} KiB resident");
     }
+}
+
+/// The policy of the scheduler, as a number (sched(7)): field 41 of proc_pid_stat(5); the third comes after the name.
+fn policy(pid: Pid) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(41 - 3)?.parse().ok()
+}
+
+/// Whether `chrt` (util-linux) may give a program a real-time policy.
+fn may_have_precedence() -> bool {
+    let chrt = Command::new("chrt").args(["--fifo", "1", "true"]).output();
+    chrt.expect("chrt").status.success()
+}
+
+fn guard_and_anchor_go_before_what_they_stop_where_the_kernel_permits_it() {
+    let expected = if may_have_precedence() {
+        libc::SCHED_FIFO
+    } else {
+        libc::SCHED_OTHER
+    };
+    println!("  policy {expected}");
+    let mut guard = Guard::run(&["subreaper"], STUBBORN);
+    guard.begin(A, 60_000, 60_000);
+    let application = guard.recorders("record", 1)[0];
+    let anchor = crate::harness::children(guard.pid())[0];
+    for pid in [guard.pid(), anchor] {
+        until("precedence", || policy(pid) == Some(expected));
+    }
+    assert_eq!(policy(application), Some(libc::SCHED_OTHER));
+}
+
+fn a_policy_that_a_user_has_chosen_stays_with_the_guard_and_its_application() {
+    let chosen = ["chrt", "--batch", "0"];
+    let mut guard = Guard::start(&chosen, &["subreaper"], &shell(STUBBORN));
+    guard.begin(A, 60_000, 60_000);
+    let application = guard.recorders("record", 1)[0];
+    assert_eq!(
+        [guard.pid(), application].map(policy),
+        [Some(libc::SCHED_BATCH); 2]
+    );
 }
