@@ -56,7 +56,7 @@ use self::target::Target;
 use self::timer::Timer;
 use crate::link::guard_end::{GuardEnd, Received};
 use crate::link::protocol::{FromGuard, ToGuard};
-use crate::sys::{self, Caught};
+use crate::sys::{self, Caught, Precedence};
 use crate::time_namespace;
 
 /// Runs the guard until it is done, and returns the exit code of the process.
@@ -139,6 +139,7 @@ struct EventLoop<T> {
     clock: u32,
     signals: OwnedFd,
     timer: Timer,
+    precedence: Precedence,
     /// Set by work that touches far more pages of the binary than the waiting that follows: reading the command line,
     /// starting the application.
     has_touched_much: bool,
@@ -162,6 +163,7 @@ impl<T: Target> EventLoop<T> {
             clock: time_namespace::own(),
             signals,
             timer: Timer::new()?,
+            precedence: Precedence::default(),
             has_touched_much: true,
             told_doubt: None,
             exit: None,
@@ -169,7 +171,6 @@ impl<T: Target> EventLoop<T> {
     }
 
     fn run(mut self) -> io::Result<u8> {
-        sys::take_precedence();
         if self.keeper.socket().is_some() {
             self.greet();
         }
@@ -189,6 +190,7 @@ impl<T: Target> EventLoop<T> {
                 sys::lock_memory();
                 self.rehearse();
             }
+            self.precedence.set(self.schedule.is_pressed(BootInstant::now()));
             self.wait()?;
             self.read_keeper();
             self.read_signals();

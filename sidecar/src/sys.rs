@@ -19,7 +19,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub(crate) use self::memory::{forget_deeper_stack, forget_touched_code, lock_memory, unlock_memory};
-pub(crate) use self::precedence::take_precedence;
+pub(crate) use self::precedence::Precedence;
 pub(crate) use self::title::CommandLine;
 
 /// A set of signals, by number from 1 to 64.

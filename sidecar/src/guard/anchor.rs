@@ -29,7 +29,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use lockkeeper_lock::BootInstant;
+use lockkeeper_lock::{BootInstant, KILL_ALLOWANCE};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, getppid};
@@ -42,7 +42,7 @@ use super::namespace;
 use super::processes::Processes;
 use super::schedule::{EXIT_SOFTWARE, Sweep};
 use super::target::{found_marked, sweep_marked};
-use crate::sys::{self, CommandLine, Program, SignalSet};
+use crate::sys::{self, CommandLine, Precedence, Program, SignalSet};
 
 pub(super) mod report;
 pub(super) mod word;
@@ -66,7 +66,7 @@ pub(super) struct Pipes<'a> {
 const ROUNDS_PER_WORD: u32 = 10;
 
 /// While it kills, the next look follows soon, since processes may fork while they are killed. What is left after this
-/// time is most likely held up by something else, such as a disk, and the anchor goes before all others on its CPU.
+/// time is most likely held up by something else, such as a disk.
 const HASTE: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_millis(2);
 const LATER: Duration = Duration::from_millis(50);
@@ -138,7 +138,8 @@ pub(super) fn run(
 
     // A lock is not inherited (mlock(2)).
     sys::lock_memory();
-    sys::take_precedence();
+    let mut precedence = Precedence::default();
+    precedence.set(true);
     if !is_first {
         processes.rehearse();
     }
@@ -184,6 +185,7 @@ pub(super) fn run(
         let again = is_to_kill.then(|| {
             let now = BootInstant::now();
             let elapsed = now.saturating_since(*kills_since.get_or_insert(now));
+            precedence.set(elapsed < KILL_ALLOWANCE);
             if elapsed < HASTE { SOON } else { LATER }
         });
         guard_is_gone |= wait(signals.as_ref(), &pipes.lifeline, again);

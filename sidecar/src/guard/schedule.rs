@@ -18,7 +18,7 @@ mod times;
 
 use std::time::Duration;
 
-use lockkeeper_lock::{BootInstant, FencingToken};
+use lockkeeper_lock::{BootInstant, FencingToken, KILL_ALLOWANCE};
 
 pub use self::actions::{Action, Actions, Sight, Sweep};
 pub use self::event::{Event, Mode};
@@ -123,6 +123,22 @@ impl Schedule {
             Phase::Idle | Phase::Paused { .. } => true,
             Phase::Active(active) => now + TIME_TO_FORK < active.grant.term_at.min(active.grant.kill_at),
             Phase::Pausing { .. } | Phase::Killing(_) => false,
+        }
+    }
+
+    /// Whether being late now would mean two holders: while the guard waits for a deadline, and from then on for the fixed
+    /// part of the margin. What takes longer holds up nobody else, such as a keeper that keeps the lock because of it.
+    pub fn is_pressed(&self, now: BootInstant) -> bool {
+        let is_recent = |since: BootInstant| now.saturating_since(since) < KILL_ALLOWANCE;
+        match self.phase {
+            Phase::Idle | Phase::Paused { .. } => false,
+            Phase::Active(active) => match active.suspended {
+                Some(Suspended::Sweeping { since, .. }) => is_recent(since),
+                // A container that is about to start is looked for all the time.
+                _ => self.mode != Mode::Container || active.has_begun,
+            },
+            Phase::Pausing { since, .. } => is_recent(since),
+            Phase::Killing(killing) => is_recent(killing.since),
         }
     }
 

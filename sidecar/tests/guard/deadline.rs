@@ -6,7 +6,9 @@ use lockkeeper_lock::BootInstant;
 use lockkeeper_sidecar::link::protocol::ToGuard;
 use rustix::process::Pid;
 
-use crate::harness::{A, B, Guard, assert_in_time, eventually, is_alive, is_root, last_stamp, shell, until};
+use crate::harness::{
+    A, B, Guard, assert_in_time, eventually, is_alive, is_root, last_stamp, shell, until, until_paused,
+};
 use crate::tests;
 
 tests![
@@ -20,6 +22,7 @@ tests![
     the_guard_is_small,
     what_a_kill_needs_of_guard_and_anchor_is_locked_in_memory,
     guard_and_anchor_go_before_what_they_stop_where_the_kernel_permits_it,
+    a_guard_that_watches_a_paused_application_holds_up_no_other_process,
     a_policy_that_a_user_has_chosen_stays_with_the_guard_and_its_application,
 ];
 
@@ -209,6 +212,19 @@ fn guard_and_anchor_go_before_what_they_stop_where_the_kernel_permits_it() {
         until("precedence", || policy(pid) == Some(expected));
     }
     assert_eq!(policy(application), Some(libc::SCHED_OTHER));
+}
+
+fn a_guard_that_watches_a_paused_application_holds_up_no_other_process() {
+    until_paused(|| {
+        let mut guard = Guard::run(&["subreaper"], STUBBORN);
+        guard.grant(A, true, true, 60_000, 60_000);
+        guard.expect_started(A);
+        guard.recorders("record", 1);
+        guard.shorten(A, true, 300, 400);
+        guard.is_paused().then(|| {
+            until("no precedence", || policy(guard.pid()) == Some(libc::SCHED_OTHER));
+        })
+    });
 }
 
 fn a_policy_that_a_user_has_chosen_stays_with_the_guard_and_its_application() {

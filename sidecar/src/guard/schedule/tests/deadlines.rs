@@ -180,3 +180,26 @@ fn stop_brings_the_end_forward_and_no_grant_moves_it_back() {
     );
     assert_eq!(run.at(20, GONE), [told_gone(Some(3))]);
 }
+
+#[test]
+fn the_guard_goes_before_others_for_a_deadline_and_no_longer_than_the_margin_after_it() {
+    let margin = u64::try_from(KILL_ALLOWANCE.as_millis()).unwrap();
+    let is_pressed = |run: &Run, at| run.schedule.is_pressed(ms(at));
+    assert!(!is_pressed(&Run::new(Mode::Subreaper, false), 0));
+
+    let mut run = Run::running();
+    assert!(is_pressed(&run, 99));
+    run.at(200, Event::Tick);
+    run.at(200, ALIVE);
+    assert!(is_pressed(&run, 200 + margin - 1));
+    assert!(!is_pressed(&run, 200 + margin));
+
+    assert!(!is_pressed(&Run::paused(), 102));
+
+    // It goes on looking for a container that is about to start.
+    let mut run = Run::new(Mode::Container, true);
+    run.at(0, granted(A, true, 60_000, 60_000));
+    assert!(!is_pressed(&run, 1));
+    run.at(1, ALIVE);
+    assert!(is_pressed(&run, 1));
+}
