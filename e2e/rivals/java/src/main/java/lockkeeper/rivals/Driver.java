@@ -1,0 +1,170 @@
+package lockkeeper.rivals;
+
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import sun.misc.Signal;
+
+/**
+ * Holds one lock of the field as its documentation tells, runs a command while it holds, and tells on standard output
+ * what happens.
+ *
+ * <pre>
+ * Driver --system SYSTEM --servers HOST:PORT[,HOST:PORT...] --lock NAME --name ID [--lease-ms MS] [--times N]
+ *        [--hold-ms MS] [--token-file FILE] [--boot-offset-ns NS]
+ *        [--url JDBC-URL] [--database D] [--user U] [--password P] -- COMMAND ARG...
+ * </pre>
+ *
+ * Each system's class says which page it follows and what the lock promises.
+ */
+public final class Driver {
+    /** The pace of new attempts where the library has none. */
+    static final long PACE_MS = 200;
+
+    /** A supervisor's patience; the harness has less of it than most. */
+    private static final long STOP_LIMIT_MS = 10_000;
+
+    private final Options options;
+    private final Events events;
+    private final Thread main = Thread.currentThread();
+    private final CountDownLatch stopping = new CountDownLatch(1);
+    private Lock acquiring;
+    private Tenure tenure;
+    private long had;
+
+    private Driver(Options options, Events events) {
+        this.options = options;
+        this.events = events;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        System.setProperty("org.slf4j.simpleLogger.defaultLogLevel",
+                System.getProperty("org.slf4j.simpleLogger.defaultLogLevel", "error"));
+        System.setProperty("hazelcast.logging.type", "slf4j");
+        Options options = new Options(arguments);
+        Driver driver = new Driver(options, new Events(System.out, options.number("boot-offset-ns", 0)));
+        Signal.handle(new Signal("TERM"), signal -> driver.stop());
+        driver.compete();
+        // Libraries leave threads behind that would keep the process.
+        System.exit(0);
+    }
+
+    private static Lock open(Options options) throws Exception {
+        return switch (options.system()) {
+            case "curator-mutex" -> CuratorLock.mutex(options, false);
+            case "curator-mutex-session-policy" -> CuratorLock.mutex(options, true);
+            case "curator-semaphore-mutex" -> CuratorLock.semaphoreMutex(options);
+            case "zk-naive" -> new ZkNaive(options);
+            case "jdbc-row" -> new JdbcRow(options);
+            case "jdbc-row-expiry" -> new JdbcRowExpiry(options);
+            case "jdbc-for-update" -> new JdbcForUpdate(options);
+            case "jdbc-version" -> new JdbcVersion(options);
+            case "pg-advisory" -> new PgAdvisory(options);
+            case "redisson-lock" -> RedissonLock.plain(options);
+            case "redisson-fenced" -> RedissonLock.fenced(options);
+            case "hazelcast-fenced" -> new HazelcastFenced(options);
+            case "shedlock" -> new ShedLock(options);
+            default -> throw new IllegalArgumentException("no system " + options.system());
+        };
+    }
+
+    /** One client after the other: as a supervisor restarts a service whose lock library threw. */
+    private void compete() throws InterruptedException {
+        long times = options.number("times", Long.MAX_VALUE);
+        while (!stopped() && had < times) {
+            try (Lock lock = open(options)) {
+                events.ready();
+                while (!stopped() && had < times) {
+                    turn(lock);
+                }
+            } catch (IllegalArgumentException e) {
+                throw e;
+            } catch (Exception e) {
+                if (!stopped()) {
+                    events.error(e.toString());
+                    stopping.await(PACE_MS, TimeUnit.MILLISECONDS);
+                }
+            }
+        }
+    }
+
+    private void turn(Lock lock) throws Exception {
+        Tenure turn = new Tenure(options, events);
+        if (!begin(lock, turn)) {
+            return;
+        }
+        Long token;
+        try {
+            token = lock.acquire(turn);
+        } finally {
+            acquired();
+        }
+        had++;
+        try {
+            turn.run(lock, token);
+        } finally {
+            turn.end();
+            try {
+                lock.release();
+            } catch (Exception e) {
+                // After a loss there may be nothing to give back; without one it matters. A new client either way.
+                throw new IllegalStateException("release: " + e, e);
+            }
+            if (!turn.isLost()) {
+                events.released();
+            }
+        }
+    }
+
+    private synchronized boolean begin(Lock lock, Tenure turn) {
+        acquiring = lock;
+        tenure = turn;
+        return !stopped();
+    }
+
+    private synchronized void acquired() {
+        acquiring = null;
+        // An interrupt that came after the lock did is about the wait that is over.
+        Thread.interrupted();
+    }
+
+    private boolean stopped() {
+        return stopping.getCount() == 0;
+    }
+
+    private void stop() {
+        Lock waiting;
+        synchronized (this) {
+            stopping.countDown();
+            waiting = acquiring;
+            if (tenure != null) {
+                tenure.stop();
+            }
+            if (waiting != null) {
+                main.interrupt();
+            }
+        }
+        Thread limit = new Thread(this::halt);
+        limit.setDaemon(true);
+        limit.start();
+        try {
+            if (waiting != null) {
+                waiting.wake();
+            }
+        } catch (Exception e) {
+            events.error("wake: " + e);
+        }
+    }
+
+    /** A release that waits for servers that are away does not keep the process for ever. */
+    private void halt() {
+        try {
+            main.join(STOP_LIMIT_MS);
+        } catch (InterruptedException e) {
+            // Nobody interrupts this thread.
+        }
+        if (main.isAlive()) {
+            events.error("not ended " + STOP_LIMIT_MS + " ms after SIGTERM: halting");
+            Runtime.getRuntime().halt(0);
+        }
+    }
+}
