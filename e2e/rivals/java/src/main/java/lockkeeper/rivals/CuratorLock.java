@@ -25,6 +25,10 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
  * <p>Fencing token: none. Reentrant: InterProcessMutex yes, InterProcessSemaphoreMutex no. Tells of a loss: through
  * the listener, by the client's own clock when it has no connection. After a crash: the session's timeout
  * ({@code --lease-ms}) releases, by the ZooKeeper servers.
+ *
+ * <p>Known, and open: https://github.com/apache/curator/issues/1121 (CURATOR-604). A client that waits, loses its
+ * session and reconnects may be told that it has the lock by its node of the old session, which the servers are about
+ * to delete; no state change follows. The pages have no advice about it, so the driver does nothing against it.
  */
 final class CuratorLock implements Lock {
     /** What CuratorFrameworkFactory has when it is not told. */

@@ -67,6 +67,15 @@ public final class Driver {
         };
     }
 
+    /** An error that has its event already. */
+    private static final class Told extends Exception {
+        private static final long serialVersionUID = 1L;
+
+        Told(Exception cause) {
+            super(cause);
+        }
+    }
+
     /** One client after the other: as a supervisor restarts a service whose lock library threw. */
     private void compete() throws InterruptedException {
         long times = options.number("times", Long.MAX_VALUE);
@@ -79,10 +88,10 @@ public final class Driver {
             } catch (IllegalArgumentException e) {
                 throw e;
             } catch (Exception e) {
-                if (!stopped()) {
+                if (!stopped() && !(e instanceof Told)) {
                     events.error(e.toString());
-                    stopping.await(PACE_MS, TimeUnit.MILLISECONDS);
                 }
+                stopping.await(PACE_MS, TimeUnit.MILLISECONDS);
             }
         }
     }
@@ -107,7 +116,8 @@ public final class Driver {
                 lock.release();
             } catch (Exception e) {
                 // After a loss there may be nothing to give back; without one it matters. A new client either way.
-                throw new IllegalStateException("release: " + e, e);
+                events.error("release: " + e);
+                throw new Told(e);
             }
             if (!turn.isLost()) {
                 events.released();

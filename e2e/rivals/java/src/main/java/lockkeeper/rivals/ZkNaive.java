@@ -13,10 +13,9 @@ import org.apache.zookeeper.data.Stat;
  * {@code zk-naive}: one ephemeral node of a fixed name is the lock; all others watch it, and all of them try again when
  * it goes (the herd that the recipe's queue avoids).
  *
- * <p>Page: https://zookeeper.apache.org/doc/current/recipes.html, which warns of exactly this; the handling of a lost
+ * <p>Page: https://zookeeper.apache.org/doc/current/recipes.html, "Locks", which warns of exactly this; the handling of a lost
  * connection (read the node to learn whose it is) is that of
- * https://zookeeper.apache.org/doc/current/zookeeperProgrammers.html#ch_zkSessions and of the well-known example of a
- * master's election with a node /master.
+ * https://zookeeper.apache.org/doc/current/zookeeperProgrammers.html#ch_zkSessions.
  *
  * <p>Fencing token: none is handed out (a node's czxid would be one). Reentrant: no. Tells of a loss: the events
  * Expired, which only a server can send, and NodeDeleted. Disconnected is not a loss. After a crash: the session's
