@@ -47,8 +47,9 @@ final class CuratorLock implements Lock {
                 .sessionTimeoutMs((int) options.leaseMs(DEFAULT_SESSION_MS))
                 .connectionTimeoutMs(DEFAULT_CONNECTION_MS)
                 .retryPolicy(new ExponentialBackoffRetry(1000, 3))
-                .connectionStateErrorPolicy(
-                        sessionPolicy ? new SessionConnectionStateErrorPolicy() : new StandardConnectionStateErrorPolicy())
+                .connectionStateErrorPolicy(sessionPolicy
+                        ? new SessionConnectionStateErrorPolicy()
+                        : new StandardConnectionStateErrorPolicy())
                 .build();
         client.getConnectionStateListenable().addListener(
                 (ConnectionStateListener) (unused, state) -> changed(state));

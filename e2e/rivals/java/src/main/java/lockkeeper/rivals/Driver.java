@@ -1,5 +1,7 @@
 package lockkeeper.rivals;
 
+import java.util.Map;
+import java.util.TreeSet;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import sun.misc.Signal;
@@ -23,17 +25,39 @@ public final class Driver {
     /** A supervisor's patience; the harness has less of it than most. */
     private static final long STOP_LIMIT_MS = 10_000;
 
+    /** Makes a client. */
+    private interface Opener {
+        Lock open(Options options) throws Exception;
+    }
+
+    private static final Map<String, Opener> SYSTEMS = Map.ofEntries(
+            Map.entry("curator-mutex", options -> CuratorLock.mutex(options, false)),
+            Map.entry("curator-mutex-session-policy", options -> CuratorLock.mutex(options, true)),
+            Map.entry("curator-semaphore-mutex", CuratorLock::semaphoreMutex),
+            Map.entry("zk-naive", ZkNaive::new),
+            Map.entry("jdbc-row", JdbcRow::new),
+            Map.entry("jdbc-row-expiry", JdbcRowExpiry::new),
+            Map.entry("jdbc-for-update", JdbcForUpdate::new),
+            Map.entry("jdbc-version", JdbcVersion::new),
+            Map.entry("pg-advisory", PgAdvisory::new),
+            Map.entry("redisson-lock", RedissonLock::plain),
+            Map.entry("redisson-fenced", RedissonLock::fenced),
+            Map.entry("hazelcast-fenced", HazelcastFenced::new),
+            Map.entry("shedlock", ShedLock::new));
+
     private final Options options;
     private final Events events;
+    private final Opener opener;
     private final Thread main = Thread.currentThread();
     private final CountDownLatch stopping = new CountDownLatch(1);
     private Lock acquiring;
     private Tenure tenure;
     private long had;
 
-    private Driver(Options options, Events events) {
+    private Driver(Options options, Events events, Opener opener) {
         this.options = options;
         this.events = events;
+        this.opener = opener;
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -41,30 +65,16 @@ public final class Driver {
                 System.getProperty("org.slf4j.simpleLogger.defaultLogLevel", "error"));
         System.setProperty("hazelcast.logging.type", "slf4j");
         Options options = new Options(arguments);
-        Driver driver = new Driver(options, new Events(System.out, options.number("boot-offset-ns", 0)));
+        Opener opener = SYSTEMS.get(options.system());
+        if (opener == null || options.command.isEmpty()) {
+            System.err.println("expected -- COMMAND and a --system of " + new TreeSet<>(SYSTEMS.keySet()));
+            System.exit(2);
+        }
+        Driver driver = new Driver(options, new Events(System.out, options.number("boot-offset-ns", 0)), opener);
         Signal.handle(new Signal("TERM"), signal -> driver.stop());
         driver.compete();
         // Libraries leave threads behind that would keep the process.
         System.exit(0);
-    }
-
-    private static Lock open(Options options) throws Exception {
-        return switch (options.system()) {
-            case "curator-mutex" -> CuratorLock.mutex(options, false);
-            case "curator-mutex-session-policy" -> CuratorLock.mutex(options, true);
-            case "curator-semaphore-mutex" -> CuratorLock.semaphoreMutex(options);
-            case "zk-naive" -> new ZkNaive(options);
-            case "jdbc-row" -> new JdbcRow(options);
-            case "jdbc-row-expiry" -> new JdbcRowExpiry(options);
-            case "jdbc-for-update" -> new JdbcForUpdate(options);
-            case "jdbc-version" -> new JdbcVersion(options);
-            case "pg-advisory" -> new PgAdvisory(options);
-            case "redisson-lock" -> RedissonLock.plain(options);
-            case "redisson-fenced" -> RedissonLock.fenced(options);
-            case "hazelcast-fenced" -> new HazelcastFenced(options);
-            case "shedlock" -> new ShedLock(options);
-            default -> throw new IllegalArgumentException("no system " + options.system());
-        };
     }
 
     /** An error that has its event already. */
@@ -80,13 +90,11 @@ public final class Driver {
     private void compete() throws InterruptedException {
         long times = options.number("times", Long.MAX_VALUE);
         while (!stopped() && had < times) {
-            try (Lock lock = open(options)) {
+            try (Lock lock = opener.open(options)) {
                 events.ready();
                 while (!stopped() && had < times) {
                     turn(lock);
                 }
-            } catch (IllegalArgumentException e) {
-                throw e;
             } catch (Exception e) {
                 if (!stopped() && !(e instanceof Told)) {
                     events.error(e.toString());

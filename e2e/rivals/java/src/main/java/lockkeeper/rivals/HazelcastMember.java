@@ -27,7 +27,7 @@ public final class HazelcastMember {
     private HazelcastMember() {}
 
     public static void main(String[] arguments) throws Exception {
-        Options options = new Options(arguments);
+        Options options = Options.plain(arguments);
         Config config = new Config();
         config.setClusterName(CLUSTER);
         config.setProperty("hazelcast.logging.type", "slf4j");

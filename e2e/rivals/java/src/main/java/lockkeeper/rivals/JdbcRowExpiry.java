@@ -4,8 +4,8 @@ import java.sql.SQLException;
 import java.util.UUID;
 
 /**
- * {@code jdbc-row-expiry}: a row with an owner and an expiry. A row that has expired may be taken over; the holder moves
- * its expiry ahead three times in a lease, by the server's clock.
+ * {@code jdbc-row-expiry}: a row with an owner and an expiry. A row that has expired may be taken over; the holder
+ * moves its expiry ahead three times in a lease, by the server's clock.
  *
  * <p>No page: the common home-made lease, and what Spring Integration's JdbcLockRegistry does
  * (https://docs.spring.io/spring-integration/reference/jdbc/lock-registry.html).

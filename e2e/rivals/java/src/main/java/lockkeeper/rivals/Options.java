@@ -12,14 +12,14 @@ import java.util.regex.Pattern;
  * {@code BASE[-checked][-defaults][@postgres|@mariadb]}.
  *
  * <ul>
- *   <li>{@code -checked}: the driver asks the library three times in a lease whether it still holds, for those libraries
- *       that can be asked but never tell;
+ *   <li>{@code -checked}: the driver asks the library three times in a lease whether it still holds, for those
+ *       libraries that can be asked but never tell;
  *   <li>{@code -defaults}: the library's own times instead of {@code --lease-ms}.
  * </ul>
  */
 final class Options {
-    private static final Pattern SYSTEM =
-            Pattern.compile("(?<base>.+?)(?<checked>-checked)?(?<defaults>-defaults)?(@(?<database>postgres|mariadb))?");
+    private static final Pattern SYSTEM = Pattern.compile(
+            "(?<base>.*?)(?<checked>-checked)?(?<defaults>-defaults)?(@(?<database>postgres|mariadb))?");
 
     private final Map<String, String> values = new HashMap<>();
     private final Matcher system;
@@ -27,7 +27,12 @@ final class Options {
     /** What to run while the lock is held. */
     final List<String> command = new ArrayList<>();
 
+    /** The options of a driver. */
     Options(String[] arguments) {
+        this(arguments, List.of("system", "servers", "lock", "name"));
+    }
+
+    private Options(String[] arguments, List<String> needed) {
         int i = 0;
         for (; i < arguments.length && !arguments[i].equals("--"); i += 2) {
             if (!arguments[i].startsWith("--") || i + 1 == arguments.length) {
@@ -38,8 +43,14 @@ final class Options {
         for (i++; i < arguments.length; i++) {
             command.add(arguments[i]);
         }
+        needed.forEach(this::text);
         system = SYSTEM.matcher(text("system", ""));
         system.matches();
+    }
+
+    /** The options of a program that is no driver: none is needed. */
+    static Options plain(String[] arguments) {
+        return new Options(arguments, List.of());
     }
 
     String system() {

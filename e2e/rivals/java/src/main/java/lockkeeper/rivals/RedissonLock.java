@@ -17,10 +17,10 @@ import org.redisson.config.SentinelServersConfig;
  * https://redisson.pro/docs/configuration/ for lockWatchdogTimeout, single and Sentinel mode. All else is default:
  * checkLockSyncedSlaves is true.
  *
- * <p>Fencing token: RFencedLock alone. Reentrant: yes, by thread. Tells of a loss: never; the watchdog gives up without a
- * word when the lock is not there, and unlock throws (a listener is asked for in
- * https://github.com/redisson/redisson/issues/4698, open). With {@code -checked} the driver calls isHeldByCurrentThread
- * three times in a lease. After a crash: the key's time to live releases, by Redis.
+ * <p>Fencing token: RFencedLock alone. Reentrant: yes, by thread. Tells of a loss: never; the watchdog gives up
+ * without a word when the lock is not there, and unlock throws (a listener is asked for in
+ * https://github.com/redisson/redisson/issues/4698, open). With {@code -checked} the driver calls
+ * isHeldByCurrentThread three times in a lease. After a crash: the key's time to live releases, by Redis.
  */
 final class RedissonLock implements Lock {
     private static final String SENTINEL = "sentinel:";

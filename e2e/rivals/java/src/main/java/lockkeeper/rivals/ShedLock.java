@@ -19,10 +19,11 @@ import org.springframework.jdbc.datasource.DriverManagerDataSource;
  * KeepAliveLockProvider, which extends the lock each half of lockAtMostFor.
  *
  * <p>Page: https://github.com/lukas-krecan/ShedLock, "JdbcTemplate", "KeepAliveLockProvider" and "Locking without a
- * framework". A scheduled task that does not get the lock is skipped; a service that wants to run tries again, here each
- * 200 ms.
+ * framework". A scheduled task that does not get the lock is skipped; a service that wants to run tries again, here
+ * each 200 ms.
  *
- * <p>Fencing token: none. Reentrant: no. Tells of a loss: never; an extension that fails is logged. After a crash:
+ * <p>Fencing token: none. Reentrant: no. Tells of a loss: never; an extension that changes no row is logged, and one
+ * that throws ends all further ones without a word, since the executor's schedule ends with it. After a crash:
  * lockAtMostFor lets the next one take over. KeepAliveLockProvider refuses one below 30 s, so that it is
  * {@code --lease-ms}, but at least 30 s.
  */
@@ -44,13 +45,13 @@ final class ShedLock implements Lock {
         }
         DriverManagerDataSource source =
                 new DriverManagerDataSource(Database.url(options), Database.properties(options));
-        JdbcTemplateLockProvider template = new JdbcTemplateLockProvider(JdbcTemplateLockProvider.Configuration.builder()
+        JdbcTemplateLockProvider.Configuration configuration = JdbcTemplateLockProvider.Configuration.builder()
                 .withJdbcTemplate(new JdbcTemplate(source))
                 .usingDbTime()
                 // The default is the host's name, which drivers on one machine share and pods do not.
                 .withLockedByValue(options.name())
-                .build());
-        provider = new KeepAliveLockProvider(template, thread);
+                .build();
+        provider = new KeepAliveLockProvider(new JdbcTemplateLockProvider(configuration), thread);
     }
 
     @Override

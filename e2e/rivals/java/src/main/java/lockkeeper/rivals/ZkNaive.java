@@ -13,13 +13,14 @@ import org.apache.zookeeper.data.Stat;
  * {@code zk-naive}: one ephemeral node of a fixed name is the lock; all others watch it, and all of them try again when
  * it goes (the herd that the recipe's queue avoids).
  *
- * <p>Page: https://zookeeper.apache.org/doc/current/recipes.html, "Locks", which warns of exactly this; the handling of a lost
- * connection (read the node to learn whose it is) is that of
- * https://zookeeper.apache.org/doc/current/zookeeperProgrammers.html#ch_zkSessions.
+ * <p>Page: https://zookeeper.apache.org/doc/current/recipes.html, "Locks", whose queue is there to avoid the herd;
+ * https://zookeeper.apache.org/doc/current/zookeeperProgrammers.html#ch_zkSessions for what the states mean. After a
+ * lost connection the node's owner tells whose it is.
  *
  * <p>Fencing token: none is handed out (a node's czxid would be one). Reentrant: no. Tells of a loss: the events
- * Expired, which only a server can send, and NodeDeleted. Disconnected is not a loss. After a crash: the session's
- * timeout ({@code --lease-ms}) releases, by the servers.
+ * Expired (from a server, or, in 3.9.5, from the client itself when it has had none for 4/3 of the timeout) and
+ * NodeDeleted. Disconnected is not a loss. After a crash: the session's timeout ({@code --lease-ms}) releases, by the
+ * servers.
  */
 final class ZkNaive implements Lock, Watcher {
     /** Nothing is the library's default here: the client must be told one. This is what its examples have. */
@@ -75,8 +76,9 @@ final class ZkNaive implements Lock, Watcher {
     private void createParents() throws Exception {
         for (int slash = path.indexOf('/', 1); slash > 0; slash = path.indexOf('/', slash + 1)) {
             awaitConnection();
+            String parent = path.substring(0, slash);
             try {
-                client.create(path.substring(0, slash), new byte[0], ZooDefs.Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
+                client.create(parent, new byte[0], ZooDefs.Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
             } catch (KeeperException.NodeExistsException e) {
                 // Another driver was faster.
             }
