@@ -44,9 +44,12 @@ final class Database implements AutoCloseable {
         return properties;
     }
 
-    /** The connection, made anew if it was closed. */
+    /**
+     * The connection; a new one after {@link #drop} alone. One that broke by itself stays broken, since a lock may have
+     * been tied to it.
+     */
     Connection connection() throws SQLException {
-        if (connection == null || connection.isClosed()) {
+        if (connection == null) {
             Properties properties = properties(options);
             if (socketTimeoutMs > 0) {
                 // PostgreSQL's driver counts in seconds, and takes less than one for none.

@@ -1,12 +1,12 @@
 package lockkeeper.rivals;
 
-import java.util.concurrent.Executors;
-import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The thread that renews a lock with an expiry, three times in a lease. The lock is lost when a renewal finds that it
- * is another's, or when renewals failed for a whole lease by this machine's clock.
+ * Renews a lock with an expiry, three times in a lease. The lock is lost when a renewal finds that it is another's, or
+ * when a whole lease has gone by on this machine's clock since the last renewal that worked was sent; a second thread
+ * watches that, since the first may wait for an answer then.
  */
 final class Renewal implements AutoCloseable {
     /** One attempt: is the lock still this holder's? */
@@ -14,7 +14,7 @@ final class Renewal implements AutoCloseable {
         boolean renew() throws Exception;
     }
 
-    private final ScheduledExecutorService thread = Executors.newSingleThreadScheduledExecutor(work -> {
+    private final ScheduledThreadPoolExecutor threads = new ScheduledThreadPoolExecutor(2, work -> {
         Thread daemon = new Thread(work, "renewal");
         daemon.setDaemon(true);
         return daemon;
@@ -23,7 +23,8 @@ final class Renewal implements AutoCloseable {
     private final Tenure tenure;
     private final Attempt attempt;
     /** When the last attempt that worked began. */
-    private long renewed;
+    private volatile long renewed;
+    private volatile Exception failure;
 
     /** {@code since}: System.nanoTime() before the request that got the lock was sent. */
     Renewal(long leaseMs, long since, Tenure tenure, Attempt attempt) {
@@ -31,7 +32,10 @@ final class Renewal implements AutoCloseable {
         this.renewed = since;
         this.tenure = tenure;
         this.attempt = attempt;
-        thread.scheduleWithFixedDelay(this::renew, leaseMs / 3, leaseMs / 3, TimeUnit.MILLISECONDS);
+        // What is due later does not keep the threads once they are told to end.
+        threads.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
+        threads.scheduleWithFixedDelay(this::renew, leaseMs / 3, leaseMs / 3, TimeUnit.MILLISECONDS);
+        watch();
     }
 
     private void renew() {
@@ -39,23 +43,31 @@ final class Renewal implements AutoCloseable {
         try {
             if (attempt.renew()) {
                 renewed = began;
+                failure = null;
             } else {
                 tenure.lose("renewal changed no row");
             }
         } catch (Exception e) {
-            long since = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - renewed);
-            if (since >= leaseMs) {
-                tenure.lose("not renewed for " + since + " ms: " + e);
-            }
+            failure = e;
+        }
+    }
+
+    /** Looks again when the lease would end by what is known now. */
+    private void watch() {
+        long sinceMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - renewed);
+        if (sinceMs >= leaseMs) {
+            tenure.lose("not renewed for " + sinceMs + " ms, last error: " + failure);
+        } else {
+            threads.schedule(this::watch, leaseMs - sinceMs, TimeUnit.MILLISECONDS);
         }
     }
 
     /** Ends the renewals, and waits for one that runs: it uses the connection that the release needs. */
     @Override
     public void close() {
-        thread.shutdown();
+        threads.shutdown();
         try {
-            thread.awaitTermination(leaseMs, TimeUnit.MILLISECONDS);
+            threads.awaitTermination(leaseMs, TimeUnit.MILLISECONDS);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
