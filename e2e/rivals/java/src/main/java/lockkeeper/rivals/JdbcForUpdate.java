@@ -1,0 +1,88 @@
+package lockkeeper.rivals;
+
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.SQLException;
+
+/**
+ * {@code jdbc-for-update}: a transaction that is held open has the row locked by SELECT ... FOR UPDATE; the others wait
+ * in the server for it.
+ *
+ * <p>Pages: https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS and
+ * https://mariadb.com/kb/en/for-update/. MariaDB ends a wait after innodb_lock_wait_timeout, 50 s; it is begun again.
+ *
+ * <p>Fencing token: none. Reentrant: no. Tells of a loss: never, unless the connection is used; with {@code -checked}
+ * the driver calls Connection.isValid three times in a lease. After a crash: the server releases when it notices that
+ * the connection is gone; {@code --lease-ms} has no meaning here.
+ */
+final class JdbcForUpdate implements Lock {
+    /** ER_LOCK_WAIT_TIMEOUT of MariaDB. */
+    private static final int LOCK_WAIT_TIMEOUT = 1205;
+
+    private final Options options;
+    private final Database database;
+    private volatile PreparedStatement waiting;
+
+    JdbcForUpdate(Options options) throws SQLException {
+        this.options = options;
+        database = new Database(options, 0);
+        database.create("lock_for_update (name VARCHAR(200) PRIMARY KEY)");
+        // The row is found first: an insert of a row that is there waits on MariaDB for the lock on it.
+        if (!exists()) {
+            database.insert("INSERT INTO lock_for_update (name) VALUES (?)", options.lock());
+        }
+        database.connection().setAutoCommit(false);
+    }
+
+    private boolean exists() throws SQLException {
+        String sql = "SELECT name FROM lock_for_update WHERE name = ?";
+        try (PreparedStatement statement = database.connection().prepareStatement(sql)) {
+            statement.setString(1, options.lock());
+            return statement.executeQuery().next();
+        }
+    }
+
+    @Override
+    public Long acquire(Tenure tenure) throws Exception {
+        Connection connection = database.connection();
+        String sql = "SELECT name FROM lock_for_update WHERE name = ? FOR UPDATE";
+        while (true) {
+            try (PreparedStatement statement = connection.prepareStatement(sql)) {
+                statement.setString(1, options.lock());
+                waiting = statement;
+                statement.executeQuery();
+                return null;
+            } catch (SQLException e) {
+                if (!options.mariadb() || e.getErrorCode() != LOCK_WAIT_TIMEOUT) {
+                    throw e;
+                }
+                connection.rollback();
+            } finally {
+                waiting = null;
+            }
+        }
+    }
+
+    @Override
+    public boolean stillHeld() throws SQLException {
+        return database.connection().isValid((int) Math.max(1, options.leaseMs(15_000) / 3000));
+    }
+
+    @Override
+    public void wake() throws SQLException {
+        PreparedStatement statement = waiting;
+        if (statement != null) {
+            statement.cancel();
+        }
+    }
+
+    @Override
+    public void release() throws SQLException {
+        database.connection().commit();
+    }
+
+    @Override
+    public void close() {
+        database.close();
+    }
+}

@@ -1,0 +1,71 @@
+package lockkeeper.rivals;
+
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+
+/**
+ * {@code pg-advisory}: PostgreSQL's advisory lock of a session, on a connection that is kept open.
+ *
+ * <p>Page: https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS; functions pg_advisory_lock and
+ * pg_advisory_unlock, with a hash of the name for the key.
+ *
+ * <p>Fencing token: none. Reentrant: yes, it counts. Tells of a loss: never, unless the connection is used; with
+ * {@code -checked} the driver calls Connection.isValid three times in a lease. After a crash: the server releases when
+ * it notices that the connection is gone; {@code --lease-ms} has no meaning here.
+ */
+final class PgAdvisory implements Lock {
+    private final Options options;
+    private final Database database;
+    private volatile PreparedStatement waiting;
+
+    PgAdvisory(Options options) throws SQLException {
+        this.options = options;
+        database = new Database(options, 0);
+    }
+
+    @Override
+    public Long acquire(Tenure tenure) throws SQLException {
+        String sql = "SELECT pg_advisory_lock(hashtextextended(?, 0))";
+        try (PreparedStatement statement = database.connection().prepareStatement(sql)) {
+            statement.setString(1, options.lock());
+            waiting = statement;
+            statement.executeQuery();
+            return null;
+        } finally {
+            waiting = null;
+        }
+    }
+
+    @Override
+    public boolean stillHeld() throws SQLException {
+        return database.connection().isValid((int) Math.max(1, options.leaseMs(15_000) / 3000));
+    }
+
+    @Override
+    public void wake() throws SQLException {
+        PreparedStatement statement = waiting;
+        if (statement != null) {
+            statement.cancel();
+        }
+    }
+
+    @Override
+    public void release() throws SQLException {
+        String sql = "SELECT pg_advisory_unlock(hashtextextended(?, 0))";
+        try (PreparedStatement statement = database.connection().prepareStatement(sql)) {
+            statement.setString(1, options.lock());
+            try (ResultSet row = statement.executeQuery()) {
+                row.next();
+                if (!row.getBoolean(1)) {
+                    throw new SQLException("pg_advisory_unlock: the lock was not held");
+                }
+            }
+        }
+    }
+
+    @Override
+    public void close() {
+        database.close();
+    }
+}
