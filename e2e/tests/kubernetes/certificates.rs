@@ -119,14 +119,27 @@ fn assert_admitted(space: &Space) {
     });
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), pod.to_string()).unwrap();
-    let name = space
-        .kubectl(&[
+    let asked = || {
+        let answer = space.kubectl(&[
             "create",
             "--dry-run=server",
             "--output=jsonpath={.spec.initContainers[*].name}",
             "--filename",
             file.path().to_str().unwrap(),
-        ])
-        .unwrap();
+        ]);
+        match answer {
+            // The API server itself was too slow, as it may be just after its start.
+            Err(error)
+                if error
+                    .to_string()
+                    .contains("did not complete within requested timeout") =>
+            {
+                println!("once more: {error:#}");
+                None
+            }
+            answer => Some(answer),
+        }
+    };
+    let name = wait_for(BOUND, asked).expect("an answer").unwrap();
     assert_eq!(name, "lockkeeper");
 }
