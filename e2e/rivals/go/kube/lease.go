@@ -126,10 +126,9 @@ func (s *system) config(leading chan<- struct{}, lost func(string)) leaderelecti
 		},
 	}
 	if !strings.HasSuffix(s.options.System, "-defaults") {
-		scaled := func(time time.Duration) time.Duration { return time * s.options.Lease / leaseDuration }
 		config.LeaseDuration = s.options.Lease
-		config.RenewDeadline = scaled(renewDeadline)
-		config.RetryPeriod = scaled(retryPeriod)
+		config.RenewDeadline = s.options.Lease * 2 / 3
+		config.RetryPeriod = s.options.Lease * 2 / 15
 	}
 	return config
 }
