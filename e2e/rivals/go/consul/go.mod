@@ -1,7 +1,7 @@
 // The program and server `consul`: `go build github.com/hashicorp/consul`. A module of its own, because it pins
 // older versions than the drivers use. 1.19.2 is the newest tried of which Go can verify every module: the
 // checksum database does not know a commit that 1.20.6 names (consul-awsauth), nor three modules of 1.21.5.
-// Its licence is BUSL-1.1, not a free one: for tests on this machine alone.
+// Its licence is BUSL-1.1, not a free one: it is used in tests alone.
 module lockkeeper/rivals/consul
 
 go 1.26.8
