@@ -1,0 +1,97 @@
+// Package redlock has redlock: redsync's Mutex over independent Redis servers.
+//
+// Follows https://github.com/go-redsync/redsync#usage with one pool a server, and
+// https://pkg.go.dev/github.com/go-redsync/redsync/v4: WithExpiry for --lease-ms, and Mutex.Extend, which leaves
+// it to its user to call it in time; this driver does that three times an expiry. Extend's "false" or its error
+// is a loss. Clients have the defaults of go-redis: 5 s to connect, 3 s for an answer, three more tries.
+//
+// Fencing token: none. Reentrant: no. Tells of a loss: by the answer of Extend, if one calls it. After a crash:
+// the keys expire --lease-ms after the last Extend.
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	goredislib "github.com/redis/go-redis/v9"
+
+	"lockkeeper/rivals/contract"
+)
+
+// Of one expiry.
+const extensions = 3
+
+type system struct {
+	options *contract.Options
+	clients []*goredislib.Client
+	redsync *redsync.Redsync
+	mutex   *redsync.Mutex
+	end     context.CancelFunc
+}
+
+// Connect makes the clients, which connect when they are used.
+func Connect(_ context.Context, o *contract.Options) (contract.System, error) {
+	s := &system{options: o, end: func() {}}
+	var pools []redis.Pool
+	for _, address := range o.Addresses() {
+		client := goredislib.NewClient(&goredislib.Options{Addr: address})
+		s.clients = append(s.clients, client)
+		pools = append(pools, goredis.NewPool(client))
+	}
+	s.redsync = redsync.New(pools...)
+	return s, nil
+}
+
+func (s *system) Acquire(ctx context.Context, lost func(string)) (*int64, error) {
+	s.mutex = s.redsync.NewMutex(s.options.Lock, redsync.WithExpiry(s.options.Lease))
+	// One call of it has 32 tries, with pauses of its own between them.
+	for err := s.mutex.LockContext(ctx); err != nil; err = s.mutex.LockContext(ctx) {
+		var taken *redsync.ErrTaken
+		if ctx.Err() != nil || !errors.As(err, &taken) && !errors.Is(err, redsync.ErrFailed) {
+			return nil, err
+		}
+	}
+	var holding context.Context
+	holding, s.end = context.WithCancel(context.Background())
+	go extend(holding, s.mutex, s.options.Lease/extensions, lost)
+	return nil, nil
+}
+
+func extend(holding context.Context, mutex *redsync.Mutex, period time.Duration, lost func(string)) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-holding.Done():
+			return
+		case <-ticker.C:
+			if ok, err := mutex.Extend(); !ok || err != nil {
+				lost(fmt.Sprintf("Extend: %t, %v", ok, err))
+				return
+			}
+		}
+	}
+}
+
+func (s *system) Release() error {
+	s.end()
+	_, err := s.mutex.Unlock()
+	var taken *redsync.ErrTaken
+	if errors.Is(err, redsync.ErrLockAlreadyExpired) || errors.As(err, &taken) {
+		// Expired, or another's by now.
+		return nil
+	}
+	return err
+}
+
+func (s *system) Close() {
+	s.end()
+	for _, client := range s.clients {
+		_ = client.Close()
+	}
+}
