@@ -10,7 +10,7 @@ CARGO ?= cargo
 FEATURES ?= tls
 # 1: only the first act of `make demo`.
 ACT ?=
-# Arguments for `make bench`, `make campaign`, `make conformance`, `make fuzz`, `make rules`, `make spec`,
+# Arguments for `make bench`, `make campaign`, `make conformance`, `make fuzz`, `make rivals`, `make rules`, `make spec`,
 # `make cluster-up` and the first act of `make demo`.
 ARGS ?=
 TARGET := $(shell uname -m)-unknown-linux-gnu
@@ -297,6 +297,15 @@ bench-pods: setup ## Measure handoffs, faults and starts of pods on two nodes: a
 .PHONY: campaign
 campaign: setup ## Inject faults for long, and check that no two holders overlap
 	$(CARGO) run --profile quick --locked -p lockkeeper-campaign --bin lockkeeper-campaign -- $(ARGS)
+
+.PHONY: rivals
+rivals: setup ## Do the same faults to each lock of the field (ARGS="--only redisson,curator --rounds 5"), and write the page
+	$(CARGO) run --profile quick --locked -p lockkeeper-rivals --bin lockkeeper-rivals -- $(ARGS)
+	@$(MAKE) --no-print-directory comparison
+
+.PHONY: comparison
+comparison: ## Write docs/comparison.md and its pictures from docs/rivals/results.json
+	$(CARGO) run --profile quick --locked -p lockkeeper-rivals --bin lockkeeper-rivals -- --page docs
 
 .PHONY: conformance
 conformance: setup $(TLC) ## Trace the lock's task on real servers under faults, and let TLC check each trace (ARGS="--traces 1000 --seed 1")

@@ -1,6 +1,6 @@
 module lockkeeper/rivals
 
-go 1.26.8
+go 1.26.7
 
 tool (
 	go.etcd.io/etcd/etcdctl/v3

@@ -14,6 +14,7 @@ pub mod cluster;
 pub mod ensemble;
 pub mod eventually;
 pub mod faults;
+pub mod foreign;
 pub mod java;
 pub mod network;
 pub mod owner;

@@ -30,6 +30,7 @@ use crate::owner::{MARK, Owner};
 use crate::sys;
 
 mod join;
+mod processes;
 
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 99, 255, 254);
 const REEXECUTED: &str = "LOCKKEEPER_E2E_IN_USER_NAMESPACE";

@@ -4,7 +4,7 @@
 // Its licence is BUSL-1.1, not a free one: it is used in tests alone.
 module lockkeeper/rivals/consul
 
-go 1.26.8
+go 1.26.0
 
 tool github.com/hashicorp/consul
 

@@ -1,0 +1,97 @@
+//! What the rounds of a system under a fault say together.
+
+use crate::results::Round;
+
+/// A summary of rounds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// How many rounds.
+    pub rounds: usize,
+    /// In how many two ran at once.
+    pub overlaps: usize,
+    /// The worst and the median overlap, in seconds, of those rounds.
+    pub worst_overlap: Option<f64>,
+    /// See [`Cell::worst_overlap`].
+    pub median_overlap: Option<f64>,
+    /// The median and the worst time without anybody, in seconds, of the rounds in which somebody ran again.
+    pub median_gap: Option<f64>,
+    /// See [`Cell::median_gap`].
+    pub worst_gap: Option<f64>,
+    /// In how many nobody ever ran again.
+    pub never_again: usize,
+    /// Late writes, and how many of them the token refuses.
+    pub late: u32,
+    /// See [`Cell::late`].
+    pub refused: u32,
+    /// The median time after which the library told its holder, in seconds, and in how many rounds it did.
+    pub told: Option<f64>,
+    /// See [`Cell::told`].
+    pub told_in: usize,
+}
+
+impl Cell {
+    /// Of at least one round.
+    pub fn of(rounds: &[Round]) -> Option<Self> {
+        if rounds.is_empty() {
+            return None;
+        }
+        let overlaps = sorted(rounds.iter().filter_map(|round| round.overlap));
+        let gaps = sorted(rounds.iter().filter_map(|round| round.gap));
+        let told = sorted(rounds.iter().filter_map(|round| round.told));
+        Some(Self {
+            rounds: rounds.len(),
+            overlaps: overlaps.len(),
+            worst_overlap: overlaps.last().copied(),
+            median_overlap: median(&overlaps),
+            median_gap: median(&gaps),
+            worst_gap: gaps.last().copied(),
+            never_again: rounds.len() - gaps.len(),
+            late: rounds.iter().map(|round| round.late).sum(),
+            refused: rounds.iter().map(|round| round.refused).sum(),
+            told: median(&told),
+            told_in: told.len(),
+        })
+    }
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// By nearest rank: a value that was measured.
+fn median(sorted: &[f64]) -> Option<f64> {
+    sorted.get(sorted.len().div_ceil(2).checked_sub(1)?).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(overlap: Option<f64>, gap: Option<f64>) -> Round {
+        Round {
+            seed: 1,
+            overlap,
+            gap,
+            late: 2,
+            refused: 1,
+            told: None,
+        }
+    }
+
+    #[test]
+    fn a_cell_tells_the_worst_and_counts_what_never_ended() {
+        let rounds = [
+            round(None, Some(1.0)),
+            round(Some(0.5), Some(9.0)),
+            round(Some(0.1), None),
+        ];
+        let cell = Cell::of(&rounds).unwrap();
+        assert_eq!((cell.rounds, cell.overlaps, cell.never_again), (3, 2, 1));
+        assert_eq!((cell.worst_overlap, cell.median_overlap), (Some(0.5), Some(0.1)));
+        assert_eq!((cell.median_gap, cell.worst_gap), (Some(1.0), Some(9.0)));
+        assert_eq!((cell.late, cell.refused, cell.told), (6, 3, None));
+        assert_eq!(Cell::of(&[]), None);
+    }
+}

@@ -1,0 +1,19 @@
+//! The locks of the field under the same faults, measured by one recorder.
+//!
+//! A [`System`](systems::System) is a lock as its documentation tells users to use it, with its servers. Two contenders
+//! compete for it on machines of their own; the one that holds it runs the recorder, and a driver stops that when, and
+//! only when, the library says that the lock is lost. A [`Fault`](faults::Fault) strikes, and [`activity`] reads from the
+//! records who ran when.
+
+pub mod activity;
+pub mod cell;
+pub mod contender;
+pub mod drivers;
+pub mod faults;
+pub mod page;
+pub mod picture;
+pub mod programs;
+pub mod results;
+pub mod round;
+pub mod servers;
+pub mod systems;

@@ -1,0 +1,234 @@
+//! The results as two pictures, legible on light and on dark pages.
+
+use std::fmt::{Display, Write as _};
+
+use crate::cell::Cell;
+use crate::faults::{FAULTS, Fault};
+use crate::results::Results;
+use crate::systems::{SYSTEMS, System};
+
+/// All lengths are in SVG user units, which are pixels at 100 %.
+const LABEL: f64 = 270.0;
+const COLUMN: f64 = 74.0;
+const ROW: f64 = 24.0;
+const TOP: f64 = 130.0;
+
+const STYLE: &str = "\
+text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;font-size:11px;fill:#57606a}\
+.title{font-size:15px;font-weight:600;fill:#24292f}.name{fill:#24292f}.in{fill:#fff}.grid{stroke:#8c959f;stroke-opacity:.25}\
+.never{fill:#2da44e}.brief{fill:#d4a72c}.long{fill:#cf222e}.none{fill:#8c959f;fill-opacity:.2}.dot{fill:#8250df;fill-opacity:.7}\
+.own{fill:#2da44e}@media(prefers-color-scheme:dark){text{fill:#9198a1}.title,.name{fill:#f0f6fc}.in{fill:#fff}}";
+
+/// Overlaps below this, in seconds, are brief: a write that had begun.
+const BRIEF: f64 = 0.1;
+
+/// Lock by fault: green if two never ran at once, else by the worst overlap; grey where the fault does not apply.
+pub fn heat_map(results: &Results) -> String {
+    let rows: Vec<_> = SYSTEMS
+        .iter()
+        .filter(|system| results.rounds.contains_key(system.name))
+        .collect();
+    let width = LABEL + COLUMN * FAULTS.len() as f64 + 20.0;
+    let height = TOP + ROW * rows.len() as f64 + 20.0;
+    let mut svg = head(
+        width,
+        height,
+        "Did two run at once? Rounds in which they did, and for how long at worst",
+    );
+    for (column, fault) in FAULTS.iter().enumerate() {
+        let x = LABEL + COLUMN * column as f64 + COLUMN / 2.0;
+        for (line, word) in fault.name().split('-').enumerate() {
+            text(&mut svg, "", x, TOP - 50.0 + 14.0 * line as f64, "middle", word);
+        }
+    }
+    for (row, system) in rows.into_iter().enumerate() {
+        let y = TOP + ROW * row as f64;
+        text(
+            &mut svg,
+            "name",
+            LABEL - 8.0,
+            y + 16.0,
+            "end",
+            escaped(&system.title.replace('`', "")),
+        );
+        for (column, &fault) in FAULTS.iter().enumerate() {
+            let x = LABEL + COLUMN * column as f64;
+            let (class, words) = square(results, system, fault);
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                svg,
+                "<rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"3\"/>",
+                x + 1.0,
+                y + 1.0,
+                COLUMN - 2.0,
+                ROW - 2.0
+            );
+            text(&mut svg, "in", x + COLUMN / 2.0, y + 16.0, "middle", words);
+        }
+    }
+    svg + "</svg>\n"
+}
+
+fn square(results: &Results, system: &System, fault: Fault) -> (&'static str, String) {
+    match cell(results, system, fault) {
+        None => ("none", String::new()),
+        Some(cell) => match cell.worst_overlap {
+            None => ("never", format!("0/{}", cell.rounds)),
+            Some(worst) => {
+                let class = if worst < BRIEF { "brief" } else { "long" };
+                (
+                    class,
+                    format!("{}/{} {}", cell.overlaps, cell.rounds, seconds(worst)),
+                )
+            }
+        },
+    }
+}
+
+/// Overlap against time without a holder, one dot for each system: the worst of each over all faults.
+pub fn scatter(results: &Results) -> String {
+    let (width, height, left, bottom) = (1000.0, 560.0, 70.0, 500.0);
+    let mut svg = head(
+        width,
+        height,
+        "The worst overlap against the median time without a holder, over all faults",
+    );
+    // Logarithmic from 1 ms to 100 s, with a place for what never happened.
+    let along = |value: Option<f64>| match value {
+        None => 0.0,
+        Some(value) => (value.clamp(1e-3, 100.0).log10() + 3.0) / 5.0 * 0.9 + 0.1,
+    };
+    let x = |value| left + along(value) * (width - left - 160.0);
+    let y = |value| bottom - along(value) * (bottom - 60.0);
+    for (value, label) in [
+        (None, "never"),
+        (Some(1e-3), "1 ms"),
+        (Some(0.1), "100 ms"),
+        (Some(1.0), "1 s"),
+        (Some(10.0), "10 s"),
+    ] {
+        let _ = writeln!(
+            svg,
+            "<line class=\"grid\" x1=\"{left}\" x2=\"{:.1}\" y1=\"{1:.1}\" y2=\"{1:.1}\"/>",
+            width - 20.0,
+            y(value)
+        );
+        text(&mut svg, "", left - 6.0, y(value) + 4.0, "end", label);
+        if value.is_some() {
+            text(&mut svg, "", x(value), bottom + 18.0, "middle", label);
+        }
+    }
+    text(
+        &mut svg,
+        "",
+        width / 2.0,
+        bottom + 40.0,
+        "middle",
+        "median time without a holder",
+    );
+    for system in SYSTEMS {
+        let cells: Vec<_> = FAULTS
+            .iter()
+            .filter_map(|&fault| cell(results, system, fault))
+            .collect();
+        if cells.is_empty() {
+            continue;
+        }
+        let overlap = cells
+            .iter()
+            .filter_map(|cell| cell.worst_overlap)
+            .max_by(f64::total_cmp);
+        let mut gaps: Vec<_> = cells.iter().filter_map(|cell| cell.median_gap).collect();
+        gaps.sort_by(f64::total_cmp);
+        let gap = gaps.get(gaps.len() / 2).copied();
+        let class = if system.name.starts_with("lockkeeper") {
+            "own"
+        } else {
+            "dot"
+        };
+        let _ = writeln!(
+            svg,
+            "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"5\"/>",
+            x(gap),
+            y(overlap)
+        );
+        text(
+            &mut svg,
+            "name",
+            x(gap) + 8.0,
+            y(overlap) - 4.0,
+            "start",
+            system.name,
+        );
+    }
+    svg + "</svg>\n"
+}
+
+/// The summary of a system under a fault, if it was measured.
+pub fn cell(results: &Results, system: &System, fault: Fault) -> Option<Cell> {
+    Cell::of(results.rounds.get(system.name)?.get(&fault)?)
+}
+
+/// A time for people: `12 ms`, `3.4 s`.
+pub fn seconds(value: f64) -> String {
+    if value < 0.0995 {
+        format!("{:.0} ms", value * 1e3)
+    } else {
+        format!("{value:.1} s")
+    }
+}
+
+fn head(width: f64, height: f64, title: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+         height=\"{height}\" role=\"img\" aria-label=\"{title}\">\n<style>{STYLE}</style>\n\
+         <text class=\"title\" x=\"8\" y=\"24\">{title}</text>\n"
+    )
+}
+
+fn text(svg: &mut String, class: &str, x: f64, y: f64, anchor: &str, words: impl Display) {
+    let _ = writeln!(
+        svg,
+        "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"
+    );
+}
+
+fn escaped(words: &str) -> String {
+    words.replace('&', "&amp;").replace('<', "&lt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Round;
+
+    #[test]
+    fn green_is_what_never_ran_twice_and_red_what_did_for_long() {
+        let mut results = Results::default();
+        let round = |overlap| Round {
+            seed: 1,
+            overlap,
+            gap: Some(2.0),
+            late: 0,
+            refused: 0,
+            told: None,
+        };
+        let mut add = |system: &str, overlap| {
+            let faults = results.rounds.entry(system.to_owned()).or_default();
+            faults
+                .entry(Fault::HolderPaused)
+                .or_default()
+                .push(round(overlap));
+        };
+        add("lockkeeper", None);
+        add("kazoo", Some(3.25));
+        let map = heat_map(&results);
+        assert_eq!(map.matches("class=\"never\"").count(), 1);
+        assert!(
+            map.contains("class=\"long\"") && map.contains(">1/1 3.2 s</text>"),
+            "{map}"
+        );
+        let dots = scatter(&results);
+        assert_eq!(dots.matches("<circle").count(), 2);
+    }
+}

@@ -1,0 +1,93 @@
+//! The drivers, and servers that are built with them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use lockkeeper_testbed::foreign;
+
+const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
+
+/// A main class of the project below `java/`, with a heap of this many MiB.
+///
+/// # Errors
+/// When the project cannot be built.
+pub fn java(class: &str, heap_mib: u32) -> anyhow::Result<Command> {
+    let sources = Path::new(SOURCES).join("java");
+    let directory = foreign::built(&sources, &["src"], &["pom.xml"], |directory| {
+        foreign::run(
+            Command::new("mvn")
+                .args(["--quiet", "--batch-mode", "--file"])
+                .arg(sources.join("pom.xml"))
+                .arg(format!("-Dlockkeeper.build.directory={}", directory.display()))
+                .arg("package"),
+        )
+    })?;
+    let mut command = Command::new("java");
+    command
+        .args([
+            &format!("-Xmx{heap_mib}m"),
+            "-Xss512k",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+        ])
+        .args(OPEN_FOR_HAZELCAST)
+        .arg("-cp")
+        .arg(format!(
+            "{0}/lib/*:{0}/lockkeeper-rivals.jar",
+            directory.display()
+        ))
+        .arg(class);
+    Ok(command)
+}
+
+/// Hazelcast asks for these packages of the Java machine.
+const OPEN_FOR_HAZELCAST: [&str; 8] = [
+    "--add-modules=java.se",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.management/sun.management=ALL-UNNAMED",
+    "--add-opens=jdk.management/com.sun.management.internal=ALL-UNNAMED",
+    "--add-opens=java.base/java.util=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+];
+
+/// The folder with the programs that the module below `go/` names: `rivals`, `etcdctl` and etcd, which is called `server`.
+///
+/// # Errors
+/// When they cannot be built.
+pub fn go() -> anyhow::Result<PathBuf> {
+    let folders = ["consullock", "contract", "etcd", "kube", "redlock"];
+    let packages = [".", "go.etcd.io/etcd/etcdctl/v3", "go.etcd.io/etcd/server/v3"];
+    foreign::go(
+        &Path::new(SOURCES).join("go"),
+        &folders,
+        &["go.mod", "go.sum", "main.go"],
+        &packages,
+    )
+}
+
+/// The folder with the program that the module below `go/consul/` names.
+///
+/// # Errors
+/// When it cannot be built.
+pub fn consul() -> anyhow::Result<PathBuf> {
+    let sources = Path::new(SOURCES).join("go/consul");
+    foreign::go(
+        &sources,
+        &[],
+        &["go.mod", "go.sum"],
+        &["github.com/hashicorp/consul"],
+    )
+}
+
+/// The driver in Python.
+///
+/// # Errors
+/// When its packages cannot be installed.
+pub fn python() -> anyhow::Result<Command> {
+    let sources = Path::new(SOURCES).join("python");
+    let mut command = foreign::python(&sources)?;
+    command.arg(sources.join("driver.py"));
+    Ok(command)
+}

@@ -1,0 +1,144 @@
+//! What was measured, round by round, in a file that a stopped run goes on from.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use crate::faults::Fault;
+
+/// One round of a fault.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// The seed of its choices.
+    pub seed: u64,
+    /// For how long two ran at once, in seconds; `None`: never.
+    pub overlap: Option<f64>,
+    /// For how long nobody ran, in seconds; `None`: nobody ever ran again.
+    pub gap: Option<f64>,
+    /// Writes of a former holder after the next one had begun.
+    pub late: u32,
+    /// Of these, how many a resource refuses that takes the highest token only.
+    pub refused: u32,
+    /// How long after the fault the library told its holder of the loss, in seconds; `None`: it told nothing.
+    pub told: Option<f64>,
+}
+
+/// All rounds, by system and fault.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// The lease of all systems that have one, in seconds.
+    pub lease: f64,
+    /// By the name of the system, then the fault.
+    pub rounds: BTreeMap<String, BTreeMap<Fault, Vec<Round>>>,
+    /// Systems that could not be run, and why.
+    pub missing: BTreeMap<String, String>,
+}
+
+/// The results in their file.
+#[derive(Debug)]
+pub struct Kept {
+    /// What is in there.
+    pub results: Results,
+    file: PathBuf,
+}
+
+impl Kept {
+    /// Reads a file, or begins one.
+    ///
+    /// # Errors
+    /// When it is not of this form, or of another lease: rounds of two leases cannot be compared.
+    pub fn open(file: &Path, lease: f64) -> anyhow::Result<Self> {
+        let results = if file.exists() {
+            Self::read(file)?
+        } else {
+            Results {
+                lease,
+                ..Results::default()
+            }
+        };
+        anyhow::ensure!(
+            (results.lease - lease).abs() < 1e-9,
+            "{} has rounds with a lease of {} s, not {lease} s: give it as --lease, or begin another file",
+            file.display(),
+            results.lease
+        );
+        Ok(Self {
+            results,
+            file: file.to_owned(),
+        })
+    }
+
+    /// What is in a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not of this form.
+    pub fn read(file: &Path) -> anyhow::Result<Results> {
+        let text =
+            std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("{} is not a file of results", file.display()))
+    }
+
+    /// How many rounds there are of a fault.
+    pub fn count(&self, system: &str, fault: Fault) -> usize {
+        let of_system = self.results.rounds.get(system);
+        of_system
+            .and_then(|faults| faults.get(&fault))
+            .map_or(0, Vec::len)
+    }
+
+    /// Adds a round, and writes the file.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn add(&mut self, system: &str, fault: Fault, round: Round) -> anyhow::Result<()> {
+        let faults = self.results.rounds.entry(system.to_owned()).or_default();
+        faults.entry(fault).or_default().push(round);
+        self.results.missing.remove(system);
+        self.write()
+    }
+
+    /// Says why a system cannot be run.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn miss(&mut self, system: &str, why: String) -> anyhow::Result<()> {
+        self.results.missing.insert(system.to_owned(), why);
+        self.write()
+    }
+
+    /// In one step: whoever reads it finds the former or the new one.
+    fn write(&self) -> anyhow::Result<()> {
+        let beside = self.file.with_extension("new");
+        std::fs::write(&beside, serde_json::to_string_pretty(&self.results)? + "\n")?;
+        Ok(std::fs::rename(&beside, &self.file)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopped_run_goes_on_with_what_it_has_and_leases_are_not_mixed() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("results.json");
+        let round = Round {
+            seed: 7,
+            overlap: Some(0.25),
+            gap: None,
+            late: 3,
+            refused: 0,
+            told: None,
+        };
+        let mut kept = Kept::open(&file, 4.0).unwrap();
+        kept.add("kazoo", Fault::HolderPaused, round).unwrap();
+        let again = Kept::open(&file, 4.0).unwrap();
+        assert_eq!(again.results, kept.results);
+        assert_eq!(again.count("kazoo", Fault::HolderPaused), 1);
+        assert_eq!(again.count("kazoo", Fault::HolderKilled), 0);
+        let refused = Kept::open(&file, 15.0).unwrap_err().to_string();
+        assert!(refused.contains("give it as --lease"), "{refused}");
+    }
+}

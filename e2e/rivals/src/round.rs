@@ -1,0 +1,127 @@
+//! One round: two contenders, one fault, and who ran when.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use fastrand::Rng;
+use lockkeeper_lock::BootInstant;
+use lockkeeper_testbed::process::wait_for;
+
+use crate::activity::{at_resource, gap, overlap, stretches};
+use crate::contender::Contender;
+use crate::faults::Fault;
+use crate::results::Round;
+use crate::servers::Servers;
+use crate::systems::System;
+
+/// How long the first one may take to get a free lock.
+const START: Duration = Duration::from_secs(120);
+
+/// How long the next one is waited for after a fault, beside twice the lease.
+const BOUND: Duration = Duration::from_secs(20);
+
+/// How long all are watched after that: for a former holder that goes on.
+const AFTER: Duration = Duration::from_secs(2);
+
+/// Plays one round with servers that serve, and leaves them serving.
+///
+/// # Errors
+/// When nobody gets the free lock, or the fault cannot be done.
+pub fn play(
+    system: &System,
+    fault: Fault,
+    servers: &mut dyn Servers,
+    lease: Duration,
+    seed: u64,
+) -> anyhow::Result<Round> {
+    let mut random = Rng::with_seed(seed);
+    let lock = format!("{}-{seed:x}", fault.name());
+    fault.prepare(servers)?;
+    let contenders = ["one", "two"]
+        .map(|name| Contender::start(system, servers, &lock, name, lease))
+        .into_iter()
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let holder = wait_for(START, || {
+        contenders
+            .iter()
+            .position(|contender| contender.records().is_ok_and(|records| !records.is_empty()))
+    });
+    let holder = holder.with_context(|| {
+        let logs: Vec<_> = contenders.iter().map(last_lines).collect();
+        format!(
+            "nobody has got the free lock after {START:?}:\n{}",
+            logs.join("\n")
+        )
+    })?;
+    // The fault comes at any moment of a renewal, but a failover right after the grant.
+    if fault != Fault::Failover {
+        std::thread::sleep(Duration::from_millis(random.u64(500..2_500)));
+    }
+    let before = contenders[1 - holder].records()?.len();
+    ensure!(before == 0, "two run before the fault");
+
+    let began = BootInstant::now();
+    let struck = fault.strike(servers, &contenders[holder], &contenders[1 - holder])?;
+    let has_begun = || {
+        let records = contenders[1 - holder].records().ok()?;
+        (!records.is_empty()).then_some(())
+    };
+    // A fault that lasts is undone after its time; the next one may hold long before.
+    wait_until(began + fault.length(lease));
+    struck.undo(servers)?;
+    let next = wait_for(lease * 2 + BOUND, || {
+        if has_begun().is_some() {
+            Some(true)
+        } else {
+            runs_on(&contenders[holder], lease).then_some(false)
+        }
+    });
+    if next.is_some() {
+        std::thread::sleep(AFTER);
+    }
+    let until = BootInstant::now();
+    let records = contenders
+        .iter()
+        .map(Contender::records)
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let told = contenders[holder].lost_after(began);
+    let has_token = contenders.iter().any(Contender::has_token);
+    for contender in contenders {
+        contender.end()?;
+    }
+    wait_for(START, || servers.all_serve().then_some(())).context("the servers do not serve again")?;
+
+    let found = stretches(&records);
+    let resource = at_resource(&records);
+    Ok(Round {
+        seed,
+        overlap: overlap(&found).map(|time| time.as_secs_f64()),
+        gap: gap(&found, began, until).map(|time| time.as_secs_f64()),
+        late: resource.late,
+        refused: if has_token { resource.refused } else { 0 },
+        told: told.map(|at| at.saturating_since(began).as_secs_f64()),
+    })
+}
+
+/// Whether the holder of before has gone on for a lease since the fault was undone, so that no change is to be expected.
+fn runs_on(holder: &Contender, lease: Duration) -> bool {
+    let Ok(records) = holder.records() else {
+        return false;
+    };
+    let now = BootInstant::now();
+    let found = stretches(&[records]);
+    found.last().is_some_and(|last| {
+        now.saturating_since(last.to) < Duration::from_millis(200)
+            && now.saturating_since(last.from) > lease * 2
+    })
+}
+
+fn wait_until(moment: BootInstant) {
+    std::thread::sleep(moment.saturating_since(BootInstant::now()));
+}
+
+fn last_lines(contender: &Contender) -> String {
+    let log = std::fs::read_to_string(contender.log()).unwrap_or_default();
+    let lines: Vec<_> = log.lines().rev().take(5).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+}

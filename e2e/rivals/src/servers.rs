@@ -1,0 +1,134 @@
+//! The servers of a system, each on a host of its own, and what can happen to them.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use lockkeeper_testbed::process::wait_for;
+use lockkeeper_testbed::{Host, Network};
+use rustix::process::Pid;
+
+mod consul;
+mod etcd;
+mod farm;
+mod hazelcast;
+mod kubernetes;
+mod mariadb;
+mod memcached;
+mod postgres;
+mod redis;
+mod zookeeper;
+
+/// Longer than servers need to start on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Which servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Three of ZooKeeper.
+    ZooKeeper,
+    /// One PostgreSQL.
+    Postgres,
+    /// One MariaDB.
+    MariaDb,
+    /// One Redis.
+    Redis,
+    /// A Redis with a replica, and three Sentinels.
+    Sentinel,
+    /// Five independent Redis.
+    FiveRedis,
+    /// One memcached.
+    Memcached,
+    /// Three of etcd.
+    Etcd,
+    /// Three members of Hazelcast's CP subsystem.
+    Hazelcast,
+    /// An API server.
+    Kubernetes,
+    /// One Consul.
+    Consul,
+}
+
+/// Running servers. Dropping them ends them and everything on their network.
+pub trait Servers {
+    /// The network between servers and contenders.
+    fn network(&self) -> &Network;
+
+    /// A directory for the files of a run.
+    fn directory(&self) -> &std::path::Path;
+
+    /// `--servers` of the drivers.
+    fn addresses(&self) -> String;
+
+    /// Further options of the drivers.
+    fn options(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The hosts of all servers, the running ones and the others.
+    fn hosts(&self) -> Vec<Host>;
+
+    /// The server that all writes depend on just now: the leader, the primary, or the only one. `None` if there is none,
+    /// or all are alike.
+    fn leader(&self) -> Option<usize>;
+
+    /// The process of a server, while it runs.
+    fn pid(&self, server: usize) -> Option<Pid>;
+
+    /// Kills a server.
+    fn kill(&mut self, server: usize);
+
+    /// Starts a server that was killed. It may not serve yet.
+    fn launch(&mut self, server: usize) -> anyhow::Result<()>;
+
+    /// Whether all are there and serve.
+    fn all_serve(&self) -> bool;
+
+    /// Fills the memory of the servers with other data, where they throw away the old in that case.
+    ///
+    /// # Errors
+    /// When it does not work.
+    fn fill_memory(&mut self) -> anyhow::Result<()> {
+        anyhow::bail!("these servers throw nothing away")
+    }
+}
+
+impl Kind {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// When a program is missing, or they do not serve in time.
+    pub fn start(self) -> anyhow::Result<Box<dyn Servers>> {
+        let servers: Box<dyn Servers> = match self {
+            Self::ZooKeeper => Box::new(zookeeper::start()?),
+            Self::Redis => Box::new(redis::start(redis::Layout::Single)?),
+            Self::FiveRedis => Box::new(redis::start(redis::Layout::Five)?),
+            Self::Sentinel => Box::new(redis::start(redis::Layout::Sentinel)?),
+            Self::Memcached => Box::new(memcached::start()?),
+            Self::Postgres => Box::new(postgres::start()?),
+            Self::Etcd => Box::new(etcd::start()?),
+            Self::MariaDb => Box::new(mariadb::start()?),
+            Self::Hazelcast => Box::new(hazelcast::start()?),
+            Self::Consul => Box::new(consul::start()?),
+            Self::Kubernetes => Box::new(kubernetes::start()?),
+        };
+        wait_for(PATIENCE, || servers.all_serve().then_some(()))
+            .with_context(|| format!("the servers ({self:?}) do not serve after {PATIENCE:?}"))?;
+        Ok(servers)
+    }
+
+    /// Whether there is a leader that can change.
+    pub fn has_cluster(self) -> bool {
+        matches!(
+            self,
+            Self::ZooKeeper | Self::Sentinel | Self::Etcd | Self::Hazelcast
+        )
+    }
+
+    /// Whether they throw data away when their memory is full.
+    pub fn evicts(self) -> bool {
+        matches!(
+            self,
+            Self::Redis | Self::FiveRedis | Self::Sentinel | Self::Memcached
+        )
+    }
+}

@@ -1,0 +1,59 @@
+//! Three servers of etcd, in the version of the drivers' module.
+
+use std::process::Command;
+
+use super::farm::{Breed, Farm, Node};
+use crate::programs::go;
+
+struct Etcd;
+
+/// Starts them.
+pub(super) fn start() -> anyhow::Result<Farm> {
+    Farm::start(Box::new(Etcd), 3)
+}
+
+impl Breed for Etcd {
+    fn port(&self) -> u16 {
+        2379
+    }
+
+    fn command(&self, nodes: &[Node], index: usize) -> anyhow::Result<Command> {
+        let peer = |node: &Node| format!("http://{}:2380", node.host.address());
+        let members: Vec<_> = nodes
+            .iter()
+            .enumerate()
+            .map(|(number, node)| format!("e{number}={}", peer(node)))
+            .collect();
+        let node = &nodes[index];
+        let client = format!("http://{}:2379", node.host.address());
+        let mut command = Command::new(go()?.join("server"));
+        command
+            .arg(format!("--name=e{index}"))
+            .arg(format!("--data-dir={}", node.directory.join("data").display()))
+            .arg(format!("--listen-client-urls={client}"))
+            .arg(format!("--advertise-client-urls={client}"))
+            .arg(format!("--listen-peer-urls={}", peer(node)))
+            .arg(format!("--initial-advertise-peer-urls={}", peer(node)))
+            .arg(format!("--initial-cluster={}", members.join(",")));
+        Ok(command)
+    }
+
+    fn serves(&self, farm: &Farm, index: usize) -> bool {
+        http(farm, index, "/health").is_some_and(|answer| answer.contains("\"health\":\"true\""))
+    }
+
+    fn leader(&self, farm: &Farm) -> Option<usize> {
+        (0..farm.nodes.len()).find(|&index| {
+            http(farm, index, "/metrics")
+                .is_some_and(|answer| answer.lines().any(|line| line == "etcd_server_is_leader 1"))
+        })
+    }
+}
+
+/// What a member answers over HTTP.
+fn http(farm: &Farm, index: usize, path: &str) -> Option<String> {
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--max-time", "1"]);
+    command.arg(format!("http://{}:2379{path}", farm.nodes[index].host.address()));
+    farm.ask(command)
+}

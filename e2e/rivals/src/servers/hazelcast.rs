@@ -1,0 +1,43 @@
+//! Three members of Hazelcast with its CP subsystem, each in a Java machine of its own.
+
+use std::process::Command;
+
+use super::farm::{Breed, Farm, Node};
+use crate::programs::java;
+
+/// After this time without a heartbeat a session of the CP subsystem ends, and with it the lock of its client. Its
+/// default is 300 s, of which a round would have to wait for each time.
+const SESSION: &str = "4";
+
+struct Hazelcast;
+
+/// Starts them.
+pub(super) fn start() -> anyhow::Result<Farm> {
+    Farm::start(Box::new(Hazelcast), 3)
+}
+
+impl Breed for Hazelcast {
+    fn port(&self) -> u16 {
+        5701
+    }
+
+    fn command(&self, nodes: &[Node], index: usize) -> anyhow::Result<Command> {
+        let mut command = java("lockkeeper.rivals.HazelcastMember", 256)?;
+        command
+            .args(["--address", &nodes[index].host.address().to_string()])
+            .args(["--port", &self.port().to_string()])
+            .args(["--members", &self.addresses(nodes)])
+            .args(["--session-ttl-s", SESSION, "--session-heartbeat-s", "1"]);
+        Ok(command)
+    }
+
+    fn serves(&self, farm: &Farm, index: usize) -> bool {
+        let log = std::fs::read_to_string(farm.nodes[index].directory.join("log")).unwrap_or_default();
+        farm.accepts(index) && log.lines().any(|line| line == "ready")
+    }
+
+    /// Which member leads the group of the lock is not told outside of Hazelcast; the first one has the most to do with it.
+    fn leader(&self, _: &Farm) -> Option<usize> {
+        Some(0)
+    }
+}
