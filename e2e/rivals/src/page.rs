@@ -53,7 +53,11 @@ fn about(fault: Fault) -> &'static str {
             "The holder's machine stops for two leases and 2 s, and goes on: as a virtual machine does, or a garbage collector \
              right before a write."
         }
-        Fault::LibraryPaused => "Only the process with the library stops for as long; the program runs on.",
+        Fault::LibraryPaused => {
+            "Only the process with the library stops for as long; the program runs on. It concerns locks whose holder is another \
+             process than the work, such as a sidecar or a command. Where both are one process, *holder-paused* tells what \
+             happens."
+        }
         Fault::HolderCutOff => "The holder is cut off from all servers for as long.",
         Fault::ServerCutOff => {
             "The server that the holder talks to is cut off from the other servers for as long."

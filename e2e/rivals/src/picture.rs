@@ -8,7 +8,7 @@ use crate::results::Results;
 use crate::systems::{SYSTEMS, System};
 
 /// All lengths are in SVG user units, which are pixels at 100 %.
-const LABEL: f64 = 270.0;
+const LABEL: f64 = 340.0;
 const COLUMN: f64 = 74.0;
 const ROW: f64 = 24.0;
 const TOP: f64 = 130.0;
