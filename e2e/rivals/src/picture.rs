@@ -85,20 +85,21 @@ fn square(results: &Results, system: &System, fault: Fault) -> (&'static str, St
     }
 }
 
-/// Overlap against time without a holder, one dot for each system: the worst of each over all faults.
+/// Overlap against time without a holder, one numbered dot for each system: its worst overlap over all faults, and the
+/// median of its median times. Without the fault that concerns only locks whose holder is another process than the work.
 pub fn scatter(results: &Results) -> String {
-    let (width, height, left, bottom) = (1000.0, 560.0, 70.0, 500.0);
+    let (width, left, right, bottom) = (1160.0, 70.0, 760.0, 640.0);
     let mut svg = head(
         width,
-        height,
-        "The worst overlap against the median time without a holder, over all faults",
+        700.0,
+        "The worst overlap against the median time without a holder, over all faults but library-paused",
     );
     // Logarithmic from 1 ms to 100 s, with a place for what never happened.
     let along = |value: Option<f64>| match value {
         None => 0.0,
         Some(value) => (value.clamp(1e-3, 100.0).log10() + 3.0) / 5.0 * 0.9 + 0.1,
     };
-    let x = |value| left + along(value) * (width - left - 160.0);
+    let x = |value| left + along(value) * (right - left);
     let y = |value| bottom - along(value) * (bottom - 60.0);
     for (value, label) in [
         (None, "never"),
@@ -109,59 +110,72 @@ pub fn scatter(results: &Results) -> String {
     ] {
         let _ = writeln!(
             svg,
-            "<line class=\"grid\" x1=\"{left}\" x2=\"{:.1}\" y1=\"{1:.1}\" y2=\"{1:.1}\"/>",
-            width - 20.0,
+            "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/>",
             y(value)
         );
         text(&mut svg, "", left - 6.0, y(value) + 4.0, "end", label);
         if value.is_some() {
-            text(&mut svg, "", x(value), bottom + 18.0, "middle", label);
+            text(&mut svg, "", x(value), bottom + 22.0, "middle", label);
         }
     }
     text(
         &mut svg,
         "",
-        width / 2.0,
-        bottom + 40.0,
+        f64::midpoint(left, right),
+        bottom + 44.0,
         "middle",
         "median time without a holder",
     );
-    for system in SYSTEMS {
-        let cells: Vec<_> = FAULTS
-            .iter()
-            .filter_map(|&fault| cell(results, system, fault))
-            .collect();
-        if cells.is_empty() {
-            continue;
-        }
-        let overlap = cells
-            .iter()
-            .filter_map(|cell| cell.worst_overlap)
-            .max_by(f64::total_cmp);
-        let mut gaps: Vec<_> = cells.iter().filter_map(|cell| cell.median_gap).collect();
-        gaps.sort_by(f64::total_cmp);
-        let gap = gaps.get(gaps.len() / 2).copied();
+    let dots: Vec<_> = SYSTEMS
+        .iter()
+        .filter_map(|system| Some((system, dot(results, system)?)))
+        .collect();
+    let mut taken: Vec<(f64, f64)> = Vec::new();
+    for (number, (system, (overlap, gap))) in dots.into_iter().enumerate() {
         let class = if system.name.starts_with("lockkeeper") {
             "own"
         } else {
             "dot"
         };
+        let (at, mut over) = (x(gap), y(overlap));
+        // Dots at one place stand one above the other.
+        while taken
+            .iter()
+            .any(|&(x, y)| (x - at).abs() < 20.0 && (y - over).abs() < 16.0)
+        {
+            over -= 17.0;
+        }
+        taken.push((at, over));
         let _ = writeln!(
             svg,
-            "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"5\"/>",
-            x(gap),
-            y(overlap)
+            "<circle class=\"{class}\" cx=\"{at:.1}\" cy=\"{over:.1}\" r=\"9\"/>"
         );
+        text(&mut svg, "in", at, over + 4.0, "middle", number + 1);
+        let line = 60.0 + 16.0 * number as f64;
+        text(&mut svg, "name", right + 44.0, line, "end", number + 1);
         text(
             &mut svg,
             "name",
-            x(gap) + 8.0,
-            y(overlap) - 4.0,
+            right + 52.0,
+            line,
             "start",
-            system.name,
+            escaped(&system.title.replace('`', "")),
         );
     }
     svg + "</svg>\n"
+}
+
+/// The worst overlap of a system, and the median of its median times without a holder.
+fn dot(results: &Results, system: &System) -> Option<(Option<f64>, Option<f64>)> {
+    let faults = FAULTS.iter().filter(|fault| **fault != Fault::LibraryPaused);
+    let cells: Vec<_> = faults.filter_map(|&fault| cell(results, system, fault)).collect();
+    let overlap = cells
+        .iter()
+        .filter_map(|cell| cell.worst_overlap)
+        .max_by(f64::total_cmp);
+    let mut gaps: Vec<_> = cells.iter().filter_map(|cell| cell.median_gap).collect();
+    gaps.sort_by(f64::total_cmp);
+    (!cells.is_empty()).then(|| (overlap, gaps.get(gaps.len() / 2).copied()))
 }
 
 /// The summary of a system under a fault, if it was measured.
