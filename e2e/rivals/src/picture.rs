@@ -124,7 +124,7 @@ pub fn scatter(results: &Results) -> String {
         f64::midpoint(left, right),
         bottom + 44.0,
         "middle",
-        "median time without a holder",
+        "median time without a holder (dots at one place stand one above the other)",
     );
     let dots: Vec<_> = SYSTEMS
         .iter()
