@@ -21,6 +21,10 @@ use crate::harness::{BOUND, Run, client, ensemble, wait_for_contenders, worker};
 /// Longer than a session of 8 s lives, with one and a half ticks: a contender that could get the lock would have it by then.
 pub const SOME_SESSIONS: Duration = Duration::from_secs(12);
 
+/// The same for the sessions of 20 s here. The keeper knows of the survivor at its deadline, some 12 s after the servers
+/// fell silent. The test has to let it through to them before its session ends, after 17 s.
+const SOME_LONG_SESSIONS: Duration = Duration::from_secs(24);
+
 const NOBODY: [&str; 5] = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
 
 /// The state of the lock of `run` once the keeper knows of a survivor.
@@ -65,7 +69,7 @@ impl Holder {
         command.args(["--connect", &ensemble.connect_string()]);
         command.args([
             "--session-timeout",
-            "8s",
+            "20s",
             // Cut off, it keeps the lock from others for a session, and not for a lease alone.
             "--lease-duration",
             "off",
@@ -144,7 +148,7 @@ fn nobody_gets_a_lost_lock_while_a_process_is_known_to_outlive_sigkill() {
         ensemble.heal(host, ensemble.server(server)).unwrap();
     }
     println!("{status}");
-    std::thread::sleep(SOME_SESSIONS);
+    std::thread::sleep(SOME_LONG_SESSIONS);
     let report = check(&all(&holder, &next), Rule::Exclusive);
     assert!(report.is_clean(), "{report}");
     assert!(next.records().unwrap().is_empty(), "{}", next.log());
@@ -192,7 +196,7 @@ fn a_lock_that_is_kept_for_a_survivor_is_given_up_by_an_explicit_word_of_its_use
     let asked = client(&["release", "--socket", &socket]);
     assert_ne!(asked.0, 0, "{}", asked.1);
     let status = holder.survivor();
-    std::thread::sleep(SOME_SESSIONS);
+    std::thread::sleep(SOME_LONG_SESSIONS);
     assert!(next.records().unwrap().is_empty(), "{}", next.log());
 
     let (code, said) = client(&abandon);
@@ -220,7 +224,7 @@ fn nobody_gets_the_lock_while_something_outlives_a_guard_that_was_killed() {
     let status = holder.survivor();
     println!("{status}");
     assert_eq!(status["survivors"]["processes"], 1);
-    std::thread::sleep(SOME_SESSIONS);
+    std::thread::sleep(SOME_LONG_SESSIONS);
     let report = check(&all(&holder, &next), Rule::Exclusive);
     assert!(report.is_clean(), "{report}");
     assert!(next.records().unwrap().is_empty(), "{}", next.log());
