@@ -40,7 +40,7 @@ pub fn installation() -> Option<&'static Installation<'static>> {
         .get_or_init(|| {
             let cluster = Cluster::shared()?;
             // A session that outlives whatever a test does to its node.
-            let extra = vec![("maxSessionTimeout".to_owned(), "60000".to_owned())];
+            let extra = vec![("maxSessionTimeout".to_owned(), "120000".to_owned())];
             let config = Config {
                 extra,
                 ..Config::default()

@@ -134,7 +134,7 @@ fn a_node_that_was_powered_off_and_is_marked_so_loses_the_lock_while_its_session
     // Longer than Kubernetes needs until it knows that the node is silent, and the operator until it has a leader again.
     let (pair, number) = on_a_node(
         &space,
-        &json!({ "sessionTimeout": "60s", "leaseDuration": "off" }),
+        &json!({ "sessionTimeout": "120s", "leaseDuration": "off" }),
     );
     let name = node(&space, number).name();
     wait_until_machines_are_known(&space, 2);
