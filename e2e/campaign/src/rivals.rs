@@ -57,7 +57,7 @@ impl Contender {
     /// The command that runs it. The first call on a machine fetches the dependencies.
     ///
     /// # Errors
-    /// [`Unsupported`] when the language of the client is missing, and the errors of its tools.
+    /// [`lockkeeper_testbed::Unsupported`] when the language of the client is missing, and the errors of its tools.
     pub fn command(&self) -> anyhow::Result<Command> {
         let mut command = match self.client {
             Client::Curator => java::command("lockkeeper.CuratorContender", 64, "error", &[])?,
