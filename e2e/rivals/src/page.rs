@@ -155,13 +155,13 @@ fn where_others_are_better(results: &Results) -> String {
         }
     }
     if lines.is_empty() {
-        return "**Where others are better**: of the locks that never let two run, none has somebody running sooner than ours \
-                after any fault."
+        return "**Where others are better**: of the locks that never let two run, with none a program ran again sooner than with \
+                ours, after any fault."
             .to_owned();
     }
     format!(
-        "**Where others are better.** Of the locks that never let two run in any of these faults, these had somebody running \
-         sooner than ours:\n\n{}",
+        "**Where others are better.** Of the locks that never let two run in any of these faults, with these a program ran again \
+         sooner than with ours:\n\n{}",
         lines.join("\n")
     )
 }
