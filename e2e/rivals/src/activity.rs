@@ -1,4 +1,4 @@
-//! When somebody ran, read from the recorders' lines: how long two ran at once, and for how long nobody did.
+//! When each contender ran, read from its recorder's lines: how long two ran at once, and how long none did.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ pub struct Cell {
     pub worst_overlap: Option<f64>,
     /// See [`Cell::worst_overlap`].
     pub median_overlap: Option<f64>,
-    /// The median and the worst time without anybody, in seconds, of the rounds in which somebody ran again.
+    /// The median and the worst time in which no contender ran, in seconds, of the rounds in which one ran again.
     pub median_gap: Option<f64>,
     /// See [`Cell::median_gap`].
     pub worst_gap: Option<f64>,

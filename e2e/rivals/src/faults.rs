@@ -69,7 +69,6 @@ enum Undo {
     Nothing,
     Resume(Host),
     ResumeDriver(rustix::process::Pid),
-    ResumeServer(rustix::process::Pid),
     Heal(Vec<(Host, Host)>),
     Launch(Vec<usize>),
 }
@@ -178,9 +177,9 @@ impl Fault {
             }
             Self::LeaderPaused => {
                 let leader = servers.leader().context("no server leads")?;
-                let pid = servers.pid(leader).context("the leader does not run")?;
-                servers.hosts()[leader].signal_all(Signal::STOP)?;
-                Undo::ResumeServer(pid)
+                let host = servers.hosts().swap_remove(leader);
+                host.signal_all(Signal::STOP)?;
+                Undo::Resume(host)
             }
             Self::AllRestarted => {
                 let all: Vec<_> = (0..servers.hosts().len()).collect();
@@ -217,11 +216,6 @@ impl Struck {
             Undo::Resume(host) => host.signal_all(Signal::CONT)?,
             // It may have ended meanwhile.
             Undo::ResumeDriver(pid) => drop(faults::resume(pid)),
-            Undo::ResumeServer(pid) => {
-                let at = (0..servers.hosts().len()).find(|&server| servers.pid(server) == Some(pid));
-                let host = at.map(|server| servers.hosts()[server].clone());
-                host.context("the server is gone")?.signal_all(Signal::CONT)?;
-            }
             Undo::Heal(pairs) => {
                 for (one, other) in pairs {
                     servers.network().heal(&one, &other)?;

@@ -119,7 +119,7 @@ fn row(cell: &Cell) -> String {
     format!("{two} | {nobody} | {never} | {late} | {told} |")
 }
 
-/// Faults after which somebody ran sooner than with ours, of the locks that never let two run in any fault.
+/// The faults after which a contender ran sooner than with ours, of the locks that never let two run in any fault.
 fn where_others_are_better(results: &Results) -> String {
     let is_safe = |system: &&System| {
         let cells = FAULTS.iter().filter_map(|&fault| cell(results, system, fault));

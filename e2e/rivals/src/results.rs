@@ -108,7 +108,7 @@ impl Kept {
         self.write()
     }
 
-    /// In one step: whoever reads it finds the former or the new one.
+    /// Replaces the file in one step: a reader finds the former one or the new one.
     fn write(&self) -> anyhow::Result<()> {
         let beside = self.file.with_extension("new");
         std::fs::write(&beside, serde_json::to_string_pretty(&self.results)? + "\n")?;

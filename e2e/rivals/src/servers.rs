@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Host, Network};
-use rustix::process::Pid;
 
 mod consul;
 mod etcd;
@@ -70,9 +69,6 @@ pub trait Servers {
     /// The server that all writes depend on just now: the leader, the primary, or the only one. `None` if there is none,
     /// or all are alike.
     fn leader(&self) -> Option<usize>;
-
-    /// The process of a server, while it runs.
-    fn pid(&self, server: usize) -> Option<Pid>;
 
     /// Kills a server.
     fn kill(&mut self, server: usize);

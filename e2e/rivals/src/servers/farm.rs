@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use lockkeeper_testbed::owner::{Owner, sweep_leftovers};
 use lockkeeper_testbed::{Host, Network, Process};
-use rustix::process::Pid;
 use tempfile::TempDir;
 
 use super::Servers;
@@ -147,10 +146,6 @@ impl Servers for Farm {
 
     fn leader(&self) -> Option<usize> {
         self.breed.leader(self)
-    }
-
-    fn pid(&self, server: usize) -> Option<Pid> {
-        self.nodes[server].process.as_ref().map(Process::pid)
     }
 
     fn kill(&mut self, server: usize) {

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use lockkeeper_testbed::{Config, Ensemble, Host, Network};
-use rustix::process::Pid;
 
 use super::Servers;
 
@@ -35,10 +34,6 @@ impl Servers for Ensemble {
 
     fn leader(&self) -> Option<usize> {
         Self::leader(self)
-    }
-
-    fn pid(&self, server: usize) -> Option<Pid> {
-        Self::pid(self, server)
     }
 
     fn kill(&mut self, server: usize) {
