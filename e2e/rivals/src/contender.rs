@@ -20,6 +20,9 @@ use crate::systems::{Driver, System};
 /// How long a contender may take to release and end after SIGTERM.
 const FAREWELL: Duration = Duration::from_secs(10);
 
+/// How many lines of a file tell what happened last.
+const LAST_LINES: usize = 8;
+
 /// A running contender.
 pub struct Contender {
     /// Its machine.
@@ -132,9 +135,15 @@ impl Contender {
         std::fs::write(&self.clock, format!("{seconds:+}\n"))
     }
 
-    /// The log of its driver.
-    pub fn log(&self) -> PathBuf {
-        self.record.with_extension("log")
+    /// The last lines of what its driver has said and logged.
+    pub fn last_lines(&self) -> String {
+        let last = |path: &Path| {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let lines: Vec<_> = text.lines().rev().take(LAST_LINES).collect();
+            lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+        };
+        let log = self.record.with_extension("log");
+        format!("{}:\n{}\n{}", self.host.name(), last(&self.events), last(&log))
     }
 
     /// The process that has the library in it: the driver, or our keeper.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use fastrand::Rng;
+use lockkeeper_judge::record::Record;
 use lockkeeper_lock::BootInstant;
 use lockkeeper_testbed::process::wait_for;
 
@@ -47,7 +48,7 @@ pub fn play(
             .position(|contender| contender.records().is_ok_and(|records| !records.is_empty()))
     });
     let holder = holder.with_context(|| {
-        let logs: Vec<_> = contenders.iter().map(last_lines).collect();
+        let logs: Vec<_> = contenders.iter().map(Contender::last_lines).collect();
         format!(
             "nobody has got the free lock after {START:?}:\n{}",
             logs.join("\n")
@@ -76,14 +77,19 @@ pub fn play(
             runs_on(&contenders[holder], lease).then_some(false)
         }
     });
+    let mut patience = Duration::ZERO;
     if next.is_some() {
         std::thread::sleep(AFTER);
+        // On a busy machine the next one may have stopped again, and runs soon.
+        patience = BOUND;
     }
-    let until = BootInstant::now();
-    let records = contenders
-        .iter()
-        .map(Contender::records)
-        .collect::<anyhow::Result<Vec<_>>>()?;
+    let gap = wait_for(patience, || gap_until_now(&contenders, began).transpose()).transpose()?;
+    let records = all_records(&contenders)?;
+    if gap.is_none() {
+        for contender in &contenders {
+            println!("nobody ran again; {}", contender.last_lines());
+        }
+    }
     let told = contenders[holder].lost_after(began);
     let has_token = contenders.iter().any(Contender::has_token);
     for contender in contenders {
@@ -96,11 +102,22 @@ pub fn play(
     Ok(Round {
         seed,
         overlap: overlap(&found).map(|time| time.as_secs_f64()),
-        gap: gap(&found, began, until).map(|time| time.as_secs_f64()),
+        gap: gap.map(|time| time.as_secs_f64()),
         late: resource.late,
         refused: if has_token { resource.refused } else { 0 },
         told: told.map(|at| at.saturating_since(began).as_secs_f64()),
     })
+}
+
+fn all_records(contenders: &[Contender]) -> anyhow::Result<Vec<Vec<Record>>> {
+    contenders.iter().map(Contender::records).collect()
+}
+
+/// How long nobody ran since a moment, if somebody runs.
+fn gap_until_now(contenders: &[Contender], since: BootInstant) -> anyhow::Result<Option<Duration>> {
+    // The moment comes first: a line that is written meanwhile is after it, but none is missing before it.
+    let until = BootInstant::now();
+    Ok(gap(&stretches(&all_records(contenders)?), since, until))
 }
 
 /// Whether the holder of before has gone on for a lease since the fault was undone, so that no change is to be expected.
@@ -118,10 +135,4 @@ fn runs_on(holder: &Contender, lease: Duration) -> bool {
 
 fn wait_until(moment: BootInstant) {
     std::thread::sleep(moment.saturating_since(BootInstant::now()));
-}
-
-fn last_lines(contender: &Contender) -> String {
-    let log = std::fs::read_to_string(contender.log()).unwrap_or_default();
-    let lines: Vec<_> = log.lines().rev().take(5).collect();
-    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
