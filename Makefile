@@ -43,6 +43,8 @@ skipped = if [ -s $(LOCKKEEPER_SKIPPED) ]; then \
     else \
         echo "No test was skipped."; \
     fi
+prepare-tests = if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then $(CLUSTER) build; fi; \
+    mkdir -p target && rm -f $(LOCKKEEPER_SKIPPED)
 # Test programs that need a Kubernetes. Those of one list share a cluster, one program after the other; the two lists
 # take about as long, and run side by side.
 KUBERNETES_TESTS_1 := api cluster kubernetes
@@ -162,8 +164,7 @@ check-rest:
 
 .PHONY: test
 test: setup ## Run all tests, those on a real ensemble and a real Kubernetes included; LOCKKEEPER_REQUIRE=all: skip none
-	@if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then $(CLUSTER) build; fi
-	@mkdir -p target && rm -f $(LOCKKEEPER_SKIPPED)
+	@$(prepare-tests)
 	# Built at once, since two cargos that build wait for each other; each part is shown when it has ended.
 	@failed=0; \
 	$(RUN_TESTS) --no-run --quiet || exit 1; \
@@ -174,9 +175,13 @@ test: setup ## Run all tests, those on a real ensemble and a real Kubernetes inc
 
 .PHONY: test-kubernetes
 test-kubernetes: setup ## Run the tests that need a Kubernetes (as root, with Go)
-	@$(RUN_TESTS) --no-run --quiet
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(TEST_KUBERNETES)
-	@$(took)
+	@$(prepare-tests)
+	@failed=0; \
+	$(RUN_TESTS) --no-run --quiet || exit 1; \
+	$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(TEST_KUBERNETES) || failed=1; \
+	$(skipped); \
+	$(took); \
+	exit $$failed
 
 TEST_KUBERNETES := test-kubernetes-1 test-kubernetes-2
 .PHONY: $(TEST_KUBERNETES)
@@ -187,16 +192,17 @@ $(TEST_KUBERNETES): test-kubernetes-%:
 .PHONY: test-others
 test-others: setup $(TLC) ## Run all other tests, those on a real ensemble included
 	@failed=0; \
-	$(RUN_TESTS) --lib --bins $(addprefix --test ,$(filter-out $(KUBERNETES_TESTS),$(TESTS))) || failed=1; \
+	LOCKKEEPER_HISTORIES=$(HISTORIES) \
+	    $(RUN_TESTS) --lib --bins $(addprefix --test ,$(filter-out $(KUBERNETES_TESTS),$(TESTS))) || failed=1; \
 	$(RUN_TESTS) --doc || failed=1; \
-	$(MAKE) --no-print-directory test-histories || failed=1; \
 	$(took); \
 	exit $$failed
 
-# They take minutes, and hours without optimisation. Only what the two packages need is optimised.
+# Of the lock's task, and of lock, keeper and guard together. A bare `cargo test` plays some hundred.
+HISTORIES := 10000
 .PHONY: test-histories
-test-histories: ## Play random histories of the lock's task, and of lock, keeper and guard together: 10,000 each
-	@$(CARGO) test --locked --no-fail-fast --profile quick -p lockkeeper-lock -p lockkeeper-simulation --test histories
+test-histories: ## Play random histories alone: 10,000 of each kind
+	@LOCKKEEPER_HISTORIES=$(HISTORIES) $(RUN_TESTS) --test histories
 	@$(took)
 
 .PHONY: lint
@@ -316,7 +322,7 @@ fuzz: ## Feed every parser of what others write by coverage, ten minutes each (A
 	$(CARGO) run --quiet --locked -p lockkeeper-fuzz --bin lockkeeper-fuzz -- $(ARGS)
 
 .PHONY: rules
-rules: ## Take each safety rule out of the code in turn, and tell which test misses it
+rules: ## Take each safety rule out of the code in turn, and tell which test fails
 	@$(CARGO) run --quiet --locked -p lockkeeper-rules -- $(ARGS)
 
 .PHONY: spec
