@@ -21,9 +21,18 @@ use crate::harness::{BOUND, Run, client, ensemble, wait_for_contenders, worker};
 /// Longer than a session of 8 s lives, with one and a half ticks: a contender that could get the lock would have it by then.
 pub const SOME_SESSIONS: Duration = Duration::from_secs(12);
 
-/// The same for the sessions of 20 s here. The keeper knows of the survivor at its deadline, some 12 s after the servers
-/// fell silent. The test has to let it through to them before its session ends, after 17 s.
-const SOME_LONG_SESSIONS: Duration = Duration::from_secs(24);
+/// A session that outlives the pauses of a keeper on a busy machine.
+const CALM: &str = "20s";
+
+/// As [`SOME_SESSIONS`], for these.
+const SOME_CALM_SESSIONS: Duration = Duration::from_secs(24);
+
+/// A session that ends some 10 s after its holder's deadline. The keeper knows of the survivor at the deadline, and the
+/// test has to let it through to the servers before the session ends.
+const LONG: &str = "40s";
+
+/// As [`SOME_SESSIONS`], for these.
+const SOME_LONG_SESSIONS: Duration = Duration::from_secs(44);
 
 const NOBODY: [&str; 5] = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
 
@@ -44,7 +53,7 @@ struct Holder {
 }
 
 impl Holder {
-    fn start(ensemble: &Ensemble, name: &'static str, lock: &str) -> Self {
+    fn start(ensemble: &Ensemble, name: &'static str, lock: &str, session: &str) -> Self {
         let directory = ensemble.directory().join(name);
         std::fs::create_dir(&directory).unwrap();
         let open = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
@@ -69,7 +78,7 @@ impl Holder {
         command.args(["--connect", &ensemble.connect_string()]);
         command.args([
             "--session-timeout",
-            "20s",
+            session,
             // Cut off, it keeps the lock from others for a session, and not for a lease alone.
             "--lease-duration",
             "off",
@@ -134,7 +143,7 @@ fn nobody_gets_a_lost_lock_while_a_process_is_known_to_outlive_sigkill() {
         return lockkeeper_skip::skip("needs root for a process that a guard may not signal");
     }
     let lock = "/survivors/lost";
-    let holder = Holder::start(&ensemble, "survivor-lost", lock);
+    let holder = Holder::start(&ensemble, "survivor-lost", lock, LONG);
     let token = holder.records()[0].token;
     let next = worker(&ensemble, "survivor-next", lock, &[], &[]);
     wait_for_contenders(&ensemble, lock, 2);
@@ -178,7 +187,7 @@ fn a_lock_that_is_kept_for_a_survivor_is_given_up_by_an_explicit_word_of_its_use
         return lockkeeper_skip::skip("needs root for a process that a guard may not signal");
     }
     let lock = "/survivors/given-up";
-    let mut holder = Holder::start(&ensemble, "survivor-kept", lock);
+    let mut holder = Holder::start(&ensemble, "survivor-kept", lock, CALM);
     let token = holder.records()[0].token;
     let next = worker(&ensemble, "survivor-given", lock, &[], &[]);
     wait_for_contenders(&ensemble, lock, 2);
@@ -196,7 +205,7 @@ fn a_lock_that_is_kept_for_a_survivor_is_given_up_by_an_explicit_word_of_its_use
     let asked = client(&["release", "--socket", &socket]);
     assert_ne!(asked.0, 0, "{}", asked.1);
     let status = holder.survivor();
-    std::thread::sleep(SOME_LONG_SESSIONS);
+    std::thread::sleep(SOME_CALM_SESSIONS);
     assert!(next.records().unwrap().is_empty(), "{}", next.log());
 
     let (code, said) = client(&abandon);
@@ -216,7 +225,7 @@ fn nobody_gets_the_lock_while_something_outlives_a_guard_that_was_killed() {
         return lockkeeper_skip::skip("needs root for a process that a guard may not signal");
     }
     let lock = "/survivors/guard";
-    let mut holder = Holder::start(&ensemble, "survivor-guard", lock);
+    let mut holder = Holder::start(&ensemble, "survivor-guard", lock, CALM);
     let token = holder.records()[0].token;
     let next = worker(&ensemble, "survivor-waits", lock, &[], &[]);
     wait_for_contenders(&ensemble, lock, 2);
@@ -224,7 +233,7 @@ fn nobody_gets_the_lock_while_something_outlives_a_guard_that_was_killed() {
     let status = holder.survivor();
     println!("{status}");
     assert_eq!(status["survivors"]["processes"], 1);
-    std::thread::sleep(SOME_LONG_SESSIONS);
+    std::thread::sleep(SOME_CALM_SESSIONS);
     let report = check(&all(&holder, &next), Rule::Exclusive);
     assert!(report.is_clean(), "{report}");
     assert!(next.records().unwrap().is_empty(), "{}", next.log());

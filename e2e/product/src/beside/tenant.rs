@@ -8,6 +8,9 @@ use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
 use lockkeeper_testbed::eventually::eventually;
 use serde_json::{Value, json};
 
+/// What the operator says of an API server that is late.
+const BUSY: &str = "(the API server has not answered for ";
+
 /// A tenant's namespace. Its functions panic when the API server refuses a request.
 pub struct Tenant {
     /// A client with all rights, for the runtime of the test.
@@ -164,7 +167,8 @@ impl Tenant {
         api.delete(&self.name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// The pod as the API server admits it, or the reason why it refuses it.
+    /// The pod as the API server admits it, or the reason why it refuses it. If the operator has had no answer from a busy
+    /// API server, the pod is tried again, as its controller would.
     ///
     /// # Errors
     /// The sentence of the refusal.
@@ -189,10 +193,14 @@ impl Tenant {
             ..PostParams::default()
         };
         let pod: Pod = serde_json::from_value(pod.clone()).unwrap();
-        match self.api().create(&params, &pod).await {
-            Ok(created) => Ok(serde_json::to_value::<Pod>(created).unwrap()),
-            Err(Error::Api(status)) => Err(status.message),
-            Err(error) => panic!("{error}"),
-        }
+        eventually("the API server answers the operator", async || {
+            match self.api().create(&params, &pod).await {
+                Ok(created) => Some(Ok(serde_json::to_value::<Pod>(created).unwrap())),
+                Err(Error::Api(status)) if status.message.contains(BUSY) => None,
+                Err(Error::Api(status)) => Some(Err(status.message)),
+                Err(error) => panic!("{error}"),
+            }
+        })
+        .await
     }
 }

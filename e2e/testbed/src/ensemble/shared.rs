@@ -11,6 +11,11 @@ use super::{Config, Ensemble};
 pub fn shared() -> Arc<Ensemble> {
     static SHARED: Mutex<Weak<Ensemble>> = Mutex::new(Weak::new());
     crate::shared::shared(&SHARED, || {
-        Ensemble::start(Config::default()).expect("the servers start")
+        let config = Config {
+            // Some tests need a session that outlives what a busy machine does meanwhile.
+            extra: vec![("maxSessionTimeout".to_owned(), "60000".to_owned())],
+            ..Config::default()
+        };
+        Ensemble::start(config).expect("the servers start")
     })
 }
