@@ -10,7 +10,7 @@ use std::io::Read;
 use std::process::Stdio;
 use std::time::Duration;
 
-use lockkeeper_campaign::rivals::Bench;
+use lockkeeper_campaign::other_clients::Bench;
 use lockkeeper_testbed::ensemble::block_on;
 use lockkeeper_testbed::{Config, Ensemble};
 use serde::Deserialize;

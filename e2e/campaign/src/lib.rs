@@ -10,7 +10,7 @@ mod control;
 pub mod faults;
 mod figures;
 mod lease;
-pub mod rivals;
+pub mod other_clients;
 mod spares;
 mod stage;
 mod times;

@@ -18,8 +18,8 @@ mod keeper;
 mod load;
 mod moved;
 mod nodes;
+mod other_clients;
 mod random;
-mod rivals;
 mod servers;
 mod simulation;
 mod storm;
@@ -126,13 +126,13 @@ pub const TRIALS: &[Trial] = &[
         name: "curator",
         about: "Curator's InterProcessMutex and lockkeeper run in one queue",
         takes_lease: false,
-        run: rivals::curator,
+        run: other_clients::curator,
     },
     Trial {
-        name: "rivals",
+        name: "other-clients",
         about: "kazoo, go-zookeeper, ZooKeeper's own recipe and lockkeeper run in one queue",
         takes_lease: false,
-        run: rivals::rivals,
+        run: other_clients::all,
     },
     Trial {
         name: "flood",

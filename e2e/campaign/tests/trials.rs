@@ -80,7 +80,7 @@ fn curator_and_lockkeeper_take_turns_in_one_queue() {
 
 #[test]
 fn kazoo_and_go_zookeeper_and_zookeepers_recipe_take_turns_with_lockkeeper_in_one_queue() {
-    trial("rivals", 1);
+    trial("other-clients", 1);
 }
 
 #[test]

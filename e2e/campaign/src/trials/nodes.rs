@@ -20,9 +20,9 @@ use crate::lease::LeaseOption;
 use crate::spares::{Spare, Spares};
 use crate::times::Times;
 
-mod breaking;
+mod faults;
 
-use breaking::{Broken, strike};
+use faults::{Broken, strike};
 
 /// Length of the faults of one round, in a test and in a campaign by minutes.
 const SHORT: Duration = Duration::from_secs(40);

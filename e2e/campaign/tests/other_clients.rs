@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use lockkeeper_campaign::rivals::{Bench, Client, Contender};
+use lockkeeper_campaign::other_clients::{Bench, Client, Contender};
 use lockkeeper_judge::checker::{Rule, check};
 use lockkeeper_judge::record::Records;
 use lockkeeper_product::DeletionWatch;

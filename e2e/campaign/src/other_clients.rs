@@ -12,7 +12,7 @@ mod bench;
 
 pub use bench::Bench;
 
-const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/rivals");
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/other_clients");
 
 /// The setting `extra_lock_patterns` with which kazoo sees the others: regular expressions for the text
 /// before the number. The first one matches ours, Curator's and go-zookeeper's, the second one those of
@@ -101,7 +101,7 @@ fn kazoo() -> anyhow::Result<Command> {
 fn go_zookeeper() -> anyhow::Result<Command> {
     let sources = Path::new(SOURCES).join("go-zookeeper");
     let directory = foreign::go(&sources, &["."], &[], &["."])?;
-    let mut command = Command::new(directory.join("rivals"));
+    let mut command = Command::new(directory.join("other-clients"));
     command.stdin(Stdio::null());
     Ok(command)
 }

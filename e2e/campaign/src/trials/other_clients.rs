@@ -10,7 +10,7 @@ use lockkeeper_product::worker::{self, Options};
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::lease::CALM;
-use crate::rivals::{Client, Contender};
+use crate::other_clients::{Client, Contender};
 use crate::stage::{BOUND, Stage};
 use crate::times::Times;
 
@@ -25,7 +25,7 @@ pub(super) fn curator(context: &mut Context<'_>) -> anyhow::Result<Figures> {
 
 /// The others. go-zookeeper fails at names of ZooKeeper's own recipe, in which it finds no number, so these
 /// two never share a queue.
-pub(super) fn rivals(context: &mut Context<'_>) -> anyhow::Result<Figures> {
+pub(super) fn all(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let queues: [&[Client]; 2] = [
         &[
             Client::Kazoo,
@@ -35,7 +35,7 @@ pub(super) fn rivals(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         ],
         &[Client::Kazoo, Client::Recipe, Client::Recipe],
     ];
-    share(context, "rivals", &queues)
+    share(context, "other-clients", &queues)
 }
 
 /// In each round, one queue after the other: its clients and ours take turns.

@@ -1,7 +1,0 @@
-// go-zookeeper, to stand in the same queue. e2e/src/rivals.rs builds this into the user's cache directory,
-// once per version of this folder.
-module lockkeeper/rivals
-
-go 1.21
-
-require github.com/go-zookeeper/zk v1.0.4
