@@ -1,9 +1,13 @@
 //! `make bench`, second part: from the last instruction of one guarded program to the first of the
-//! next, by clean releases, between `lockkeeper run`s on three servers.
+//! next, by clean releases, between `lockkeeper run`s on three servers; and the floor, the same between programs that a
+//! shell on one machine runs one after the other.
 
+use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper_judge::checker::{Rule, check};
+use lockkeeper_judge::record::Records;
+use lockkeeper_product::binaries;
 use lockkeeper_product::worker::{self, Options, Worker};
 use lockkeeper_testbed::{Config, Ensemble};
 
@@ -13,6 +17,9 @@ const WORKERS: usize = 20;
 const ROUNDS: usize = 5;
 /// Bound for a whole round on a busy machine.
 const BOUND: Duration = Duration::from_secs(120);
+
+/// What each program does.
+const RECORDER: [&str; 4] = ["--hold", "100ms", "--period", "1ms"];
 
 fn main() -> anyhow::Result<()> {
     let ensemble = Ensemble::start(Config::default())?;
@@ -25,7 +32,7 @@ fn main() -> anyhow::Result<()> {
                     &format!("child-{round}-{worker}"),
                     &format!("/bench/{round}"),
                 )?
-                .with_recorder(&["--hold", "100ms", "--period", "1ms"]);
+                .with_recorder(&RECORDER);
                 Worker::start(&ensemble, options)
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
@@ -44,12 +51,47 @@ fn main() -> anyhow::Result<()> {
                 .map(|&(_, gap)| gap),
         );
     }
-    gaps.sort();
-    let at = |percent: usize| gaps[(gaps.len() * percent / 100).min(gaps.len() - 1)].as_secs_f64() * 1e3;
-    println!(
-        "Child to child, clean release, three servers, {} handoffs:",
-        gaps.len()
-    );
-    println!("p50 {:.1} ms, p90 {:.1} ms, p99 {:.1} ms", at(50), at(90), at(99));
+    let own = print("Child to child, clean release, three servers", gaps);
+    let floor = print("One program after the other in a shell", floor(&ensemble)?);
+    println!("Child to child is {:.1} times the floor.", own / floor);
     Ok(())
+}
+
+/// The times between programs of a shell, which waits for one and starts the next.
+fn floor(ensemble: &Ensemble) -> anyhow::Result<Vec<Duration>> {
+    let record = ensemble.directory().join("floor");
+    let mut command = Command::new("sh");
+    command
+        .args([
+            "-c",
+            "for turn in $(seq \"$0\"); do LOCKKEEPER_FENCING_TOKEN=$turn \"$@\" || exit; done",
+        ])
+        .arg((WORKERS * ROUNDS / 2).to_string())
+        .arg(binaries::recorder()?)
+        .arg(&record)
+        .args(RECORDER);
+    let mut shell = ensemble.observer().spawn("floor", command)?;
+    let ended = shell.wait(BOUND)?;
+    anyhow::ensure!(
+        ended.is_some_and(|status| status.success()),
+        "the shell did not end well"
+    );
+    let report = check(&Records::read(&record)?.records, Rule::Exclusive);
+    anyhow::ensure!(report.is_clean(), "{report}");
+    Ok(report.gaps.iter().map(|&(_, gap)| gap).collect())
+}
+
+/// Prints percentiles, and returns the median in seconds.
+fn print(what: &str, mut gaps: Vec<Duration>) -> f64 {
+    gaps.sort();
+    let at = |percent: usize| gaps[(gaps.len() * percent / 100).min(gaps.len() - 1)].as_secs_f64();
+    let millis = |percent| at(percent) * 1e3;
+    println!("{what}, {} times:", gaps.len());
+    println!(
+        "p50 {:.1} ms, p90 {:.1} ms, p99 {:.1} ms",
+        millis(50),
+        millis(90),
+        millis(99)
+    );
+    at(50)
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use lockkeeper_lock::BootInstant;
-use lockkeeper_testbed::process::wait_for;
+use lockkeeper_testbed::process::{cpu_time, of_ticks, resident_memory, wait_for};
 use lockkeeper_testbed::{Ensemble, Host};
+use rustix::process::Pid;
 
 /// How long a busy server may take to report its counters.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -138,7 +139,7 @@ impl Counters {
                 *sum += value_of(&mntr, key).unwrap_or_default();
             }
             zxid = zxid.max(ensemble.zxid(server).unwrap_or_default());
-            cpu_of_servers += cpu_of(pid(ensemble, server)?)?;
+            cpu_of_servers += cpu_time(pid(ensemble, server)?)?;
             server_bytes = bytes(ensemble, ensemble.server(server))?
                 .zip(server_bytes)
                 .map(|(one, all)| one + all);
@@ -152,7 +153,7 @@ impl Counters {
                 .map(|(clients, servers)| [clients, servers]),
             syncs,
             cpu_of_servers,
-            cpu_of_client: cpu_of("self".to_owned())?,
+            cpu_of_client: cpu_time(rustix::process::getpid())?,
             cpu_of_all: cpu_of_all()?,
         })
     }
@@ -165,30 +166,17 @@ pub fn value_of(mntr: &str, key: &str) -> Option<f64> {
     value.trim().parse().ok()
 }
 
-fn pid(ensemble: &Ensemble, server: usize) -> anyhow::Result<String> {
-    let pid = ensemble.pid(server).context("a server has ended")?;
-    Ok(pid.as_raw_nonzero().to_string())
+fn pid(ensemble: &Ensemble, server: usize) -> anyhow::Result<Pid> {
+    ensemble.pid(server).context("a server has ended")
 }
 
 /// Resident memory of one server, in bytes.
 fn memory(ensemble: &Ensemble) -> anyhow::Result<u64> {
-    let mut kib = 0;
+    let mut all = 0;
     for server in 0..ensemble.len() {
-        let status = fs::read_to_string(format!("/proc/{}/status", pid(ensemble, server)?))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let size = line.and_then(|line| line.trim().strip_suffix(" kB"));
-        kib += size.context("no VmRSS")?.trim().parse::<u64>()?;
+        all += resident_memory(pid(ensemble, server)?)?;
     }
-    Ok(kib * 1024 / ensemble.len() as u64)
-}
-
-/// User and system time of a process (`proc_pid_stat(5)`).
-fn cpu_of(pid: String) -> anyhow::Result<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name of the program may have spaces. After it the third field comes, and these are the 14th and the 15th.
-    let (_, fields) = stat.rsplit_once(") ").context("no name in stat")?;
-    let ticks: Result<Vec<u64>, _> = fields.split(' ').skip(11).take(2).map(str::parse).collect();
-    Ok(of_ticks(ticks?.iter().sum()))
+    Ok(all / ensemble.len() as u64)
 }
 
 /// Time that all cores of the machine worked (`proc_stat(5)`).
@@ -201,10 +189,6 @@ fn cpu_of_all() -> anyhow::Result<Duration> {
     let ticks = ticks?;
     let working = [0, 1, 2, 5, 6].iter().filter_map(|&at| ticks.get(at)).sum();
     Ok(of_ticks(working))
-}
-
-fn of_ticks(ticks: u64) -> Duration {
-    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 /// Bytes over the cable of a host, both ways; `None` where hosts are addresses of the loopback device.

@@ -2,6 +2,7 @@
 //
 //	driver --system SYSTEM --servers HOST:PORT[,...] --lock NAME --name ID --lease-ms MS
 //	       [--times N] [--hold-ms MS] [--token-file FILE] -- COMMAND ARG...
+//	driver ... --hold-ms MS --crowd N [--rejoin next|at-once]
 //
 // Package contract has what all systems share; each other package names the pages that it follows.
 package main
@@ -19,17 +20,21 @@ import (
 
 func main() {
 	o := contract.Parse()
+	run := contract.Run
+	if o.Crowd > 0 {
+		run = contract.Crowd
+	}
 	switch o.System {
 	case "etcd-mutex":
-		contract.Run(o, etcd.ConnectMutex)
+		run(o, etcd.ConnectMutex)
 	case "etcdctl-lock":
 		contract.RunProgram(o, etcd.Etcdctl(o))
 	case "k8s-lease", "k8s-lease-defaults", "k8s-lease-release", "k8s-lease-release-defaults":
-		contract.Run(o, kube.Connect)
+		run(o, kube.Connect)
 	case "redlock":
-		contract.Run(o, redlock.Connect)
+		run(o, redlock.Connect)
 	case "consul-api":
-		contract.Run(o, consullock.Connect)
+		run(o, consullock.Connect)
 	case "consul-lock":
 		contract.RunProgram(o, consullock.Program(o))
 	default:

@@ -42,8 +42,14 @@ def parse(systems):
     parser.add_argument("--hold-ms", type=int, help="default: until the command ends")
     parser.add_argument("--token-file", help="unused: no system of this folder has credentials")
     parser.add_argument("--boot-offset-ns", type=int, help="unused: Python reads CLOCK_BOOTTIME")
-    parser.add_argument("command", nargs="+")
+    parser.add_argument("--crowd", type=int, help="contenders in this process, without a command: see crowd.py")
+    parser.add_argument("--rejoin", choices=["next", "at-once"], default="next", help="see crowd.py")
+    parser.add_argument("command", nargs="*")
     options = parser.parse_args()
+    if not options.crowd and not options.command:
+        parser.error("needs -- COMMAND, or --crowd")
+    if options.crowd and not options.hold_ms:
+        parser.error("--crowd needs --hold-ms")
     options.lease = options.lease_ms / 1000
     return options
 

@@ -2,18 +2,22 @@
 
 driver.py --system SYSTEM --servers HOST:PORT[,...] --lock NAME --name ID --lease-ms MS
           [--times N] [--hold-ms MS] -- COMMAND ARG...
+driver.py ... --hold-ms MS --crowd N [--rejoin next|at-once]
 
-contract.py has what all systems share; each other module has one system, and names the page it follows.
+contract.py has what all systems share, and crowd.py what many contenders in one process do; each other module has
+one system, and names the page it follows.
 """
 
 import sys
 
 import contract
+import crowd
 
 
 def main():
     options = contract.parse(sorted(SYSTEMS))
-    contract.run(options, SYSTEMS[options.system])
+    run = crowd.run if options.crowd else contract.run
+    run(options, SYSTEMS[options.system])
 
 
 # A system's library is imported when it is asked for, so that no other one can disturb the measurement.

@@ -73,6 +73,14 @@ pub fn overlap(stretches: &[Stretch]) -> Option<Duration> {
     sum
 }
 
+/// Whether whoever began to run had a higher token than everybody before.
+pub fn tokens_grow(stretches: &[Stretch]) -> bool {
+    stretches.windows(2).all(|pair| {
+        let goes_on = pair[0].contender == pair[1].contender && pair[0].token == pair[1].token;
+        goes_on || pair[0].token < pair[1].token
+    })
+}
+
 /// How long nobody ran at most between `since` and `until`. `None` if nobody runs at the end of that time: nobody ever ran
 /// again.
 pub fn gap(stretches: &[Stretch], since: BootInstant, until: BootInstant) -> Option<Duration> {

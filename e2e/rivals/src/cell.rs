@@ -76,6 +76,7 @@ mod tests {
             gap,
             late: 2,
             refused: 1,
+            grew: None,
             told: None,
         }
     }

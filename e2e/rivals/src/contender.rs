@@ -107,6 +107,21 @@ impl Contender {
         Ok(Records::read(&self.record)?.records)
     }
 
+    /// What its recorder has written until now, in a file of its own.
+    ///
+    /// # Errors
+    /// When it cannot be copied.
+    pub fn snapshot(&self) -> anyhow::Result<PathBuf> {
+        let file = self.record.with_extension("snapshot");
+        if self.record.exists() {
+            std::fs::copy(&self.record, &file)?;
+        } else {
+            // It has never run.
+            File::create(&file)?;
+        }
+        Ok(file)
+    }
+
     /// What its driver has said. Our own says nothing in this form.
     pub fn said(&self) -> Vec<Said> {
         let text = std::fs::read_to_string(&self.events).unwrap_or_default();

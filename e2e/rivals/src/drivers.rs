@@ -4,7 +4,7 @@ use std::process::Command;
 
 use lockkeeper_testbed::foreign::boot_offset;
 
-use crate::programs::{consul, go, java, python};
+use crate::programs::{Size, consul, go, java, python};
 use crate::servers::Kind;
 use crate::systems::{Driver, System};
 
@@ -13,10 +13,22 @@ use crate::systems::{Driver, System};
 /// # Errors
 /// When it cannot be built: its language is missing, or a dependency cannot be fetched.
 pub fn command(system: &System) -> anyhow::Result<Option<Command>> {
+    of(system, Size::One)
+}
+
+/// The same for a crowd.
+///
+/// # Errors
+/// As [`command`].
+pub fn crowd(system: &System) -> anyhow::Result<Option<Command>> {
+    of(system, Size::Crowd)
+}
+
+fn of(system: &System, size: Size) -> anyhow::Result<Option<Command>> {
     Ok(match system.driver {
-        Driver::Own(_) => None,
+        Driver::Own(_) | Driver::Crowd(_) => None,
         Driver::Java => {
-            let mut command = java("lockkeeper.rivals.Driver", 128)?;
+            let mut command = java("lockkeeper.rivals.Driver", size)?;
             command.args(["--boot-offset-ns", &boot_offset().to_string()]);
             Some(command)
         }

@@ -89,6 +89,7 @@ impl Fault {
     pub fn applies_to(self, system: &System) -> Result<(), &'static str> {
         let has_cluster = system.servers.has_cluster();
         match self {
+            _ if matches!(system.driver, Driver::Crowd(_)) => Err("only its costs are of interest"),
             Self::ServerCutOff if !has_cluster || system.servers == Kind::Sentinel => {
                 Err("its server has no others that it depends on")
             }
@@ -110,7 +111,9 @@ impl Fault {
     pub fn length(self, lease: Duration) -> Duration {
         match self {
             Self::HolderKilled | Self::ClockAhead | Self::WaiterAhead | Self::MemoryFull => Duration::ZERO,
-            Self::LeaderKilled | Self::Failover | Self::AllRestarted => Duration::from_secs(3),
+            Self::LeaderKilled | Self::AllRestarted => Duration::from_secs(3),
+            // Sentinels notice after 3 s, and agree on a failover some seconds later.
+            Self::Failover => Duration::from_secs(15),
             _ => lease * 2 + Duration::from_secs(2),
         }
     }

@@ -4,10 +4,15 @@
 //! compete for it on machines of their own; the one that holds it runs the recorder, and a driver stops that when, and
 //! only when, the library says that the lock is lost. A [`Fault`](faults::Fault) strikes, and [`activity`] reads from the
 //! records who ran when.
+//!
+//! A [`Crowd`](crowd::Crowd) has many contenders in one process, without a command: [`cost`] is what a lock takes when
+//! nothing breaks.
 
 pub mod activity;
 pub mod cell;
 pub mod contender;
+pub mod cost;
+pub mod crowd;
 pub mod drivers;
 pub mod faults;
 pub mod page;
@@ -15,5 +20,6 @@ pub mod picture;
 pub mod programs;
 pub mod results;
 pub mod round;
+pub mod second;
 pub mod servers;
 pub mod systems;

@@ -1,5 +1,7 @@
 //! `docs/comparison.md`, written from the results.
 
+mod costs;
+
 use std::fmt::Write as _;
 
 use crate::cell::Cell;
@@ -20,16 +22,18 @@ pub fn render(results: &Results) -> String {
         "# Comparison\n\n\
          What do the locks of the field *do* when something breaks? `make rivals` does the same faults to each of them, and one \
          recorder writes down who ran when. This page is written from [its results](rivals/results.json). The lease, session \
-         timeout or expiry of all locks that have one is {} s. {}\n\n{}\n\n\
+         timeout or expiry of all locks that have one is {} s. {}\n\n{}\n\n{}\
          ![Lock by fault](rivals/heat-map.svg)\n\n![Overlap against time without a holder](rivals/scatter.svg)\n\n",
         results.lease,
         rounds(results),
-        where_others_are_better(results)
+        where_others_are_better(results),
+        costs::faster_than(results, OWN).map_or_else(String::new, |faster| faster + "\n\n"),
     );
     page.push_str(HOW);
     for &fault in FAULTS {
         table(&mut page, results, fault);
     }
+    costs::render(&mut page, results);
     missing(&mut page, results);
     page
 }
@@ -206,6 +210,7 @@ mod tests {
             gap,
             late: 0,
             refused: 0,
+            grew: None,
             told: Some(0.5),
         };
         let mut add = |system: &str, round| {

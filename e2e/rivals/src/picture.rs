@@ -225,6 +225,7 @@ mod tests {
             gap: Some(2.0),
             late: 0,
             refused: 0,
+            grew: None,
             told: None,
         };
         let mut add = |system: &str, overlap| {

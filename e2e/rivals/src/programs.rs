@@ -7,11 +7,22 @@ use lockkeeper_testbed::foreign;
 
 const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A main class of the project below `java/`, with a heap of this many MiB.
+/// What a Java machine is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// One contender, of which there are many on the machine: it starts quickly.
+    One,
+    /// A server.
+    Server,
+    /// A crowd, which runs long enough to profit from the second compiler.
+    Crowd,
+}
+
+/// A main class of the project below `java/`.
 ///
 /// # Errors
 /// When the project cannot be built.
-pub fn java(class: &str, heap_mib: u32) -> anyhow::Result<Command> {
+pub fn java(class: &str, size: Size) -> anyhow::Result<Command> {
     let sources = Path::new(SOURCES).join("java");
     let directory = foreign::built(&sources, &["src"], &["pom.xml"], |directory| {
         foreign::run(
@@ -22,13 +33,18 @@ pub fn java(class: &str, heap_mib: u32) -> anyhow::Result<Command> {
                 .arg("package"),
         )
     })?;
+    let (heap_mib, compilers) = match size {
+        Size::One => (128, 1),
+        Size::Server => (256, 1),
+        Size::Crowd => (2048, 4),
+    };
     let mut command = Command::new("java");
     command
         .args([
             &format!("-Xmx{heap_mib}m"),
             "-Xss512k",
             "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
+            &format!("-XX:TieredStopAtLevel={compilers}"),
         ])
         .args(OPEN_FOR_HAZELCAST)
         .arg("-cp")
@@ -79,6 +95,16 @@ pub fn consul() -> anyhow::Result<PathBuf> {
         &["go.mod", "go.sum"],
         &["github.com/hashicorp/consul"],
     )
+}
+
+/// The second judge, of the module below `go/porcupine/`.
+///
+/// # Errors
+/// When it cannot be built.
+pub fn porcupine() -> anyhow::Result<PathBuf> {
+    let sources = Path::new(SOURCES).join("go/porcupine");
+    let directory = foreign::go(&sources, &[], &["go.mod", "go.sum", "main.go"], &["."])?;
+    Ok(directory.join("porcupine"))
 }
 
 /// The driver in Python.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
+use crate::cost::{Fairness, Handoffs, Waiting};
 use crate::faults::Fault;
 
 /// One round of a fault.
@@ -21,17 +22,34 @@ pub struct Round {
     pub late: u32,
     /// Of these, how many a resource refuses that takes the highest token only.
     pub refused: u32,
+    /// Whether there is a fencing token, and each contender that began to run had a higher one than all before.
+    #[serde(default)]
+    pub grew: Option<bool>,
     /// How long after the fault the library told its holder of the loss, in seconds; `None`: it told nothing.
     pub told: Option<f64>,
 }
 
-/// All rounds, by system and fault.
+/// What a lock costs when nothing breaks, turn by turn.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Costs {
+    /// By the size of the queue.
+    pub handoffs: BTreeMap<u32, Vec<Handoffs>>,
+    /// Of one more contender that waits.
+    pub waiting: Vec<Waiting>,
+    /// Of contenders that queue again at once.
+    pub fairness: Vec<Fairness>,
+}
+
+/// All that was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The lease of all systems that have one, in seconds.
     pub lease: f64,
     /// By the name of the system, then the fault.
     pub rounds: BTreeMap<String, BTreeMap<Fault, Vec<Round>>>,
+    /// By the name of the system.
+    #[serde(default)]
+    pub costs: BTreeMap<String, Costs>,
     /// Systems that could not be run, and why.
     pub missing: BTreeMap<String, String>,
 }
@@ -99,6 +117,21 @@ impl Kept {
         self.write()
     }
 
+    /// Adds a part of a system's costs, and writes the file.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn add_cost(&mut self, system: &str, add: impl FnOnce(&mut Costs)) -> anyhow::Result<()> {
+        add(self.results.costs.entry(system.to_owned()).or_default());
+        self.results.missing.remove(system);
+        self.write()
+    }
+
+    /// What is known of a system's costs.
+    pub fn costs(&self, system: &str) -> Costs {
+        self.results.costs.get(system).cloned().unwrap_or_default()
+    }
+
     /// Says why a system cannot be run.
     ///
     /// # Errors
@@ -130,6 +163,7 @@ mod tests {
             gap: None,
             late: 3,
             refused: 0,
+            grew: None,
             told: None,
         };
         let mut kept = Kept::open(&file, 4.0).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use fastrand::Rng;
-use lockkeeper_judge::record::Record;
+use lockkeeper_judge::record::{Record, Records};
 use lockkeeper_lock::BootInstant;
 use lockkeeper_testbed::process::wait_for;
 
@@ -12,6 +12,7 @@ use crate::activity::{at_resource, gap, overlap, stretches};
 use crate::contender::Contender;
 use crate::faults::Fault;
 use crate::results::Round;
+use crate::second::Verdict;
 use crate::servers::Servers;
 use crate::systems::System;
 
@@ -27,7 +28,7 @@ const AFTER: Duration = Duration::from_secs(2);
 /// Plays one round with servers that serve, and leaves them serving.
 ///
 /// # Errors
-/// When nobody gets the free lock, or the fault cannot be done.
+/// When nobody gets the free lock, the fault cannot be done, or the second judge says otherwise.
 pub fn play(
     system: &System,
     fault: Fault,
@@ -84,7 +85,10 @@ pub fn play(
         patience = BOUND;
     }
     let gap = wait_for(patience, || gap_until_now(&contenders, began).transpose()).transpose()?;
-    let records = all_records(&contenders)?;
+    let files = contenders
+        .iter()
+        .map(Contender::snapshot)
+        .collect::<anyhow::Result<Vec<_>>>()?;
     if gap.is_none() {
         for contender in &contenders {
             println!("nobody ran again; {}", contender.last_lines());
@@ -97,11 +101,23 @@ pub fn play(
     }
     wait_for(START, || servers.all_serve().then_some(())).context("the servers do not serve again")?;
 
+    let records = files
+        .iter()
+        .map(|file| Ok(Records::read(file)?.records))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let found = stretches(&records);
+    let overlap = overlap(&found);
+    let ours = Verdict::ours(&found);
+    let second = Verdict::of_porcupine(&files)?;
+    ensure!(
+        ours == second,
+        "the two judges disagree about {files:?}: we say {ours:?}, Porcupine {second:?}"
+    );
     let resource = at_resource(&records);
     Ok(Round {
         seed,
-        overlap: overlap(&found).map(|time| time.as_secs_f64()),
+        grew: has_token.then_some(ours.fenced),
+        overlap: overlap.map(|time| time.as_secs_f64()),
         gap: gap.map(|time| time.as_secs_f64()),
         late: resource.late,
         refused: if has_token { resource.refused } else { 0 },

@@ -79,6 +79,11 @@ pub trait Servers {
     /// Whether all are there and serve.
     fn all_serve(&self) -> bool;
 
+    /// How many requests the servers have had, where they count them.
+    fn requests(&self) -> Option<f64> {
+        None
+    }
+
     /// Fills the memory of the servers with other data, where they throw away the old in that case.
     ///
     /// # Errors
@@ -86,6 +91,20 @@ pub trait Servers {
     fn fill_memory(&mut self) -> anyhow::Result<()> {
         anyhow::bail!("these servers throw nothing away")
     }
+}
+
+/// The sum of the samples of a metric in Prometheus' text format, with whatever labels.
+fn sum_of(metrics: &str, name: &str) -> Option<f64> {
+    let samples = metrics.lines().filter_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        let value = match rest.strip_prefix('{') {
+            Some(labels) => labels.rsplit_once("} ")?.1,
+            None => rest.strip_prefix(' ')?,
+        };
+        value.parse::<f64>().ok()
+    });
+    let samples: Vec<_> = samples.collect();
+    (!samples.is_empty()).then(|| samples.iter().sum())
 }
 
 impl Kind {
@@ -126,5 +145,18 @@ impl Kind {
             self,
             Self::Redis | Self::FiveRedis | Self::Sentinel | Self::Memcached
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sum_of;
+
+    #[test]
+    fn samples_of_one_metric_are_added_up_and_those_of_longer_names_are_not() {
+        let metrics = "# TYPE asked counter\nasked{verb=\"get {} \"} 2\nasked{verb=\"put\"} 1e+01\nasked_total 5\nall 7\n";
+        assert_eq!(sum_of(metrics, "asked"), Some(12.0));
+        assert_eq!(sum_of(metrics, "all"), Some(7.0));
+        assert_eq!(sum_of(metrics, "none"), None);
     }
 }

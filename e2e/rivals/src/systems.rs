@@ -15,6 +15,8 @@ pub enum Driver {
     Go,
     /// The programs below `python/`.
     Python,
+    /// This recipe of `lockkeeper-crowd`: it is in no fault, only in the costs.
+    Crowd(&'static str),
 }
 
 /// A lock of the field.
@@ -212,7 +214,45 @@ pub const SYSTEMS: &[System] = &[
     },
 ];
 
+/// Two more, whose costs alone are of interest.
+pub const OF_CROWDS: &[System] = &[
+    system(
+        "zookeeper-client",
+        "`lock` of the crate zookeeper-client",
+        Driver::Crowd("zookeeper-client"),
+        Kind::ZooKeeper,
+    ),
+    system(
+        FLOOR,
+        "no recipe: a node is deleted, a watch tells",
+        Driver::Crowd("floor"),
+        Kind::ZooKeeper,
+    ),
+];
+
+/// What every recipe on ZooKeeper needs at least.
+pub const FLOOR: &str = "zookeeper-floor";
+
 impl System {
+    /// The largest crowd of it on one machine; 0 if it is a program, takes part as another row does, or its library makes
+    /// dozens of threads for each client.
+    pub fn largest_crowd(&self) -> u32 {
+        match self.name {
+            FLOOR => 2,
+            "lockkeeper-short"
+            | "curator-mutex-session-policy"
+            | "kazoo-lost"
+            | "hazelcast-fenced-checked" => 0,
+            "etcdctl-lock" | "consul-lock" => 0,
+            "redisson-lock"
+            | "redisson-lock@sentinel"
+            | "redisson-fenced"
+            | "hazelcast-fenced"
+            | "shedlock" => 50,
+            _ => 500,
+        }
+    }
+
     /// The lease that it has where the others have this one.
     pub fn lease(&self, of_others: Duration) -> Duration {
         of_others.max(Duration::from_secs(self.own_lease))
@@ -220,7 +260,7 @@ impl System {
 
     /// The system of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
-        SYSTEMS.iter().find(|system| system.name == name)
+        SYSTEMS.iter().chain(OF_CROWDS).find(|system| system.name == name)
     }
 }
 

@@ -3,9 +3,15 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use lockkeeper_judge::record::Records;
+use lockkeeper_lock::BootInstant;
+use lockkeeper_rivals::activity::stretches;
+use lockkeeper_rivals::crowd::{Crowd, Plan, handoffs};
 use lockkeeper_rivals::faults::Fault;
 use lockkeeper_rivals::round;
+use lockkeeper_rivals::second::Verdict;
 use lockkeeper_rivals::systems::{Driver, System};
+use lockkeeper_testbed::process::wait_for;
 
 /// Long enough for holders on a busy machine.
 const LEASE: Duration = Duration::from_secs(10);
@@ -65,6 +71,88 @@ fn a_lock_of_each_kind_gets_to_the_next_one_when_its_holder_is_killed_and_never_
             scope.spawn(work);
         }
     });
+}
+
+/// One for each language of the drivers, and the floor.
+const CROWDS: &[&str] = &[
+    "lockkeeper",
+    "zookeeper-floor",
+    "curator-mutex",
+    "kazoo",
+    "etcd-mutex",
+];
+
+#[test]
+fn a_crowd_in_each_language_hands_the_lock_from_one_to_the_other_and_two_never_hold_it() {
+    if !rustix::process::geteuid().is_root() {
+        return lockkeeper_skip::skip("needs root for network namespaces");
+    }
+    std::thread::scope(|scope| {
+        for name in CROWDS {
+            scope.spawn(move || {
+                let system = System::named(name).unwrap_or_else(|| panic!("{name} is in the table"));
+                if matches!(system.driver, Driver::Go) && !has_go() {
+                    return lockkeeper_skip::skip("needs Go");
+                }
+                let servers = system.servers.start().unwrap();
+                let plan = Plan {
+                    contenders: 2,
+                    lease: LEASE,
+                    hold: Duration::from_millis(5),
+                    at_once: false,
+                };
+                let began = BootInstant::now();
+                let crowd = Crowd::start(system, &*servers, "crowd", plan).unwrap();
+                let handed = || (handoffs(&crowd.words().ok()?, began).len() >= 10).then_some(());
+                wait_for(Duration::from_secs(120), handed).unwrap_or_else(|| panic!("{name}: no handoffs"));
+                let mut holder = None;
+                let mut words = crowd.words().unwrap();
+                words.sort_by_key(|word| word.at);
+                for word in words {
+                    match word.event.as_str() {
+                        "held" => assert_eq!(holder.replace(word.who), None, "{name}: two hold"),
+                        "releasing" => assert_eq!(holder.take(), Some(word.who), "{name}"),
+                        _ => {}
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn an_independent_checker_finds_a_planted_overlap_and_a_token_that_falls_as_ours_does() {
+    if !has_go() {
+        return lockkeeper_skip::skip("needs Go");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let first = "begin 5 100000000 7 one\nbeat 5 105000000 7\nbeat 5 140000000 7\nbeat 5 300000000 7\n";
+    let judge = |second: &str| {
+        let files = [("one", first), ("two", second)].map(|(name, text)| {
+            let file = directory.path().join(name);
+            std::fs::write(&file, text).unwrap();
+            file
+        });
+        let records = files.each_ref().map(|file| Records::read(file).unwrap().records);
+        let ours = Verdict::ours(&stretches(&records));
+        assert_eq!(Verdict::of_porcupine(&files).unwrap(), ours, "{second}");
+        (ours.mutex, ours.fenced)
+    };
+    assert_eq!(judge(""), (true, true));
+    // Between two stretches of the first one, with the same PID in a namespace of its own.
+    assert_eq!(
+        judge("begin 4 150000000 7 two\nbeat 4 190000000 7\n"),
+        (true, false)
+    );
+    assert_eq!(
+        judge("begin 6 310000000 7 two\nbeat 6 350000000 7\n"),
+        (true, true)
+    );
+    assert_eq!(
+        judge("begin 6 130000000 7 two\nbeat 6 160000000 7\n"),
+        (false, false)
+    );
+    assert_eq!(judge("begin 6 310000000 7 two\nbeat 6 350"), (true, true));
 }
 
 #[test]

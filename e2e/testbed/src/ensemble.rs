@@ -9,7 +9,7 @@ mod shared;
 mod starting;
 mod words;
 
-pub use client::{block_on, connector};
+pub use client::{block_on, connector, with_clients};
 pub use config::{Config, TlsFiles};
 pub use servers::{CLIENT_PORT, Ensemble, SUPER, TLS_PORT};
 pub use shared::shared;

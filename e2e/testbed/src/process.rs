@@ -167,6 +167,36 @@ pub fn wait_for<T>(bound: Duration, mut condition: impl FnMut() -> Option<T>) ->
     }
 }
 
+/// User and system time of a process (`proc_pid_stat(5)`).
+///
+/// # Errors
+/// When it has ended.
+pub fn cpu_time(pid: Pid) -> io::Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()))?;
+    // The name of the program may have spaces. After it the third field comes, and these are the 14th and the 15th.
+    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+    let ticks: Result<Vec<u64>, _> = fields.split(' ').skip(11).take(2).map(str::parse).collect();
+    let ticks = ticks.map_err(io::Error::other)?;
+    Ok(of_ticks(ticks.iter().sum()))
+}
+
+/// A time that the kernel counts in ticks of its clock.
+pub fn of_ticks(ticks: u64) -> Duration {
+    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Resident memory of a process, in bytes.
+///
+/// # Errors
+/// When it has ended.
+pub fn resident_memory(pid: Pid) -> io::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid()))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    // A process that is ending has no memory any more.
+    Ok(kib.unwrap_or_default() * 1024)
+}
+
 type Order = (Command, Sender<io::Result<Child>>);
 
 /// `PR_SET_PDEATHSIG` is about the *thread* that forked: a test's thread ends with the test, and a thread of

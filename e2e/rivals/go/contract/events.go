@@ -43,6 +43,15 @@ func Error(err error) {
 	}{event{"error", now()}, err.Error()})
 }
 
+// An event of a crowd.
+func emitBy(name string, who int, what string) {
+	emit(struct {
+		event
+		Who  int    `json:"who"`
+		What string `json:"what,omitempty"`
+	}{event{name, now()}, who, what})
+}
+
 func emit(line any) {
 	text, err := json.Marshal(line)
 	if err != nil {

@@ -19,6 +19,9 @@ type Options struct {
 	Hold      time.Duration
 	TokenFile string
 	Command   []string
+	// See Crowd.
+	Crowd        int
+	RejoinAtOnce bool
 }
 
 // Parse reads the command line; it ends the process if that is wrong.
@@ -33,12 +36,19 @@ func Parse() *Options {
 	flag.IntVar(&o.Times, "times", 0, "end after having had the lock this often; 0: never")
 	flag.StringVar(&o.TokenFile, "token-file", "", "file with the bearer token, for an API server")
 	flag.Int64("boot-offset-ns", 0, "unused: Go reads CLOCK_BOOTTIME")
+	flag.IntVar(&o.Crowd, "crowd", 0, "contenders in this process, without a command")
+	rejoin := flag.String("rejoin", "next", "of a crowd: next or at-once")
 	flag.Parse()
+	o.RejoinAtOnce = *rejoin == "at-once"
 	o.Lease = time.Duration(*lease) * time.Millisecond
 	o.Hold = time.Duration(*hold) * time.Millisecond
 	o.Command = flag.Args()
-	if o.Servers == "" || o.Lock == "" || o.Name == "" || o.Lease <= 0 || len(o.Command) == 0 {
-		fmt.Fprintln(os.Stderr, "needs --servers, --lock, --name, --lease-ms and -- COMMAND")
+	isWhole := len(o.Command) > 0
+	if o.Crowd > 0 {
+		isWhole = !isWhole && o.Hold > 0
+	}
+	if o.Servers == "" || o.Lock == "" || o.Name == "" || o.Lease <= 0 || !isWhole {
+		fmt.Fprintln(os.Stderr, "needs --servers, --lock, --name, --lease-ms, and -- COMMAND or --hold-ms and --crowd")
 		os.Exit(2)
 	}
 	return o

@@ -30,6 +30,10 @@ const begin = `echo "$$ %s"; LOCKKEEPER_FENCING_TOKEN=${%s:-$(date +%%s%%3N)} ex
 
 // RunProgram is Run for a program.
 func RunProgram(o *Options, p *Program) {
+	if o.Crowd > 0 {
+		fmt.Fprintln(os.Stderr, "--crowd: a program takes no part without a command")
+		os.Exit(2)
+	}
 	ctx := untilSigterm()
 	for times := 0; (o.Times == 0 || times < o.Times) && ctx.Err() == nil; {
 		Ready()

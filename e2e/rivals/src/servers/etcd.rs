@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use super::farm::{Breed, Farm, Node};
+use super::sum_of;
 use crate::programs::go;
 
 struct Etcd;
@@ -47,6 +48,12 @@ impl Breed for Etcd {
             http(farm, index, "/metrics")
                 .is_some_and(|answer| answer.lines().any(|line| line == "etcd_server_is_leader 1"))
         })
+    }
+
+    /// What clients send on streams counts as well: watches and renewals.
+    fn requests(&self, farm: &Farm) -> Option<f64> {
+        let count = |index| sum_of(&http(farm, index, "/metrics")?, "grpc_server_msg_received_total");
+        (0..farm.nodes.len()).map(count).sum()
     }
 }
 

@@ -44,6 +44,11 @@ pub(super) trait Breed {
         Vec::new()
     }
 
+    /// See [`Servers::requests`].
+    fn requests(&self, _: &Farm) -> Option<f64> {
+        None
+    }
+
     /// See [`Servers::fill_memory`].
     fn fill_memory(&self, _: &Farm) -> anyhow::Result<()> {
         anyhow::bail!("these servers throw nothing away")
@@ -168,6 +173,10 @@ impl Servers for Farm {
 
     fn all_serve(&self) -> bool {
         (0..self.nodes.len()).all(|index| self.breed.serves(self, index))
+    }
+
+    fn requests(&self) -> Option<f64> {
+        self.breed.requests(self)
     }
 
     fn fill_memory(&mut self) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::farm::{Breed, Farm, Node};
-use crate::programs::java;
+use crate::programs::{Size, java};
 
 /// After this time without a heartbeat a session of the CP subsystem ends, and with it the lock of its client. Its
 /// default is 300 s, of which a round would have to wait for each time.
@@ -22,7 +22,7 @@ impl Breed for Hazelcast {
     }
 
     fn command(&self, nodes: &[Node], index: usize) -> anyhow::Result<Command> {
-        let mut command = java("lockkeeper.rivals.HazelcastMember", 256)?;
+        let mut command = java("lockkeeper.rivals.HazelcastMember", Size::Server)?;
         command
             .args(["--address", &nodes[index].host.address().to_string()])
             .args(["--port", &self.port().to_string()])

@@ -5,6 +5,7 @@ use std::process::Command;
 use lockkeeper_testbed::cluster::build::Programs;
 
 use super::farm::{Breed, Farm, Node};
+use super::sum_of;
 
 const TOKEN: &str = "rivals";
 const ETCD: usize = 0;
@@ -69,17 +70,17 @@ impl Breed for Kubernetes {
     }
 
     fn serves(&self, farm: &Farm, index: usize) -> bool {
-        let mut command = Command::new("curl");
-        command.args(["--silent", "--fail", "--insecure", "--max-time", "1"]);
-        let address = farm.nodes[index].host.address();
-        if index == ETCD {
-            command.arg(format!("http://{address}:2379/health"));
-        } else {
+        if index == API {
             // The namespace is made some time after the API server serves.
-            command.args(["-H", &format!("Authorization: Bearer {TOKEN}")]);
-            command.arg(format!("https://{address}:6443/api/v1/namespaces/default"));
+            return get(farm, "/api/v1/namespaces/default").is_some();
         }
+        let mut command = curl();
+        command.arg(format!("http://{}:2379/health", farm.nodes[ETCD].host.address()));
         farm.ask(command).is_some()
+    }
+
+    fn requests(&self, farm: &Farm) -> Option<f64> {
+        sum_of(&get(farm, "/metrics")?, "apiserver_request_total")
     }
 
     fn leader(&self, _: &Farm) -> Option<usize> {
@@ -96,4 +97,18 @@ impl Breed for Kubernetes {
         let _ = std::fs::write(&file, TOKEN);
         vec!["--token-file".to_owned(), file.display().to_string()]
     }
+}
+
+fn curl() -> Command {
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--fail", "--insecure", "--max-time", "1"]);
+    command
+}
+
+/// What the API server answers.
+fn get(farm: &Farm, path: &str) -> Option<String> {
+    let mut command = curl();
+    command.args(["-H", &format!("Authorization: Bearer {TOKEN}")]);
+    command.arg(format!("https://{}:6443{path}", farm.nodes[API].host.address()));
+    farm.ask(command)
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::ensure;
 
 use super::farm::{Breed, Farm, Node};
-use super::postgres::{open_to, owner};
+use super::postgres::{CONNECTIONS, open_to, owner};
 
 /// Run at each start: the user of the drivers, and its database.
 const INIT: &str = "CREATE DATABASE IF NOT EXISTS lockkeeper;\n\
@@ -46,6 +46,7 @@ impl Breed for MariaDb {
         let mut command = Command::new("mariadbd");
         command
             .args(["--no-defaults", "--user=mysql", "--skip-name-resolve"])
+            .arg(format!("--max-connections={CONNECTIONS}"))
             .arg(format!("--datadir={}", data.display()))
             .arg(format!("--bind-address={}", node.host.address()))
             .arg(format!("--socket={}", node.directory.join("socket").display()))
@@ -54,22 +55,24 @@ impl Breed for MariaDb {
         Ok(command)
     }
 
-    fn serves(&self, farm: &Farm, index: usize) -> bool {
-        let mut command = Command::new("mariadb");
-        command
-            .args([
-                "--no-defaults",
-                "-ulockkeeper",
-                "-plockkeeper",
-                "-NBe",
-                "select 1",
-                "lockkeeper",
-            ])
-            .args(["-h", &farm.nodes[index].host.address().to_string()]);
-        farm.ask(command).is_some_and(|answer| answer.trim() == "1")
+    fn serves(&self, farm: &Farm, _: usize) -> bool {
+        ask(farm, "select 1").is_some_and(|answer| answer.trim() == "1")
+    }
+
+    fn requests(&self, farm: &Farm) -> Option<f64> {
+        let answer = ask(farm, "show global status like 'Questions'")?;
+        answer.split_whitespace().nth(1)?.parse().ok()
     }
 
     fn leader(&self, _: &Farm) -> Option<usize> {
         Some(0)
     }
+}
+
+fn ask(farm: &Farm, statement: &str) -> Option<String> {
+    let mut command = Command::new("mariadb");
+    command
+        .args(["--no-defaults", "-ulockkeeper", "-plockkeeper", "-NBe", statement])
+        .args(["-h", &farm.nodes[0].host.address().to_string(), "lockkeeper"]);
+    farm.ask(command)
 }

@@ -12,6 +12,9 @@ use super::farm::{Breed, Farm, Node};
 /// In MiB: small, so that it is full soon.
 const MEMORY: usize = 16;
 
+/// How long it may take to tell its counters.
+const ANSWER: Duration = Duration::from_secs(2);
+
 struct Memcached;
 
 /// Starts it.
@@ -37,6 +40,28 @@ impl Breed for Memcached {
 
     fn leader(&self, _: &Farm) -> Option<usize> {
         Some(0)
+    }
+
+    fn requests(&self, farm: &Farm) -> Option<f64> {
+        let address = SocketAddrV4::new(farm.nodes[0].host.address(), self.port());
+        let mut stream = farm.observer().connect(address, ANSWER).ok()?;
+        stream.set_read_timeout(Some(ANSWER)).ok()?;
+        stream.write_all(b"stats\r\n").ok()?;
+        let mut sum = None;
+        for line in BufReader::new(stream).lines() {
+            let line = line.ok()?;
+            if line == "END" {
+                return sum;
+            }
+            // `add` and `cas` count as `set`.
+            let value = ["STAT cmd_get ", "STAT cmd_set "]
+                .iter()
+                .find_map(|name| line.strip_prefix(name));
+            if let Some(value) = value {
+                *sum.get_or_insert(0.0) += value.parse::<f64>().ok()?;
+            }
+        }
+        None
     }
 
     /// Values of all sizes up to 512 KiB: it evicts within a class of sizes.

@@ -8,6 +8,9 @@ use anyhow::{Context as _, ensure};
 
 use super::farm::{Breed, Farm, Node};
 
+/// Enough for the largest crowd; the default is 100 (PostgreSQL) or 151 (MariaDB).
+pub(super) const CONNECTIONS: u32 = 600;
+
 /// The user of the drivers, and its database.
 const USER: &str = "lockkeeper";
 
@@ -65,6 +68,7 @@ impl Breed for Postgres {
             .arg("-D")
             .arg(&data)
             .args(["-c", &format!("listen_addresses={}", node.host.address())])
+            .args(["-c", &format!("max_connections={CONNECTIONS}")])
             .args([
                 "-c",
                 &format!("unix_socket_directories={}", node.directory.display()),
@@ -72,27 +76,33 @@ impl Breed for Postgres {
         Ok(command)
     }
 
-    fn serves(&self, farm: &Farm, index: usize) -> bool {
-        let address = farm.nodes[index].host.address().to_string();
-        let ask = |user: &str, statement: &str| {
-            let mut command = Command::new("psql");
-            command
-                .args(["-h", &address, "-U", user, "-qAt", "-c", statement])
-                .arg("-d");
-            command.arg(if user == USER { USER } else { "postgres" });
-            farm.ask(command)
-        };
-        let serves = || ask(USER, "select 1").is_some_and(|answer| answer.trim() == "1");
+    fn serves(&self, farm: &Farm, _: usize) -> bool {
+        let serves = || ask(farm, USER, "select 1").is_some_and(|answer| answer.trim() == "1");
         // At the first time there is no such user yet.
         serves()
-            || (ask("postgres", &format!("create role {USER} login")).is_some()
-                && ask("postgres", &format!("create database {USER} owner {USER}")).is_some()
+            || (ask(farm, "postgres", &format!("create role {USER} login")).is_some()
+                && ask(farm, "postgres", &format!("create database {USER} owner {USER}")).is_some()
                 && serves())
+    }
+
+    /// Transactions: each statement is one, but for those that hold one open.
+    fn requests(&self, farm: &Farm) -> Option<f64> {
+        let count = "select sum(xact_commit + xact_rollback) from pg_stat_database";
+        ask(farm, USER, count)?.trim().parse().ok()
     }
 
     fn leader(&self, _: &Farm) -> Option<usize> {
         Some(0)
     }
+}
+
+/// What the server answers to a user, in the database of the same name.
+fn ask(farm: &Farm, user: &str, statement: &str) -> Option<String> {
+    let mut command = Command::new("psql");
+    command
+        .args(["-h", &farm.nodes[0].host.address().to_string()])
+        .args(["-U", user, "-d", user, "-qAtc", statement]);
+    farm.ask(command)
 }
 
 /// The numbers of a user and its group.

@@ -137,6 +137,18 @@ impl Breed for Redis {
         }
     }
 
+    /// Commands; a primary counts those that it sends to its replica once.
+    fn requests(&self, farm: &Farm) -> Option<f64> {
+        let count = |index| {
+            let told = self.ask(farm, index, &["info", "stats"])?;
+            let mut lines = told.lines();
+            let value = lines.find_map(|line| line.strip_prefix("total_commands_processed:"))?;
+            value.trim().parse::<f64>().ok()
+        };
+        let nodes = 0..farm.nodes.len();
+        nodes.filter(|&index| !self.is_sentinel(index)).map(count).sum()
+    }
+
     /// Twice as much as it may keep.
     fn fill_memory(&self, farm: &Farm) -> anyhow::Result<()> {
         for index in (0..farm.nodes.len()).filter(|&index| !self.is_sentinel(index)) {

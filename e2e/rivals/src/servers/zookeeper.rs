@@ -8,7 +8,11 @@ use super::Servers;
 
 /// Starts them.
 pub(super) fn start() -> anyhow::Result<Ensemble> {
-    let ensemble = Ensemble::start(Config::default())?;
+    let ensemble = Ensemble::start(Config {
+        // As in production, and as the others have it: an acknowledged write is on the disk.
+        java_arguments: vec!["-Dzookeeper.forceSync=yes".to_owned()],
+        ..Config::default()
+    })?;
     ensemble.network().can_cut()?;
     Ok(ensemble)
 }
@@ -46,5 +50,16 @@ impl Servers for Ensemble {
 
     fn all_serve(&self) -> bool {
         (0..self.len()).all(|server| self.mode(server).serves()) && Self::leader(self).is_some()
+    }
+
+    fn requests(&self) -> Option<f64> {
+        let count = |server| {
+            let mntr = self.ask(server, "mntr")?;
+            let line = mntr
+                .lines()
+                .find_map(|line| line.strip_prefix("zk_packets_received\t"))?;
+            line.trim().parse::<f64>().ok()
+        };
+        (0..self.len()).map(count).sum()
     }
 }

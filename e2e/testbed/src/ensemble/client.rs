@@ -28,13 +28,16 @@ where
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        Ok(runtime.block_on(async {
-            // The client spawns the task of its session with this, on the same thread.
-            let spawner = OnTokio;
-            let _scope = spawns_core::enter(&spawner);
-            work().await
-        }))
+        Ok(runtime.block_on(with_clients(work)))
     })?
+}
+
+/// A future in which clients may be made, for a runtime of one thread.
+pub async fn with_clients<F: Future>(work: impl FnOnce() -> F) -> F::Output {
+    // The client spawns the task of its session with this, on the same thread.
+    let spawner = OnTokio;
+    let _scope = spawns_core::enter(&spawner);
+    work().await
 }
 
 struct OnTokio;

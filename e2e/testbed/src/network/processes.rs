@@ -1,12 +1,14 @@
-//! All processes of a host: what happens to a machine as a whole.
+//! All processes of a host: what happens to a machine as a whole, and what it takes.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
 use super::Host;
+use crate::process::{cpu_time, resident_memory};
 
 impl Host {
     /// The processes that run on this host, zombies included.
@@ -41,5 +43,30 @@ impl Host {
             let _ = rustix::process::kill_process(pid, signal);
         }
         Ok(())
+    }
+
+    /// How long processors have worked for those that run now.
+    ///
+    /// # Errors
+    /// As [`Host::processes`].
+    pub fn cpu_time(&self) -> io::Result<Duration> {
+        // Whoever has ended since takes nothing.
+        Ok(self
+            .processes()?
+            .into_iter()
+            .filter_map(|pid| cpu_time(pid).ok())
+            .sum())
+    }
+
+    /// The resident memory of all of them, in bytes.
+    ///
+    /// # Errors
+    /// As [`Host::processes`].
+    pub fn resident_memory(&self) -> io::Result<u64> {
+        Ok(self
+            .processes()?
+            .into_iter()
+            .filter_map(|pid| resident_memory(pid).ok())
+            .sum())
     }
 }

@@ -14,7 +14,10 @@ import sun.misc.Signal;
  * Driver --system SYSTEM --servers HOST:PORT[,HOST:PORT...] --lock NAME --name ID [--lease-ms MS] [--times N]
  *        [--hold-ms MS] [--token-file FILE] [--boot-offset-ns NS]
  *        [--url JDBC-URL] [--database D] [--user U] [--password P] -- COMMAND ARG...
+ * Driver ... --hold-ms MS --crowd N [--rejoin next|at-once]
  * </pre>
+ *
+ * The second form is {@link Crowd}'s.
  *
  * Each system's class says which page it follows and what the lock promises.
  */
@@ -26,7 +29,7 @@ public final class Driver {
     private static final long STOP_LIMIT_MS = 10_000;
 
     /** Makes a client. */
-    private interface Opener {
+    interface Opener {
         Lock open(Options options) throws Exception;
     }
 
@@ -66,11 +69,17 @@ public final class Driver {
         System.setProperty("hazelcast.logging.type", "slf4j");
         Options options = new Options(arguments);
         Opener opener = SYSTEMS.get(options.system());
-        if (opener == null || options.command.isEmpty()) {
-            System.err.println("expected -- COMMAND and a --system of " + new TreeSet<>(SYSTEMS.keySet()));
+        boolean crowd = options.number("crowd", 0) > 0;
+        if (opener == null || options.command.isEmpty() != crowd || crowd && options.number("hold-ms", 0) == 0) {
+            System.err.println("expected -- COMMAND, or --crowd and --hold-ms, and a --system of "
+                    + new TreeSet<>(SYSTEMS.keySet()));
             System.exit(2);
         }
-        Driver driver = new Driver(options, new Events(System.out, options.number("boot-offset-ns", 0)), opener);
+        Events events = new Events(System.out, options.number("boot-offset-ns", 0));
+        if (crowd) {
+            new Crowd(options, events, opener).compete();
+        }
+        Driver driver = new Driver(options, events, opener);
         Signal.handle(new Signal("TERM"), signal -> driver.stop());
         driver.compete();
         // Libraries leave threads behind that would keep the process.

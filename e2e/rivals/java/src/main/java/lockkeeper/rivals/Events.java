@@ -33,6 +33,26 @@ final class Events {
         write("error", ",\"what\":" + quoted(what));
     }
 
+    void ready(int who) {
+        write("ready", by(who));
+    }
+
+    void held(int who) {
+        write("held", by(who));
+    }
+
+    void releasing(int who) {
+        write("releasing", by(who));
+    }
+
+    void error(int who, String what) {
+        write("error", by(who) + ",\"what\":" + quoted(what));
+    }
+
+    private static String by(int who) {
+        return ",\"who\":" + who;
+    }
+
     private synchronized void write(String event, String more) {
         long at = System.nanoTime() + bootOffsetNs;
         out.print("{\"event\":\"" + event + "\",\"at\":" + at + more + "}\n");

@@ -48,9 +48,21 @@ final class Options {
         system.matches();
     }
 
+    private Options(Map<String, String> values, Matcher system) {
+        this.values.putAll(values);
+        this.system = system;
+    }
+
     /** The options of a program that is no driver: none is needed. */
     static Options plain(String[] arguments) {
         return new Options(arguments, List.of());
+    }
+
+    /** The same for another contender. */
+    Options named(String name) {
+        Options other = new Options(values, system);
+        other.values.put("name", name);
+        return other;
     }
 
     String system() {

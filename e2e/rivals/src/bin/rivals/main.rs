@@ -1,4 +1,6 @@
-//! Runs the locks of the field under faults; see the library.
+//! Runs the locks of the field under faults, or measures what they cost; see the library.
+
+mod costs;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,7 +12,7 @@ use anyhow::bail;
 use clap::Parser;
 use lockkeeper_rivals::faults::{FAULTS, Fault};
 use lockkeeper_rivals::results::Kept;
-use lockkeeper_rivals::systems::{SYSTEMS, System};
+use lockkeeper_rivals::systems::{OF_CROWDS, SYSTEMS, System};
 use lockkeeper_rivals::{page, picture, round};
 
 /// Does the same faults to each lock of the field, and writes down what each of them did.
@@ -37,6 +39,18 @@ struct Args {
     /// Systems at once: rounds wait most of the time.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
+    /// Measure what the locks cost when nothing breaks, one after the other, instead of faults.
+    #[arg(long)]
+    costs: bool,
+    /// How often, in turn with all the others.
+    #[arg(long, default_value_t = 3, requires = "costs", value_parser = clap::value_parser!(u32).range(1..))]
+    turns: u32,
+    /// Measure how evenly 50 contenders get the lock, instead of faults.
+    #[arg(long, conflicts_with = "costs")]
+    fairness: bool,
+    /// For how long.
+    #[arg(long, default_value_t = 5, requires = "fairness", value_parser = clap::value_parser!(u64).range(1..=60))]
+    minutes: u64,
     /// The file of the results.
     #[arg(long, default_value = "docs/rivals/results.json")]
     results: PathBuf,
@@ -53,6 +67,7 @@ fn main() -> anyhow::Result<ExitCode> {
     if args.list {
         SYSTEMS
             .iter()
+            .chain(OF_CROWDS)
             .for_each(|system| println!("{:<30}{}", system.name, system.title));
         FAULTS.iter().for_each(|fault| println!("{}", fault.name()));
         return Ok(ExitCode::SUCCESS);
@@ -63,10 +78,18 @@ fn main() -> anyhow::Result<ExitCode> {
     let systems = systems(&args.only)?;
     let faults = faults(&args.faults)?;
     let kept = Mutex::new(Kept::open(&args.results, args.lease as f64)?);
+    if args.costs {
+        return costs::measure(&systems, args.turns, &kept);
+    }
     let (next, missed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         while let Some(system) = systems.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Err(error) = run(system, &faults, &args, &kept) {
+            let ran = if args.fairness {
+                costs::fairness(system, Duration::from_secs(60 * args.minutes), &kept)
+            } else {
+                run(system, &faults, &args, &kept)
+            };
+            if let Err(error) = ran {
                 println!("{}: {error:#}", system.name);
                 missed.fetch_add(1, Ordering::Relaxed);
                 // That the file cannot be written shows at the next round of another system.
@@ -105,10 +128,10 @@ fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
 fn systems(only: &[String]) -> anyhow::Result<Vec<&'static System>> {
     let is_chosen =
         |system: &&System| only.is_empty() || only.iter().any(|part| system.name.contains(part.as_str()));
-    let chosen: Vec<_> = SYSTEMS.iter().filter(is_chosen).collect();
+    let chosen: Vec<_> = SYSTEMS.iter().chain(OF_CROWDS).filter(is_chosen).collect();
     if let Some(unknown) = only
         .iter()
-        .find(|part| !SYSTEMS.iter().any(|system| system.name.contains(part.as_str())))
+        .find(|part| !chosen.iter().any(|system| system.name.contains(part.as_str())))
     {
         bail!("no system has \"{unknown}\" in its name: see --list");
     }

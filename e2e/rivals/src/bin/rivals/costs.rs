@@ -1,0 +1,66 @@
+//! `--costs` and `--fairness`.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use lockkeeper_rivals::cost::{self, CONTENDERS};
+use lockkeeper_rivals::results::Kept;
+use lockkeeper_rivals::systems::System;
+
+use crate::lock;
+
+/// The costs of all these systems, one after the other, and that this often: what disturbs the machine for a while
+/// disturbs one turn.
+pub fn measure(systems: &[&'static System], turns: u32, kept: &Mutex<Kept>) -> anyhow::Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
+    for turn in 0..turns as usize {
+        for system in systems {
+            if let Err(error) = turn_of(system, turn, kept) {
+                println!("{}: {error:#}", system.name);
+                lock(kept).miss(system.name, format!("{error:#}"))?;
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    Ok(code)
+}
+
+fn turn_of(system: &System, turn: usize, kept: &Mutex<Kept>) -> anyhow::Result<()> {
+    let known = lock(kept).costs(system.name);
+    let sizes: Vec<_> = CONTENDERS
+        .into_iter()
+        .filter(|&size| size <= system.largest_crowd())
+        .filter(|size| known.handoffs.get(size).map_or(0, Vec::len) <= turn)
+        .collect();
+    let waits = system.largest_crowd() >= cost::CROWD && known.waiting.len() <= turn;
+    if sizes.is_empty() && !waits {
+        return Ok(());
+    }
+    let servers = system.servers.start()?;
+    for size in sizes {
+        let found = cost::handoffs_at(system, &*servers, size)?;
+        println!("{} {size}: {}", system.name, serde_json::to_string(&found)?);
+        lock(kept).add_cost(system.name, |costs| {
+            costs.handoffs.entry(size).or_default().push(found);
+        })?;
+    }
+    if waits {
+        let found = cost::waiting(system, &*servers)?;
+        println!("{} waiting: {}", system.name, serde_json::to_string(&found)?);
+        lock(kept).add_cost(system.name, |costs| costs.waiting.push(found))?;
+    }
+    Ok(())
+}
+
+/// How evenly a lock is given, unless that is known.
+pub fn fairness(system: &System, time: Duration, kept: &Mutex<Kept>) -> anyhow::Result<()> {
+    let is_known = !lock(kept).costs(system.name).fairness.is_empty();
+    if is_known || system.largest_crowd() < cost::CROWD {
+        return Ok(());
+    }
+    let servers = system.servers.start()?;
+    let found = cost::fairness(system, &*servers, time)?;
+    println!("{} fairness: {}", system.name, serde_json::to_string(&found)?);
+    lock(kept).add_cost(system.name, |costs| costs.fairness.push(found))
+}

@@ -1,0 +1,44 @@
+//! A second judge: Porcupine, a checker of linearizability that knows nothing of ours, reads the same files.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use serde::Deserialize;
+
+use crate::activity::{Stretch, overlap, tokens_grow};
+use crate::programs::porcupine;
+
+/// What a judge says about the records of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Verdict {
+    /// No two ran at once.
+    pub mutex: bool,
+    /// And whoever got the lock had a higher token than everybody before.
+    pub fenced: bool,
+}
+
+impl Verdict {
+    /// What we say.
+    pub fn ours(stretches: &[Stretch]) -> Self {
+        let mutex = overlap(stretches).is_none();
+        Self {
+            mutex,
+            fenced: mutex && tokens_grow(stretches),
+        }
+    }
+
+    /// What Porcupine says about these files, one for each contender.
+    ///
+    /// # Errors
+    /// When it cannot be built, or has no verdict.
+    pub fn of_porcupine(records: &[PathBuf]) -> anyhow::Result<Self> {
+        let output = Command::new(porcupine()?).args(records).output()?;
+        ensure!(
+            output.status.success(),
+            "Porcupine has no verdict: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        serde_json::from_slice(&output.stdout).context("Porcupine's verdict")
+    }
+}
