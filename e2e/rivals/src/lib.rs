@@ -23,3 +23,4 @@ pub mod round;
 pub mod second;
 pub mod servers;
 pub mod systems;
+pub mod turns;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,11 @@ pub struct Kept {
     /// What is in there.
     pub results: Results,
     file: PathBuf,
+}
+
+/// The results that several threads add to. A thread that panicked has left them whole: each change is one step.
+pub fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Kept {

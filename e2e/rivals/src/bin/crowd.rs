@@ -1,5 +1,5 @@
-//! The crowd of contenders through this project's library, as the other drivers have it with `--crowd`; and two others on
-//! ZooKeeper: the lock that comes with the client that the library uses, and the floor below every recipe.
+//! The crowd of contenders through this project's library, and two others on ZooKeeper: the lock that comes with the client
+//! that the library uses, and the floor below every recipe.
 //!
 //! A contender that has released stands back until another one holds; with `--rejoin at-once` it queues again at once.
 //! `releasing` comes before the release is sent, `held` after the library has said so.

@@ -1,19 +1,17 @@
 //! Runs the locks of the field under faults, or measures what they cost; see the library.
 
-mod costs;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::Parser;
 use lockkeeper_rivals::faults::{FAULTS, Fault};
-use lockkeeper_rivals::results::Kept;
+use lockkeeper_rivals::results::{Kept, lock};
 use lockkeeper_rivals::systems::{OF_CROWDS, SYSTEMS, System};
-use lockkeeper_rivals::{page, picture, round};
+use lockkeeper_rivals::{page, picture, round, turns};
 
 /// Does the same faults to each lock of the field, and writes down what each of them did.
 ///
@@ -79,13 +77,13 @@ fn main() -> anyhow::Result<ExitCode> {
     let faults = faults(&args.faults)?;
     let kept = Mutex::new(Kept::open(&args.results, args.lease as f64)?);
     if args.costs {
-        return costs::measure(&systems, args.turns, &kept);
+        return turns::measure(&systems, args.turns, &kept);
     }
     let (next, missed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         while let Some(system) = systems.get(next.fetch_add(1, Ordering::Relaxed)) {
             let ran = if args.fairness {
-                costs::fairness(system, Duration::from_secs(60 * args.minutes), &kept)
+                turns::fairness(system, Duration::from_secs(60 * args.minutes), &kept)
             } else {
                 run(system, &faults, &args, &kept)
             };
@@ -119,10 +117,6 @@ fn write_page(results: &Path, folder: &Path) -> anyhow::Result<ExitCode> {
         std::fs::write(folder.join(name), text)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn systems(only: &[String]) -> anyhow::Result<Vec<&'static System>> {

@@ -1,17 +1,18 @@
-//! `--costs` and `--fairness`.
+//! The costs of many locks, measured in turns.
 
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use lockkeeper_rivals::cost::{self, CONTENDERS};
-use lockkeeper_rivals::results::Kept;
-use lockkeeper_rivals::systems::System;
-
-use crate::lock;
+use crate::cost::{self, CONTENDERS};
+use crate::results::{Kept, lock};
+use crate::systems::System;
 
 /// The costs of all these systems, one after the other, and that this often: what disturbs the machine for a while
 /// disturbs one turn.
+///
+/// # Errors
+/// When the file of the results cannot be written.
 pub fn measure(systems: &[&'static System], turns: u32, kept: &Mutex<Kept>) -> anyhow::Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for turn in 0..turns as usize {
@@ -54,6 +55,9 @@ fn turn_of(system: &System, turn: usize, kept: &Mutex<Kept>) -> anyhow::Result<(
 }
 
 /// How evenly a lock is given, unless that is known.
+///
+/// # Errors
+/// When the lock does not work, or the file of the results cannot be written.
 pub fn fairness(system: &System, time: Duration, kept: &Mutex<Kept>) -> anyhow::Result<()> {
     let is_known = !lock(kept).costs(system.name).fairness.is_empty();
     if is_known || system.largest_crowd() < cost::CROWD {
