@@ -2,9 +2,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
-use lockkeeper_lock::FencingToken;
+use lockkeeper_lock::{BootInstant, FencingToken};
 use rustix::process::{Pid, WaitOptions};
+use rustix::thread::Timespec;
 
 use super::application::Application;
 use super::pipe::pipe;
@@ -22,6 +24,16 @@ use crate::sys::{self, CommandLine, Program};
 
 /// The exit code that is reported for the main process of an anchor that was killed: SIGKILL.
 const KILLED: u8 = 128 + 9;
+
+/// After the end of the main process the anchor ends as well, unless something else is left: mostly within a fraction of
+/// this. That proves as much as two looks at all of `/proc`, and is there sooner.
+const MOMENT: Duration = Duration::from_millis(2);
+
+/// Between two looks for it.
+const STEP: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000,
+};
 
 /// The application below an anchor.
 #[derive(Debug)]
@@ -148,6 +160,21 @@ impl Subreaper {
             (Kind::Cgroup(group), _) => self.tree.sweep(sweep, |proc, pid, lines| {
                 group.has(proc, pid, lines).unwrap_or(false)
             }),
+        }
+    }
+}
+
+impl Subreaper {
+    /// Gives an anchor without children a moment to end.
+    fn await_anchor(&mut self) {
+        let end = BootInstant::now() + MOMENT;
+        loop {
+            self.reap();
+            let is_over = self.anchor.as_ref().is_none_or(|anchor| !anchor.alive);
+            if is_over || BootInstant::now() >= end {
+                return;
+            }
+            let _ = rustix::thread::nanosleep(&STEP);
         }
     }
 }
@@ -293,15 +320,26 @@ impl Target for Subreaper {
 
     fn news(&mut self) -> Option<Event> {
         if let Some(anchor) = &self.anchor {
+            let mut has_ended = false;
             while let Some((report, sender)) = report::receive(&anchor.reports) {
                 match report {
                     Report::Forked => self.application.is(sender, &self.tree.processes),
-                    Report::Exited(code) => self.application.ended(code),
+                    Report::Exited(code) => {
+                        self.application.ended(code);
+                        has_ended = true;
+                    }
                 }
             }
-            if !anchor.alive && anchor.killed {
-                self.application.ended(KILLED);
+            if has_ended {
+                self.await_anchor();
             }
+        }
+        if self
+            .anchor
+            .as_ref()
+            .is_some_and(|anchor| !anchor.alive && anchor.killed)
+        {
+            self.application.ended(KILLED);
         }
         self.application.news()
     }
