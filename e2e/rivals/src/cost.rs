@@ -18,8 +18,9 @@ pub const LEASE: Duration = Duration::from_secs(15);
 /// Sizes of the queue.
 pub const CONTENDERS: [u32; 3] = [2, 50, 500];
 
-/// How long each holds.
+/// How long each holds. Of two, the other one has to be in the queue again by then.
 const HOLD: Duration = Duration::from_millis(5);
+const HOLD_OF_TWO: Duration = Duration::from_millis(150);
 
 /// Handoffs that are measured in one turn, and for how long at most.
 const HANDOFFS: usize = 300;
@@ -90,7 +91,7 @@ pub fn handoffs_at(system: &System, servers: &dyn Servers, contenders: u32) -> a
     let plan = Plan {
         contenders,
         lease: system.lease(LEASE),
-        hold: HOLD,
+        hold: if contenders == 2 { HOLD_OF_TWO } else { HOLD },
         at_once: false,
     };
     let crowd = Crowd::start(system, servers, &format!("handoffs-{contenders}"), plan)?;

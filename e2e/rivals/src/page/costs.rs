@@ -13,7 +13,7 @@ const TYPICAL: u32 = 50;
 const SAME: f64 = 0.1;
 
 const HOW: &str = "## What it costs\n\n\
-    All contenders of a lock run in one process, each with a client of its own, and hold for 5 ms. One that has released stands back \
+    All contenders of a lock run in one process, each with a client of its own, and hold for 5 ms (of two: 150 ms). One that has released stands back \
     until another one holds, so each handoff is one to a contender that waited. Lease, session timeout or expiry is 15 s; the servers \
     wait for their disk where that is their default. Each value is the median of the turns; the locks are measured in turn, one after \
     the other, by `make rivals ARGS=\"--costs\"`. The last row is what any lock on ZooKeeper needs at least: one connection deletes a \
