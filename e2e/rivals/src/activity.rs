@@ -73,7 +73,7 @@ pub fn overlap(stretches: &[Stretch]) -> Option<Duration> {
     sum
 }
 
-/// Whether whoever began to run had a higher token than everybody before.
+/// Whether each contender that began to run had a higher token than all contenders before.
 pub fn tokens_grow(stretches: &[Stretch]) -> bool {
     stretches.windows(2).all(|pair| {
         let goes_on = pair[0].contender == pair[1].contender && pair[0].token == pair[1].token;

@@ -1,5 +1,6 @@
 //! What the rounds of a system under a fault say together.
 
+use crate::rank::{percentile, sorted};
 use crate::results::Round;
 
 /// A summary of rounds.
@@ -42,27 +43,16 @@ impl Cell {
             rounds: rounds.len(),
             overlaps: overlaps.len(),
             worst_overlap: overlaps.last().copied(),
-            median_overlap: median(&overlaps),
-            median_gap: median(&gaps),
+            median_overlap: percentile(&overlaps, 50),
+            median_gap: percentile(&gaps, 50),
             worst_gap: gaps.last().copied(),
             never_again: rounds.len() - gaps.len(),
             late: rounds.iter().map(|round| round.late).sum(),
             refused: rounds.iter().map(|round| round.refused).sum(),
-            told: median(&told),
+            told: percentile(&told, 50),
             told_in: told.len(),
         })
     }
-}
-
-fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<_> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
-/// By nearest rank: a value that was measured.
-fn median(sorted: &[f64]) -> Option<f64> {
-    sorted.get(sorted.len().div_ceil(2).checked_sub(1)?).copied()
 }
 
 #[cfg(test)]

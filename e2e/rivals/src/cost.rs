@@ -9,6 +9,7 @@ use lockkeeper_testbed::process::wait_for;
 use serde::{Deserialize, Serialize};
 
 use crate::crowd::{Crowd, Plan, evenness, handoffs};
+use crate::rank::percentile;
 use crate::servers::Servers;
 use crate::systems::System;
 
@@ -106,11 +107,15 @@ pub fn handoffs_at(system: &System, servers: &dyn Servers, contenders: u32) -> a
         .with_context(|| format!("fewer than {LEAST_HANDOFFS} handoffs in {PATIENCE:?}"))?;
     let cost = before.until_now(servers, &crowd.host)?;
     let found = handoffs(&crowd.words()?, before.at);
+    let at = |percent| {
+        let found = percentile(&found, percent).context("a handoff")?;
+        anyhow::Ok(found.as_secs_f64())
+    };
     let each = 1.0 / found.len() as f64;
     Ok(Handoffs {
         count: found.len(),
-        p50: rank(&found, 50),
-        p99: rank(&found, 99),
+        p50: at(50)?,
+        p99: at(99)?,
         requests: cost.requests.map(|requests| requests * each),
         servers: cost.servers * each,
         contenders: cost.contenders * each,
@@ -221,10 +226,4 @@ impl Reading {
             memory: crowd.resident_memory()? as f64,
         })
     }
-}
-
-/// By nearest rank: a value that was measured.
-fn rank(sorted: &[Duration], percent: usize) -> f64 {
-    let at = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-    sorted[at].as_secs_f64()
 }

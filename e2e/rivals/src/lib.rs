@@ -18,6 +18,7 @@ pub mod faults;
 pub mod page;
 pub mod picture;
 pub mod programs;
+pub mod rank;
 pub mod results;
 pub mod round;
 pub mod second;

@@ -81,7 +81,7 @@ pub fn play(
     let mut patience = Duration::ZERO;
     if next.is_some() {
         std::thread::sleep(AFTER);
-        // On a busy machine the next one may have stopped again, and runs soon.
+        // On a busy machine the next contender may have stopped again, and runs soon.
         patience = BOUND;
     }
     let gap = wait_for(patience, || gap_until_now(&contenders, began).transpose()).transpose()?;
@@ -129,7 +129,7 @@ fn all_records(contenders: &[Contender]) -> anyhow::Result<Vec<Vec<Record>>> {
     contenders.iter().map(Contender::records).collect()
 }
 
-/// How long nobody ran since a moment, if somebody runs.
+/// How long no contender ran since a moment, if one runs now.
 fn gap_until_now(contenders: &[Contender], since: BootInstant) -> anyhow::Result<Option<Duration>> {
     // The moment comes first: a line that is written meanwhile is after it, but none is missing before it.
     let until = BootInstant::now();

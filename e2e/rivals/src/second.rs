@@ -14,7 +14,7 @@ use crate::programs::porcupine;
 pub struct Verdict {
     /// No two ran at once.
     pub mutex: bool,
-    /// And whoever got the lock had a higher token than everybody before.
+    /// And each contender that got the lock had a higher token than all contenders before.
     pub fenced: bool,
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::cost::{CONTENDERS, Handoffs};
+use crate::rank::{percentile, sorted};
 use crate::results::{Costs, Results};
 use crate::systems::{FLOOR, OF_CROWDS, SYSTEMS, System};
 
@@ -159,11 +160,8 @@ fn value(costs: &Costs, size: u32, pick: impl Fn(&Handoffs) -> f64) -> Option<f6
     median(costs.handoffs.get(&size)?.iter().map(pick))
 }
 
-/// By nearest rank.
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<_> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len().div_ceil(2).checked_sub(1)?).copied()
+    percentile(&sorted(values), 50)
 }
 
 /// Three digits are what such a measurement can tell.
