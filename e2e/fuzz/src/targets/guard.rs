@@ -157,14 +157,18 @@ pub const CGROUPS: Target = Target {
     // own lines.
     bound: |input| 4 * BUFFER + 37 * 4352 + 64 * input.len(),
     seeds: || {
-        texts([
+        // More than one line for a hierarchy, which no kernel writes.
+        let [own, member] = ["0::/pod/us\n", "0::/pod/app\n"].map(|line| line.repeat(100));
+        let mut seeds = vec![format!("{own}\n{member}\n{member}").into_bytes()];
+        seeds.extend(texts([
             "0::/\n\n0::/../app\n\n0::/../app/below\n\npopulated 1\nfrozen 0\n",
             "9:name=systemd:/\n8:pids:/kubepods/pod1/keeper\n0::/\n\n9:name=systemd:/\n8:pids:/kubepods/pod1/app\n0::/\n\n\
              8:pids:/kubepods/pod1/app\n\npopulated 0\nfrozen 1\n",
             "0::/a/b\n\n0::/a\n\n0::/a/bc\n\nfrozen 2\n",
             "0::/\n\n0::/..\n\n0::/../..\n\n",
             "nonsense\n",
-        ])
+        ]));
+        seeds
     },
     words: &["0::", "/", "/..", ":", "\n\n", "populated ", "frozen "],
     run: |input| {

@@ -57,9 +57,10 @@ impl Groups {
             read.is_ok().then_some(all)
         };
         let (own, first) = (all(own)?, all(first)?);
+        // Each hierarchy has one line in each of the files.
         let pods = own
             .iter()
-            .flat_map(|own| first.iter().filter_map(|first| Pod::of(own, first)))
+            .filter_map(|own| first.iter().find_map(|first| Pod::of(own, first)))
             .collect();
         (!own.is_empty()).then(|| Self {
             own,
