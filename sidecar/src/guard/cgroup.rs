@@ -12,7 +12,7 @@ pub(super) mod place;
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use lockkeeper_lock::BootInstant;
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -34,7 +34,6 @@ pub(super) struct Group {
     name: CString,
     /// Its path in `/proc/PID/cgroup`.
     path: Vec<u8>,
-    directory: OwnedFd,
     procs: OwnedFd,
     freeze: OwnedFd,
     killer: GroupKiller,
@@ -82,12 +81,11 @@ impl Group {
         let separator = if own.path.ends_with('/') { "" } else { "/" };
         let path = format!("{}{separator}{name}", own.path).into_bytes();
         let group = Self::open(&parent, &name)
-            .and_then(|[directory, procs, kill, freeze, events]| {
+            .and_then(|[procs, kill, freeze, events]| {
                 Ok(Self {
                     parent: parent.try_clone().map_err(|error| error.to_string())?,
                     name: CString::new(name.clone()).map_err(|error| error.to_string())?,
                     path,
-                    directory,
                     procs,
                     freeze,
                     killer: GroupKiller { kill, events },
@@ -100,7 +98,7 @@ impl Group {
         Ok(group)
     }
 
-    fn open(parent: &OwnedFd, name: &str) -> Result<[OwnedFd; 5], String> {
+    fn open(parent: &OwnedFd, name: &str) -> Result<[OwnedFd; 4], String> {
         let open = |file: &str, flags| {
             rustix::fs::openat(
                 parent,
@@ -114,7 +112,6 @@ impl Group {
             })
         };
         Ok([
-            open(".", OFlags::RDONLY | OFlags::DIRECTORY)?,
             open("cgroup.procs", OFlags::WRONLY)?,
             open("cgroup.kill", OFlags::WRONLY)?,
             open("cgroup.freeze", OFlags::WRONLY)?,
@@ -122,7 +119,7 @@ impl Group {
         ])
     }
 
-    /// Puts a process into the group, in the way that works with every kernel and filter of system calls.
+    /// Puts a process into the group, in the same way as the application later.
     fn try_out(&self) -> Result<(), String> {
         let cannot =
             |error: &dyn std::fmt::Display| format!("no process can be put into a new group: {error}");
@@ -143,23 +140,8 @@ impl Group {
         })
     }
 
-    /// Forks a child that is in the group before it does anything else. `None` is the child.
-    ///
-    /// # Errors
-    /// When it cannot be forked, or, in the child, cannot be moved.
-    pub fn fork(&self) -> io::Result<Option<Pid>> {
-        if let Ok(forked) = sys::fork_into_group(self.directory.as_fd()) {
-            return Ok(forked);
-        }
-        let forked = sys::fork()?;
-        if forked.is_none() {
-            self.enter()?;
-        }
-        Ok(forked)
-    }
-
     /// Moves the calling process into the group.
-    fn enter(&self) -> Result<(), Errno> {
+    pub fn enter(&self) -> Result<(), Errno> {
         rustix::io::write(&self.procs, b"0").map(drop)
     }
 

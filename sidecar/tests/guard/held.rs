@@ -9,8 +9,7 @@ use lockkeeper_sidecar::link::protocol::ToGuard;
 use rustix::process::{Pid, Signal};
 
 use crate::harness::{
-    A, B, Guard, assert_in_time, children, is_alive, is_root, last_stamp, own_program, shell, skip, until,
-    until_paused,
+    A, B, Guard, assert_in_time, children, is_alive, is_root, last_stamp, skip, until, until_paused,
 };
 use crate::tests;
 
@@ -22,7 +21,6 @@ tests![
     a_group_that_somebody_thaws_is_killed,
     who_has_left_the_group_is_found_by_descent,
     the_group_is_removed_with_its_guard,
-    an_application_is_in_its_group_from_its_first_instruction_whatever_the_kernel_can,
     an_application_in_a_namespace_sees_its_own_numbers_in_proc_and_gets_its_signals,
     what_cannot_be_had_is_refused_in_a_sentence,
 ];
@@ -295,26 +293,6 @@ fn the_group_is_removed_with_its_guard() {
     assert_eq!(guard.exit_code(), Some(7));
     assert!(!pids.into_iter().any(is_alive));
     assert!(!directory.exists());
-}
-
-fn an_application_is_in_its_group_from_its_first_instruction_whatever_the_kernel_can() {
-    if !can_hold() {
-        return;
-    }
-    let program = own_program().into_string().expect("a plain path");
-    for prefix in [&[][..], &[&program, "role:old-kernel"]] {
-        let script =
-            "while read -r line; do case $line in 0::*) echo $line >group;; esac; done </proc/self/cgroup
-            echo >ready; exec sleep 60";
-        let mut guard = Guard::start(prefix, &["cgroup"], &shell(script));
-        guard.begin(A, 60_000, 60_000);
-        until("it runs", || guard.file("ready").exists());
-        let found = std::fs::read_to_string(guard.file("group")).expect("its group");
-        let own = found.rsplit('/').next().expect("a path");
-        assert!(own.starts_with("lockkeeper-"), "{prefix:?}: {found}");
-        guard.shorten(A, false, 300, 400);
-        guard.expect_gone(A);
-    }
 }
 
 fn an_application_in_a_namespace_sees_its_own_numbers_in_proc_and_gets_its_signals() {
