@@ -21,6 +21,7 @@ tests![
     a_group_that_somebody_thaws_is_killed,
     who_has_left_the_group_is_found_by_descent,
     the_group_is_removed_with_its_guard,
+    another_application_runs_where_one_was_killed,
     an_application_in_a_namespace_sees_its_own_numbers_in_proc_and_gets_its_signals,
     what_cannot_be_had_is_refused_in_a_sentence,
 ];
@@ -293,6 +294,26 @@ fn the_group_is_removed_with_its_guard() {
     assert_eq!(guard.exit_code(), Some(7));
     assert!(!pids.into_iter().any(is_alive));
     assert!(!directory.exists());
+}
+
+fn another_application_runs_where_one_was_killed() {
+    if !can_hold() {
+        return;
+    }
+    for hold in HELD {
+        let mut guard = Guard::run(&[hold], TWO);
+        guard.begin(A, 60_000, 60_000);
+        guard.recorders("record", 2);
+        guard.shorten(A, false, 300, 300);
+        guard.expect_gone(A);
+        let last = last_stamp(&guard.file("record-main"));
+        guard.begin(B, 60_000, 60_000);
+        until("the next one records", || {
+            last_stamp(&guard.file("record-main")) > last
+        });
+        guard.send(ToGuard::Revoke { token: B });
+        guard.expect_gone(B);
+    }
 }
 
 fn an_application_in_a_namespace_sees_its_own_numbers_in_proc_and_gets_its_signals() {
