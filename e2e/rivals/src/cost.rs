@@ -5,10 +5,9 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use lockkeeper_lock::BootInstant;
 use lockkeeper_testbed::Host;
-use lockkeeper_testbed::process::wait_for;
 use serde::{Deserialize, Serialize};
 
-use crate::crowd::{Crowd, Plan, evenness, handoffs};
+use crate::crowd::{Crowd, Plan, Word, evenness, handoffs};
 use crate::rank::percentile;
 use crate::servers::Servers;
 use crate::systems::System;
@@ -98,12 +97,12 @@ pub fn handoffs_at(system: &System, servers: &dyn Servers, contenders: u32) -> a
     let crowd = Crowd::start(system, servers, &format!("handoffs-{contenders}"), plan)?;
     std::thread::sleep(WARM_UP);
     let before = Reading::take(servers, &crowd.host)?;
-    let enough = |least| {
-        let count = handoffs(&crowd.words().ok()?, before.at).len();
-        (count >= least).then_some(())
-    };
-    let _ = wait_for(LONG_ENOUGH, || enough(HANDOFFS));
-    wait_for(PATIENCE, || enough(LEAST_HANDOFFS))
+    let since = before.at;
+    let are = |count| move |words: &[Word]| handoffs(words, since).len() >= count;
+    // If there are fewer in that time, a few are enough, however long they take.
+    let _ = crowd.wait_for(LONG_ENOUGH, are(HANDOFFS))?;
+    crowd
+        .wait_for(PATIENCE, are(LEAST_HANDOFFS))?
         .with_context(|| format!("fewer than {LEAST_HANDOFFS} handoffs in {PATIENCE:?}"))?;
     let cost = before.until_now(servers, &crowd.host)?;
     let found = handoffs(&crowd.words()?, before.at);
@@ -135,11 +134,10 @@ pub fn waiting(system: &System, servers: &dyn Servers) -> anyhow::Result<Waiting
             at_once: true,
         };
         let crowd = Crowd::start(system, servers, &format!("waiting-{contenders}"), plan)?;
-        let is_held = || {
-            let words = crowd.words().ok()?;
-            words.iter().any(|word| word.event == "held").then_some(())
-        };
-        wait_for(PATIENCE, is_held).context("nobody got the free lock")?;
+        let is_held = |words: &[Word]| words.iter().any(|word| word.event == "held");
+        crowd
+            .wait_for(PATIENCE, is_held)?
+            .context("nobody got the free lock")?;
         std::thread::sleep(WARM_UP);
         let before = Reading::take(servers, &crowd.host)?;
         std::thread::sleep(WAITING);

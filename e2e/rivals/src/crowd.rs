@@ -1,6 +1,6 @@
 //! A crowd: many contenders in one process, each with a client of its own, and what they said.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -9,7 +9,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use lockkeeper_lock::BootInstant;
 use lockkeeper_testbed::binaries::{Linking, built};
-use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Host, Process};
 use serde::Deserialize;
 
@@ -19,6 +18,9 @@ use crate::systems::{Driver, System};
 
 /// How long a crowd may take to connect on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Between two looks at all that a crowd has said: they take processors from what is measured.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// What a crowd does.
 #[derive(Clone, Copy, Debug)]
@@ -81,16 +83,12 @@ impl Crowd {
             events,
             log,
         };
-        let all_are_ready = || {
-            let words = crowd.words().ok()?;
-            let ready: std::collections::BTreeSet<_> = words
-                .iter()
-                .filter(|word| word.event == "ready")
-                .map(|word| word.who)
-                .collect();
-            (ready.len() == plan.contenders as usize).then_some(())
+        let all_are_ready = |words: &[Word]| {
+            let ready = words.iter().filter(|word| word.event == "ready");
+            let ready: BTreeSet<_> = ready.map(|word| word.who).collect();
+            ready.len() == plan.contenders as usize
         };
-        wait_for(PATIENCE, all_are_ready).with_context(|| {
+        crowd.wait_for(PATIENCE, all_are_ready)?.with_context(|| {
             format!(
                 "not all {} have their clients after {PATIENCE:?}:\n{}",
                 plan.contenders,
@@ -98,6 +96,25 @@ impl Crowd {
             )
         })?;
         Ok(crowd)
+    }
+
+    /// Waits until what it has said is enough; `None` if that takes too long.
+    ///
+    /// # Errors
+    /// As [`Crowd::words`].
+    pub fn wait_for(
+        &self,
+        bound: Duration,
+        is_enough: impl Fn(&[Word]) -> bool,
+    ) -> anyhow::Result<Option<()>> {
+        let end = BootInstant::now() + bound;
+        while !is_enough(&self.words()?) {
+            if BootInstant::now() >= end {
+                return Ok(None);
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(Some(()))
     }
 
     /// What it has said so far.
