@@ -159,6 +159,27 @@ pub(crate) fn fork_into_namespace() -> io::Result<Option<Pid>> {
     }
 }
 
+/// The same into the control group of this directory (`CLONE_INTO_CGROUP` of clone3(2), Linux 5.7): the child is in there
+/// from its first instruction. It does not wait until no processor is within a read of the kernel's tables, as one that
+/// moves there does.
+///
+/// # Errors
+/// Where a kernel or a filter of system calls does not know the call; `fork` and a move into the group do the same.
+pub(crate) fn fork_into_group(group: BorrowedFd<'_>) -> io::Result<Option<Pid>> {
+    // include/uapi/linux/sched.h; the constant of the crate libc overflows.
+    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+    // SAFETY: all zeroes is a valid value of the structure, and means: nothing of it.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = CLONE_INTO_CGROUP;
+    args.exit_signal = libc::SIGCHLD as u64;
+    args.cgroup = group.as_raw_fd() as u64;
+    // SAFETY: as for `fork_into_namespace`; args outlives the call.
+    match unsafe { libc::syscall(libc::SYS_clone3, &args, size_of_val(&args)) } {
+        -1 => Err(io::Error::last_os_error()),
+        pid => Ok(Pid::from_raw(pid as i32)),
+    }
+}
+
 /// Ends the process at once: no destructors, no `atexit` handlers, no flushing.
 pub(crate) fn exit_now(code: u8) -> ! {
     // SAFETY: _exit has no preconditions.

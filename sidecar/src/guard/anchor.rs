@@ -99,13 +99,10 @@ pub(super) fn run(
     }
 
     let (gate, left) = gate().unwrap_or_else(|error| give_up(&pipes.exec, error));
-    let application = match sys::fork() {
+    let application = match group.map_or_else(sys::fork, Group::fork) {
         Ok(Some(pid)) => pid,
         Ok(None) => {
             drop(left);
-            if let Some(Err(error)) = group.map(Group::enter) {
-                give_up(&pipes.exec, error);
-            }
             // With this report the kernel tells the guard the anchor's process id.
             let _ = report::send(&pipes.reports, Report::Forked);
             wait_at(&gate);

@@ -12,7 +12,7 @@ pub(super) mod place;
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use lockkeeper_lock::BootInstant;
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -34,6 +34,8 @@ pub(super) struct Group {
     name: CString,
     /// Its path in `/proc/PID/cgroup`.
     path: Vec<u8>,
+    /// Its directory, until the first application has been started.
+    unused: Option<OwnedFd>,
     procs: OwnedFd,
     freeze: OwnedFd,
     killer: GroupKiller,
@@ -80,12 +82,13 @@ impl Group {
         })?;
         let separator = if own.path.ends_with('/') { "" } else { "/" };
         let path = format!("{}{separator}{name}", own.path).into_bytes();
-        let group = Self::open(&parent, &name)
-            .and_then(|[procs, kill, freeze, events]| {
+        let mut group = Self::open(&parent, &name)
+            .and_then(|[directory, procs, kill, freeze, events]| {
                 Ok(Self {
                     parent: parent.try_clone().map_err(|error| error.to_string())?,
                     name: CString::new(name.clone()).map_err(|error| error.to_string())?,
                     path,
+                    unused: Some(directory),
                     procs,
                     freeze,
                     killer: GroupKiller { kill, events },
@@ -98,7 +101,7 @@ impl Group {
         Ok(group)
     }
 
-    fn open(parent: &OwnedFd, name: &str) -> Result<[OwnedFd; 4], String> {
+    fn open(parent: &OwnedFd, name: &str) -> Result<[OwnedFd; 5], String> {
         let open = |file: &str, flags| {
             rustix::fs::openat(
                 parent,
@@ -112,6 +115,7 @@ impl Group {
             })
         };
         Ok([
+            open(".", OFlags::RDONLY | OFlags::DIRECTORY)?,
             open("cgroup.procs", OFlags::WRONLY)?,
             open("cgroup.kill", OFlags::WRONLY)?,
             open("cgroup.freeze", OFlags::WRONLY)?,
@@ -119,29 +123,59 @@ impl Group {
         ])
     }
 
-    /// Puts a process into the group, in the same way as the application later.
-    fn try_out(&self) -> Result<(), String> {
+    /// Puts processes into the group, in the ways of the applications later.
+    fn try_out(&mut self) -> Result<(), String> {
         let cannot =
             |error: &dyn std::fmt::Display| format!("no process can be put into a new group: {error}");
-        let child = match sys::fork().map_err(|error| cannot(&error))? {
-            Some(child) => child,
+        let enter = || match sys::fork()? {
             None => sys::exit_now(self.enter().err().map_or(0, |error| error.raw_os_error() as u8)),
+            child => Ok(child),
         };
-        let (_, status) = rustix::process::waitpid(Some(child), WaitOptions::empty())
-            .map_err(|error| cannot(&error))?
-            .ok_or_else(|| cannot(&"it did not end"))?;
-        match status.exit_status() {
+        match status(enter).map_err(|error| cannot(&error))? {
             Some(0) => {}
             Some(errno) => return Err(cannot(&Errno::from_raw_os_error(errno))),
             None => return Err(cannot(&"it was killed")),
         }
+        self.unused.take_if(|directory| {
+            let fork = || match sys::fork_into_group(directory.as_fd())? {
+                None => sys::exit_now(0),
+                child => Ok(child),
+            };
+            !matches!(status(fork), Ok(Some(0)))
+        });
         self.state().map(|_| ()).ok_or_else(|| {
             "cgroup.events of a new group does not say whether it is populated and frozen".to_owned()
         })
     }
 
+    /// Forks a child that is in the group before it does anything else. `None` is the child.
+    ///
+    /// # Errors
+    /// When it cannot be forked, or, in the child, cannot be moved.
+    pub fn fork(&self) -> io::Result<Option<Pid>> {
+        if let Some(Ok(forked)) = self
+            .unused
+            .as_ref()
+            .map(|group| sys::fork_into_group(group.as_fd()))
+        {
+            return Ok(forked);
+        }
+        let forked = sys::fork()?;
+        if forked.is_none() {
+            self.enter()?;
+        }
+        Ok(forked)
+    }
+
+    /// An application has been started in it. The next ones move into the group: Linux 6.18 kills a child at once that is
+    /// forked into a group which was killed before (it compares how often the groups of parent and child were killed:
+    /// `cgroup_post_fork` of kernel/cgroup/cgroup.c).
+    pub fn used(&mut self) {
+        self.unused = None;
+    }
+
     /// Moves the calling process into the group.
-    pub fn enter(&self) -> Result<(), Errno> {
+    fn enter(&self) -> Result<(), Errno> {
         rustix::io::write(&self.procs, b"0").map(drop)
     }
 
@@ -195,6 +229,14 @@ impl Group {
     pub fn descriptors(&self) -> [RawFd; 2] {
         [self.parent.as_raw_fd(), self.killer.kill.as_raw_fd()]
     }
+}
+
+/// Waits for a child. Its exit code; `None` when it was killed.
+fn status(fork: impl FnOnce() -> io::Result<Option<Pid>>) -> io::Result<Option<i32>> {
+    let child = fork()?;
+    let ended = rustix::process::waitpid(child, WaitOptions::empty())?;
+    let (_, status) = ended.ok_or(io::ErrorKind::NotFound)?;
+    Ok(status.exit_status())
 }
 
 impl GroupKiller {

@@ -9,7 +9,8 @@ use lockkeeper_sidecar::link::protocol::ToGuard;
 use rustix::process::{Pid, Signal};
 
 use crate::harness::{
-    A, B, Guard, assert_in_time, children, is_alive, is_root, last_stamp, skip, until, until_paused,
+    A, B, Guard, assert_in_time, children, is_alive, is_root, last_stamp, own_program, shell, skip, until,
+    until_paused,
 };
 use crate::tests;
 
@@ -22,6 +23,7 @@ tests![
     who_has_left_the_group_is_found_by_descent,
     the_group_is_removed_with_its_guard,
     another_application_runs_where_one_was_killed,
+    an_application_is_in_its_group_from_its_first_instruction_whatever_the_kernel_can,
     an_application_in_a_namespace_sees_its_own_numbers_in_proc_and_gets_its_signals,
     what_cannot_be_had_is_refused_in_a_sentence,
 ];
@@ -313,6 +315,30 @@ fn another_application_runs_where_one_was_killed() {
         });
         guard.send(ToGuard::Revoke { token: B });
         guard.expect_gone(B);
+    }
+}
+
+fn an_application_is_in_its_group_from_its_first_instruction_whatever_the_kernel_can() {
+    if !can_hold() {
+        return;
+    }
+    let program = own_program().into_string().expect("a plain path");
+    for prefix in [&[][..], &[&program, "role:old-kernel"]] {
+        let script =
+            "while read -r line; do case $line in 0::*) echo $line >group;; esac; done </proc/self/cgroup
+            echo >ready; exec sleep 60";
+        let mut guard = Guard::start(prefix, &["cgroup"], &shell(script));
+        // The first one is forked into the group where that can be, and the second one moves there.
+        for token in [A, B] {
+            guard.begin(token, 60_000, 60_000);
+            until("it runs", || guard.file("ready").exists());
+            let found = std::fs::read_to_string(guard.file("group")).expect("its group");
+            let own = found.rsplit('/').next().expect("a path");
+            assert!(own.starts_with("lockkeeper-"), "{prefix:?}: {found}");
+            std::fs::remove_file(guard.file("ready")).expect("made by the application");
+            guard.shorten(token, false, 300, 400);
+            guard.expect_gone(token);
+        }
     }
 }
 

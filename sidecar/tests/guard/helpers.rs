@@ -89,12 +89,13 @@ pub fn headless(arguments: &[OsString]) -> ExitCode {
     crate::sys::end_this_thread()
 }
 
-/// `CMD…`: executes it where the kernel has neither pidfds nor `close_range`.
+/// `CMD…`: executes it where the kernel has neither pidfds nor `close_range`, and forks into no control group.
 pub fn old_kernel(arguments: &[OsString]) -> ExitCode {
     let newer = [
         libc::SYS_pidfd_open,
         libc::SYS_pidfd_send_signal,
         libc::SYS_close_range,
+        libc::SYS_clone3,
     ];
     crate::sys::forbid(&newer).expect("a filter");
     let error = Command::new(&arguments[0]).args(&arguments[1..]).exec();

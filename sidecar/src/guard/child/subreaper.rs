@@ -242,6 +242,9 @@ impl Target for Subreaper {
                 pipes,
             )
         };
+        if let Kind::Cgroup(group) = &mut self.hold.0 {
+            group.used();
+        }
         self.tree.since = self.tree.processes.started(pid).unwrap_or(0);
         self.tree.anchor = Some(pid);
         self.application = Application::forked(exec_read);
