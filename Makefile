@@ -151,7 +151,7 @@ check: ## Check format, lints, and all unit and model tests: no Java, no Go, no 
 	@$(took)
 
 # The guard's tests mostly wait for processes and deadlines; the others of these three mostly compute.
-LONG_CHECKS := histories lease_model strangers
+LONG_CHECKS := histories whole lease_model strangers
 .PHONY: check-guard check-long check-rest
 check-guard:
 	@$(CHECK) --test guard
@@ -202,7 +202,7 @@ test-others: setup $(TLC) ## Run all other tests, those on a real ensemble inclu
 HISTORIES := 10000
 .PHONY: test-histories
 test-histories: ## Play random histories alone: 10,000 of each kind
-	@LOCKKEEPER_HISTORIES=$(HISTORIES) $(RUN_TESTS) --test histories
+	@LOCKKEEPER_HISTORIES=$(HISTORIES) $(RUN_TESTS) --test histories --test whole
 	@$(took)
 
 .PHONY: lint

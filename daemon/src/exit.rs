@@ -12,8 +12,7 @@ use std::process::{ExitCode, Termination};
 pub enum Exit {
     /// Bad usage: an argument, a variable or a file named by one is wrong (`EX_USAGE`). A retry would fail too.
     Usage = 64,
-    /// Something is missing or does not answer: the ensemble, the keeper, the lock within `--wait-timeout`
-    /// (`EX_UNAVAILABLE`).
+    /// Something is missing or does not answer: the ensemble, the keeper (`EX_UNAVAILABLE`).
     Unavailable = 69,
     /// An error inside this program or of the system below it (`EX_SOFTWARE`).
     Software = 70,
@@ -21,10 +20,15 @@ pub enum Exit {
     CannotCreate = 73,
     /// The lock was lost and the application was stopped; a retry makes sense (`EX_TEMPFAIL`).
     LockLost = 75,
-    /// The keeper refuses this guard: it has another one, or it accepts none of this user (`EX_NOPERM`).
+    /// The ensemble refuses this contender for good: no right, another agreement, too short a session. Or the keeper
+    /// refuses this guard: it has another one, or it accepts none of this user (`EX_NOPERM`).
     Refused = 77,
-    /// The pod has to be gated anew: the `RestartAllContainers` rule of the injected sidecar waits for this code. Our
-    /// own; below 126, where the codes of shells begin, and above those of `sysexits.h`.
+    /// Another contender has the lock, and `--wait-timeout 0` says not to wait. Our own, as are the next two: below 126,
+    /// where the codes of shells begin, and above those of `sysexits.h`.
+    Busy = 80,
+    /// Other contenders have had the lock for as long as `--wait-timeout` says.
+    TimedOut = 81,
+    /// The pod has to be gated anew: the `RestartAllContainers` rule of the injected sidecar waits for this code.
     GateAnew = 88,
     /// The application was found and could not be executed (POSIX shell, "Exit Status for Commands").
     CannotExecute = 126,
@@ -120,6 +124,8 @@ mod tests {
             (Exit::CannotCreate, 73),
             (Exit::LockLost, 75),
             (Exit::Refused, 77),
+            (Exit::Busy, 80),
+            (Exit::TimedOut, 81),
             (Exit::GateAnew, 88),
             (Exit::CannotExecute, 126),
             (Exit::NotFound, 127),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use lockkeeper_daemon::duration;
-use lockkeeper_daemon::exit::Failure;
+use lockkeeper_daemon::exit::{Exit, Failure};
 use lockkeeper_lock::{BootInstant, LockState};
 use serde::de::DeserializeOwned;
 
@@ -151,10 +151,12 @@ pub fn wait(
     let mut seen = None;
     let mut noticed = false;
     loop {
+        let mut exit = Exit::TimedOut;
         match follow(socket, wait_for, end, &mut seen) {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err(problem) => {
+                exit = Exit::Unavailable;
                 if !noticed && remaining(end) != Some(Duration::ZERO) {
                     notice(&format!("{problem}; waiting for it"));
                     noticed = true;
@@ -164,12 +166,15 @@ pub fn wait(
         }
         let pause = remaining(end).map_or(RETRY_INTERVAL, |left| left.min(RETRY_INTERVAL));
         if pause.is_zero() {
-            return Err(Failure::unavailable(format!(
-                "the lock was not {} within {}: {}",
-                wait_for.name(),
-                timeout.map(duration::format).unwrap_or_default(),
-                seen.as_deref().unwrap_or("the keeper said nothing"),
-            )));
+            return Err(Failure::new(
+                exit,
+                format!(
+                    "the lock was not {} within {}: {}",
+                    wait_for.name(),
+                    timeout.map(duration::format).unwrap_or_default(),
+                    seen.as_deref().unwrap_or("the keeper said nothing"),
+                ),
+            ));
         }
         std::thread::sleep(pause);
     }

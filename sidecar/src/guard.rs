@@ -115,7 +115,9 @@ fn guard(options: GuardOptions) -> io::Result<u8> {
         }
         (TargetKind::Subreaper(hold), Some(program)) => {
             let subreaper = Subreaper::new(program, hold, options.words)?;
-            EventLoop::new(subreaper, keeper, keepers)?.run()
+            let mut events = EventLoop::new(subreaper, keeper, keepers)?;
+            events.schedule.set_loss_code(options.loss_code);
+            events.run()
         }
         (TargetKind::Container(container), None) => EventLoop::new(*container, keeper, keepers)?.run(),
         (TargetKind::Container(_), Some(_)) => Err(io::Error::other(

@@ -9,7 +9,7 @@ mod reentrant;
 use std::ffi::OsString;
 use std::path::Path;
 
-use lockkeeper_daemon::exit::{Exit, Failure};
+use lockkeeper_daemon::exit::{self, Exit, Failure};
 use lockkeeper_daemon::log;
 
 use crate::args::{RunArgs, RunSettings};
@@ -51,8 +51,14 @@ pub fn run(args: RunArgs) -> Result<u8, Failure> {
 }
 
 fn guard_and_keeper(settings: &RunSettings) -> Result<u8, Failure> {
-    if let Some(nested) = reentrant::check(settings)? {
-        return Err(nested.exec(&settings.command));
+    match reentrant::check(settings) {
+        Ok(None) => {}
+        Ok(Some(nested)) => return Err(nested.exec(&settings.command)),
+        Err(failure) if failure.exit == Exit::LockLost => {
+            exit::tell(&failure.sentence);
+            return Ok(settings.loss_code);
+        }
+        Err(failure) => return Err(failure),
     }
     guard::resolve_command(&settings.command[0])
         .map_err(|error| Failure::new(Exit::of_command(error.exit_code()), error))?;
@@ -66,6 +72,7 @@ fn guard_and_keeper(settings: &RunSettings) -> Result<u8, Failure> {
         keeper: KeeperLink::Child(keeper),
         command: settings.command.clone(),
         environment: environment(settings, &path, run),
+        loss_code: settings.loss_code,
         words: Some(words),
     });
     if settings.socket.is_none() {

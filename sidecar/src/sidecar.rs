@@ -64,6 +64,7 @@ pub fn guard(args: GuardArgs) -> Result<u8, Failure> {
         keeper: KeeperLink::Path(guard_socket),
         command,
         environment: vec![("LOCKKEEPER_SOCKET".into(), OsString::from(socket))],
+        loss_code: guard::EXIT_LOST,
         words: None,
     }))
 }
@@ -76,6 +77,7 @@ fn guard_beside(target: ContainerTarget, settings: &SidecarSettings) -> Result<u
         keeper: KeeperLink::Child(keeper),
         command: Vec::new(),
         environment: Vec::new(),
+        loss_code: guard::EXIT_LOST,
         words: None,
     });
     // The keeper does it, unless it was killed.

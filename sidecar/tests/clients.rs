@@ -183,7 +183,7 @@ fn wait_ends_when_the_state_is_reached_and_not_before() {
     let mut child = lockkeeper(&served.socket, &["wait"]).spawn().unwrap();
     served.publish(waiting(1));
     let (code, _, err) = run(&served.socket, &["wait", "--timeout", "3s"]);
-    assert_eq!(code, 69);
+    assert_eq!(code, 81);
     assert_eq!(
         err,
         "lockkeeper: the lock was not held within 3s: it is waiting in the queue, 1 before us\n"
@@ -203,7 +203,7 @@ fn wait_ends_when_the_state_is_reached_and_not_before() {
         &served.socket,
         &["wait", "--for", "released", "--timeout", "200ms"],
     );
-    assert_eq!(code, 69, "the application may still run");
+    assert_eq!(code, 81, "the application may still run");
     served.publish(LockStatus::new());
     assert_eq!(exit_code(child), 0);
 }

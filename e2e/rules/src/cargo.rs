@@ -137,7 +137,7 @@ impl Cargo {
         );
         Ok(Program {
             path: self.tree.join(found[0]),
-            folder: self.tree.join(package.trim_start_matches("lockkeeper-")),
+            folder: test.folder(&self.tree),
         })
     }
 

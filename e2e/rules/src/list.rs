@@ -9,11 +9,12 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 /// The areas, in the order of the table; each is a file of its own, and this is the heading of its part.
-pub const AREAS: [(&str, &str); 4] = [
+pub const AREAS: [(&str, &str); 5] = [
     ("lock", "The lock"),
     ("keeper", "The keeper"),
     ("guard", "The guard"),
     ("admission", "Admission and the operator"),
+    ("simulation", "What the simulation of the whole finds again"),
 ];
 
 /// A safety rule, and how it is removed.
@@ -155,9 +156,20 @@ impl Rule {
 }
 
 impl Test {
+    /// The folder of its package, in the repository at `root`.
+    pub fn folder(&self, root: &Path) -> PathBuf {
+        let name = self.package.trim_start_matches("lockkeeper-");
+        let below_e2e = root.join("e2e").join(name);
+        if below_e2e.is_dir() {
+            below_e2e
+        } else {
+            root.join(name)
+        }
+    }
+
     /// The files in which it can be.
     fn sources(&self, root: &Path) -> Result<Vec<String>> {
-        let package = root.join(self.package.trim_start_matches("lockkeeper-"));
+        let package = self.folder(root);
         let mut paths = Vec::new();
         if self.target == "lib" {
             rust_files(&package.join("src"), &mut paths)?;

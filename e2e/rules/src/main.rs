@@ -17,7 +17,7 @@ use lockkeeper_rules::table::{self, Line};
 #[derive(Debug, Parser)]
 #[command(name = "lockkeeper-rules")]
 struct Args {
-    /// Only the rules of this area: lock, keeper, guard or admission
+    /// Only the rules of this area: lock, keeper, guard, admission or simulation
     #[arg(long, value_name = "AREA")]
     area: Option<String>,
     /// Only the rules with these words in their sentence
@@ -38,7 +38,7 @@ impl Args {
             areas.retain(|area| area.name == name);
             ensure!(
                 !areas.is_empty(),
-                "there is no area {name}: lock, keeper, guard and admission are"
+                "there is no area {name}: lock, keeper, guard, admission and simulation are"
             );
         }
         if let Some(words) = &self.only {

@@ -241,6 +241,8 @@ fn policy(rng: &mut Rng, mood: Mood, timing: &Timing) -> Policy {
         stop_grace: timing.stop_grace,
         lock_delay: Duration::from_millis(if rarely(rng) { rng.u64(..1000) } else { 0 }),
         wait_timeout: None,
+        conflict_code: None,
+        loss_code: 75,
         session_timeout: timing.session_timeout,
         termination_grace: None,
     }

@@ -55,7 +55,7 @@ fn with_an_identity_the_world_has_no_right_to_anything() {
         let mut other = Run::start(&ensemble, name, lock, &options, &["echo", "ran"]);
         assert_eq!(
             (other.code(), other.stdout().as_str()),
-            (69, ""),
+            (77, ""),
             "{}",
             other.stderr()
         );

@@ -27,30 +27,46 @@ fn a_lost_lock_ends_with_75_unless_it_is_to_run_again() {
     // T = 4 s, because the test waits for the end of the session.
     let options = Options::new(&ensemble, "exit-75", "/exits/lost").unwrap();
     let mut worker = Worker::start(&ensemble, options).unwrap();
-    worker.wait_until_it_runs(0, BOUND).unwrap();
-    let host = &worker.options().host.clone();
-    for server in 0..ensemble.len() {
-        ensemble.cut(host, ensemble.server(server)).unwrap();
+    let mut told = Options::new(&ensemble, "exit-loss-code", "/exits/lost-and-told").unwrap();
+    told.run.extend(["--loss-exit-code", "42"].map(str::to_owned));
+    let mut told = Worker::start(&ensemble, told).unwrap();
+    for worker in [&worker, &told] {
+        worker.wait_until_it_runs(0, BOUND).unwrap();
+        let host = &worker.options().host.clone();
+        for server in 0..ensemble.len() {
+            ensemble.cut(host, ensemble.server(server)).unwrap();
+        }
     }
     let status = worker.wait_until_it_ends(BOUND).unwrap();
     assert_eq!(status.code(), Some(75), "{}", worker.log());
+    let status = told.wait_until_it_ends(BOUND).unwrap();
+    assert_eq!(status.code(), Some(42), "{}", told.log());
+    let own = ["sh", "-c", "exit 75"];
+    let options = ["--loss-exit-code", "42"];
+    let mut run = Run::start(&ensemble, "exit-own-75", "/exits/own-75", &options, &own);
+    assert_eq!(run.code(), 75, "the command's own: {}", run.stderr());
 }
 
 #[test]
-fn a_lock_that_somebody_else_holds_is_given_up_with_69_after_the_wait_timeout() {
+fn a_lock_that_somebody_else_holds_is_given_up_with_80_at_once_or_81_after_the_wait_timeout_unless_told_otherwise()
+ {
     let ensemble = ensemble();
     let lock = "/exits/wait-timeout";
     let holder = worker(&ensemble, "exit-holder", lock, &[], &[]);
     holder.wait_until_it_runs(0, BOUND).unwrap();
-    for (name, timeout) in [("exit-wait-1s", "1s"), ("exit-wait-0", "0s")] {
-        let mut late = Run::start(
-            &ensemble,
-            name,
-            lock,
-            &["--wait-timeout", timeout],
-            &["echo", "ran"],
-        );
-        assert_eq!(late.code(), 69, "{}", late.stderr());
+    for (name, options, code) in [
+        ("exit-wait-1s", &["--wait-timeout", "1s"][..], 81),
+        ("exit-wait-0", &["--wait-timeout", "0s"], 80),
+        ("exit-wait-1s-told", &["--wait-timeout", "1s", "-E", "3"], 3),
+        (
+            "exit-wait-0-told",
+            &["--wait-timeout", "0s", "--conflict-exit-code", "0"],
+            0,
+        ),
+    ] {
+        let mut late = Run::start(&ensemble, name, lock, options, &["echo", "ran"]);
+        assert_eq!(late.code(), code, "{}", late.stderr());
+        assert_eq!(late.sentences().len(), 1, "{}", late.stderr());
         assert_eq!(late.stdout(), "");
         assert_eq!(
             contenders(&ensemble, lock).unwrap().len(),
@@ -78,7 +94,7 @@ fn a_lock_that_somebody_else_holds_is_given_up_with_69_after_the_wait_timeout() 
 #[test]
 fn servers_that_do_not_answer_are_given_up_with_69_after_the_wait_timeout() {
     let ensemble = ensemble();
-    let options = ["--connect", "127.0.0.1:1", "--wait-timeout", "2s"];
+    let options = ["--connect", "127.0.0.1:1", "--wait-timeout", "2s", "-E", "0"];
     let mut run = Run::start(
         &ensemble,
         "exit-unreachable",

@@ -40,7 +40,7 @@ fn a_session_timeout_that_the_server_shortens_is_used_as_granted_and_refused_whe
     let mut refused = Run::start(&ensemble, "refused", "/refused", &options, &["echo", "ran"]);
     assert_eq!(
         (refused.code(), refused.stdout().as_str()),
-        (69, ""),
+        (77, ""),
         "{}",
         refused.stderr()
     );

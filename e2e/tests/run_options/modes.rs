@@ -76,7 +76,7 @@ fn who_is_set_to_another_number_of_holders_is_refused_with_both_settings_and_run
     assert!(status_of_first.success(), "{status_of_first}");
     let report = check(&all_records([&first, &other]).unwrap(), Rule::Exclusive);
     assert!(report.is_clean(), "{report}");
-    assert_eq!(status.code(), Some(69));
+    assert_eq!(status.code(), Some(77));
     for part in [
         lock,
         "agreed on kind exclusive with maxHolders 1",

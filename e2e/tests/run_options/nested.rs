@@ -62,7 +62,7 @@ fn only_what_descends_from_the_application_is_inside_whatever_the_environment_sa
     .env_clear()
     .envs(environment(application));
     let mut job = Run::spawn(&ensemble, "nested-job", job);
-    assert_eq!(job.code(), 69, "{}{}", job.stdout(), job.stderr());
+    assert_eq!(job.code(), 80, "{}{}", job.stdout(), job.stderr());
     assert_eq!(job.stdout(), "");
     assert!(
         job.stderr()

@@ -72,7 +72,7 @@ fn a_release_hands_the_lock_to_the_next_worker_and_says_that_it_was_clean() {
 }
 
 #[test]
-fn a_wait_for_a_lock_that_is_not_held_in_time_ends_with_69() {
+fn a_wait_for_a_lock_that_is_not_held_in_time_ends_with_81() {
     let ensemble = ensemble();
     let lock = "/socket/wait";
     let holder = worker(&ensemble, "wait-holder", lock, &[], &[]);
@@ -85,7 +85,7 @@ fn a_wait_for_a_lock_that_is_not_held_in_time_ends_with_69() {
         0
     );
     let (code, said) = client(&["wait", "--socket", socket, "--timeout", "1s"]);
-    assert_eq!(code, 69, "{said}");
+    assert_eq!(code, 81, "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(waiter.records().unwrap().is_empty());
     drop(waiter);

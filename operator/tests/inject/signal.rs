@@ -133,7 +133,7 @@ fn a_pod_whose_sidecar_ends_without_saying_that_nothing_is_left_is_gated_anew() 
         assert!(fires(code), "{code}");
     }
     // Asked to end, or unable to begin: that would not be better after the next start either.
-    let cannot_begin = [Exit::Usage, Exit::Unavailable, Exit::CannotCreate].map(Exit::code);
+    let cannot_begin = [Exit::Usage, Exit::Unavailable, Exit::CannotCreate, Exit::Refused].map(Exit::code);
     for code in [&[0, 143][..], &cannot_begin].concat() {
         assert!(!fires(code), "{code}");
     }

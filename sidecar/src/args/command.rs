@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use lockkeeper_daemon::duration;
+use lockkeeper_daemon::exit::Exit;
 use lockkeeper_daemon::log::LogArgs;
 
 use super::lock::{LockArgs, Restart};
@@ -68,9 +69,17 @@ pub struct RunArgs {
     #[command(flatten)]
     pub lock: LockArgs,
 
-    /// Give up when the lock is not held after this time (exit code 69); 0 tries once. Default: wait for ever
+    /// Give up when the lock is not held after this time; 0 tries once. Default: wait for ever
     #[arg(long, env = "LOCKKEEPER_WAIT_TIMEOUT", value_name = "DURATION", value_parser = duration::parse)]
     pub wait_timeout: Option<Duration>,
+
+    /// Exit code when other contenders have the lock and --wait-timeout is over. Default: 80 if it tries once, else 81
+    #[arg(long, short = 'E', env = "LOCKKEEPER_CONFLICT_EXIT_CODE", value_name = "N")]
+    pub conflict_exit_code: Option<u8>,
+
+    /// Exit code when the lock was lost and the command was stopped
+    #[arg(long, env = "LOCKKEEPER_LOSS_EXIT_CODE", value_name = "N", default_value_t = Exit::LockLost.code())]
+    pub loss_exit_code: u8,
 
     /// When the command exits by itself: end as well, or start it again under the lock
     #[arg(
@@ -222,7 +231,7 @@ pub struct WaitArgs {
     )]
     pub wait_for: WaitFor,
 
-    /// Give up after this time (exit code 69). Default: wait for ever
+    /// Give up after this time (exit code 81). Default: wait for ever
     #[arg(long, env = "LOCKKEEPER_TIMEOUT", value_name = "DURATION", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
 }

@@ -64,6 +64,10 @@ pub struct RunSettings {
     pub lock: Settings,
     /// How long to wait for it; `None` for ever, zero to try once.
     pub wait_timeout: Option<Duration>,
+    /// Exit code when others have the lock; `None` for the default.
+    pub conflict_code: Option<u8>,
+    /// Exit code after a loss.
+    pub loss_code: u8,
     /// Whether to start the command again.
     pub restart: Restart,
     /// What holds the command together.
@@ -242,6 +246,8 @@ impl RunArgs {
         let Self {
             lock,
             wait_timeout,
+            conflict_exit_code,
+            loss_exit_code,
             restart,
             containment,
             socket,
@@ -263,6 +269,8 @@ impl RunArgs {
         Ok(RunSettings {
             lock: lock.check()?,
             wait_timeout,
+            conflict_code: conflict_exit_code,
+            loss_code: loss_exit_code,
             restart,
             containment,
             socket,

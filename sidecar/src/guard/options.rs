@@ -25,6 +25,8 @@ pub struct GuardOptions {
     /// Set in the application's environment beside what the guard itself has: `LOCKKEEPER_LOCK`,
     /// `LOCKKEEPER_SOCKET`. `LOCKKEEPER_FENCING_TOKEN` comes from each grant.
     pub environment: Vec<(OsString, OsString)>,
+    /// The exit code after a loss.
+    pub loss_code: u8,
     /// The pipe for the anchors' words to such a keeper after the end of the guard.
     pub words: Option<OwnedFd>,
 }

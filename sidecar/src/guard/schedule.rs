@@ -47,6 +47,8 @@ pub struct Schedule {
     ending: Option<u8>,
     /// The exit code of the last tree, for a guard without a keeper.
     last_code: Option<u8>,
+    /// The exit code after a loss.
+    loss_code: u8,
     /// How the last tree has ended, for a keeper that was started since. A child of ours has to hear of it: it follows from
     /// that whether anything is started again.
     ended: Option<FromGuard>,
@@ -71,11 +73,17 @@ impl Schedule {
             phase: Phase::Idle,
             ending: None,
             last_code: None,
+            loss_code: EXIT_LOST,
             ended: None,
             watch_at: now,
             watch_every: WATCH_SHORTEST,
             has_cleared: false,
         }
+    }
+
+    /// Sets the exit code after a loss.
+    pub fn set_loss_code(&mut self, code: u8) {
+        self.loss_code = code;
     }
 
     /// The frame that opens a connection, for the guard of this process id and instance, whose clock is that of this

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use lockkeeper_daemon::exit::{Exit, Failure};
+use lockkeeper_daemon::exit::{self, Exit, Failure};
 use lockkeeper_lock::{BootClock, BootInstant, Clock, LockError, LockState, LockStatus};
 use tokio::sync::{mpsc, oneshot};
 
@@ -191,7 +191,7 @@ impl Keeper<'_> {
     /// A refusal because of the ticks stands: the ensemble does not know of it.
     fn ensemble_refuses(&mut self, sentence: String) {
         if self.looking_at_ticks.is_some() {
-            self.refusal = Some(Failure::unavailable(sentence));
+            self.refusal = Some(Failure::new(Exit::Refused, sentence));
         }
     }
 
@@ -250,7 +250,7 @@ impl Keeper<'_> {
         removed?;
         Ok(match self.policy.kind {
             Kind::Signal => Exit::GateAnew.code(),
-            _ => Exit::LockLost.code(),
+            _ => self.policy.loss_code,
         })
     }
 
@@ -266,16 +266,25 @@ impl Keeper<'_> {
                 "the lock {lock} was not acquired: the ensemble did not answer in time, so it is not known whether \
                  it is held"
             ))),
-            Ending::NotAcquired => Err(Failure::unavailable(match self.policy.wait_timeout {
-                Some(limit) if !limit.is_zero() => {
-                    format!("the lock {lock} was not acquired within {limit:?}")
-                }
-                _ => format!("the lock {lock} is not free, and --wait-timeout says not to wait"),
-            })),
+            Ending::NotAcquired => {
+                let (exit, sentence) = match self.policy.wait_timeout {
+                    Some(limit) if !limit.is_zero() => (
+                        Exit::TimedOut,
+                        format!("the lock {lock} was not acquired within {limit:?}"),
+                    ),
+                    _ => (
+                        Exit::Busy,
+                        format!("the lock {lock} is not free, and --wait-timeout says not to wait"),
+                    ),
+                };
+                exit::tell(&sentence);
+                Ok(self.policy.conflict_code.unwrap_or(exit.code()))
+            }
             Ending::Refused => Err(self.refusal.unwrap_or_else(|| {
-                Failure::unavailable(format!(
-                    "the ensemble refuses the lock {lock} for good; the log says what and why"
-                ))
+                Failure::new(
+                    Exit::Refused,
+                    format!("the ensemble refuses the lock {lock} for good; the log says what and why"),
+                )
             })),
         }
     }

@@ -36,6 +36,11 @@ pub struct Policy {
     pub lock_delay: Duration,
     /// How long to wait for the lock; `None` for ever.
     pub wait_timeout: Option<Duration>,
+    /// The exit code when others have the lock and `wait_timeout` is over; `None` for [`Exit::Busy`] and
+    /// [`Exit::TimedOut`].
+    pub conflict_code: Option<u8>,
+    /// The exit code of a run after a loss.
+    pub loss_code: u8,
     /// The session timeout that was asked for.
     pub session_timeout: Duration,
     /// From the first sign that the pod is ending to its end; nothing outside of pods.
@@ -48,6 +53,8 @@ impl Policy {
         Self {
             restart: settings.restart,
             wait_timeout: settings.wait_timeout,
+            conflict_code: settings.conflict_code,
+            loss_code: settings.loss_code,
             ..policy
         }
     }
@@ -69,6 +76,8 @@ impl Policy {
             stop_grace: settings.timing.stop_grace,
             lock_delay: settings.lock_delay,
             wait_timeout: None,
+            conflict_code: None,
+            loss_code: Exit::LockLost.code(),
             session_timeout: settings.timing.session_timeout,
             termination_grace: None,
         }
@@ -79,7 +88,7 @@ impl Policy {
     pub(super) fn code_after_a_loss(&self) -> Option<u8> {
         match (self.kind, self.restart) {
             (Kind::Run, Restart::Always) | (Kind::Wrap, _) => None,
-            (Kind::Run, Restart::Never) => Some(Exit::LockLost.code()),
+            (Kind::Run, Restart::Never) => Some(self.loss_code),
             (Kind::Signal, _) => Some(Exit::GateAnew.code()),
         }
     }

@@ -73,6 +73,7 @@ pub fn guard(arguments: &[OsString]) -> ExitCode {
         },
         command,
         environment,
+        loss_code: guard::EXIT_LOST,
         words: None,
     })
     .into()

@@ -29,8 +29,8 @@ pub const TOKEN: &str = "LOCKKEEPER_FENCING_TOKEN";
 /// Probes, metrics, and the application's own probes.
 pub const PORT: u16 = 9808;
 /// Exit codes with which a sidecar that guards by signals says that nothing of the application is left, and that it is
-/// enough to start the sidecar again: it was asked to end (0, 143 for SIGTERM), or cannot work (64, 69, 73).
-pub const NOTHING_LEFT: [i32; 5] = [0, 64, 69, 73, 143];
+/// enough to start the sidecar again: it was asked to end (0, 143 for SIGTERM), or cannot work (64, 69, 73, 77).
+pub const NOTHING_LEFT: [i32; 6] = [0, 64, 69, 73, 77, 143];
 /// User of the sidecar where nothing says another one: `nonroot` of the distroless images.
 pub const USER: i64 = 65532;
 

@@ -5,7 +5,7 @@ use lockkeeper_lock::BootInstant;
 use super::Schedule;
 use super::actions::{Action, Actions, Sight};
 use super::event::Mode;
-use super::exit::{EXIT_LOST, exit_code_of_errno};
+use super::exit::exit_code_of_errno;
 use super::phase::{Killing, Outcome, Phase, Suspended};
 use super::times::{AT_WORK_EVERY, PATIENCE, PAUSED_LOOK, SURVIVORS_EVERY, WATCH_SHORTEST};
 use crate::link::protocol::FromGuard;
@@ -104,7 +104,7 @@ impl Schedule {
                     if self.mode == Mode::Pid1 {
                         // The kernel then kills all that is left in the PID namespace, of every
                         // user. No other way is as sure.
-                        out.push(Action::Exit(killing.finish.unwrap_or(EXIT_LOST)));
+                        out.push(Action::Exit(killing.finish.unwrap_or(self.loss_code)));
                     }
                 } else if self.mode != Mode::Pid1 && now >= killing.tell_at {
                     killing.tell_at = (now + AT_WORK_EVERY).min(killing.since + PATIENCE);
@@ -129,7 +129,7 @@ impl Schedule {
                     code,
                     had_sigterm: killing.had_sigterm,
                 };
-                (gone, None, ended.unwrap_or(EXIT_LOST))
+                (gone, None, ended.unwrap_or(self.loss_code))
             }
             Outcome::Exited(code) => (FromGuard::Exited { token, code }, Some(code), code),
             Outcome::StartFailed(errno) => {

@@ -36,6 +36,8 @@ fn policy(kind: Kind) -> Policy {
         stop_grace: Duration::from_secs(3),
         lock_delay: Duration::ZERO,
         wait_timeout: None,
+        conflict_code: None,
+        loss_code: 75,
         session_timeout: T,
         termination_grace: (kind != Kind::Run).then_some(Duration::from_secs(30)),
     }
