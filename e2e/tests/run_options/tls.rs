@@ -151,7 +151,7 @@ fn over_tls_a_lock_is_held_kept_through_restarts_of_its_servers_and_handed_over(
 }
 
 #[test]
-fn a_server_whose_certificate_is_from_a_foreign_authority_is_refused_with_69() {
+fn a_server_whose_certificate_is_from_a_foreign_authority_is_refused_with_77() {
     let secured = Secured::shared();
     let server = secured.ensemble.tls_address(0);
     let options = [
@@ -160,7 +160,7 @@ fn a_server_whose_certificate_is_from_a_foreign_authority_is_refused_with_69() {
         ("--tls-cert", secured.file("own.pem")),
         ("--tls-key", secured.file("own.key")),
     ];
-    let sentence = secured.refused("foreign-server", 69, &options);
+    let sentence = secured.refused("foreign-server", 77, &options);
     assert!(sentence.contains(&server), "{sentence}");
     assert!(
         sentence.contains("certificate that is not accepted: it is not signed by one of the authorities"),
@@ -169,7 +169,7 @@ fn a_server_whose_certificate_is_from_a_foreign_authority_is_refused_with_69() {
 }
 
 #[test]
-fn a_server_whose_certificate_is_for_another_host_is_refused_with_69() {
+fn a_server_whose_certificate_is_for_another_host_is_refused_with_77() {
     let secured = Secured::shared();
     let server = secured.ensemble.tls_address(2);
     let mut options = vec![("--connect", server.clone())];
@@ -179,7 +179,7 @@ fn a_server_whose_certificate_is_for_another_host_is_refused_with_69() {
         ("--tls-key", "own.key"),
     ];
     options.extend(files.map(|(option, file)| (option, secured.file(file))));
-    let sentence = secured.refused("other-host", 69, &options);
+    let sentence = secured.refused("other-host", 77, &options);
     assert!(sentence.contains(&server), "{sentence}");
     assert!(
         sentence.contains("certificate that is not accepted: it is for other names"),
@@ -188,11 +188,11 @@ fn a_server_whose_certificate_is_for_another_host_is_refused_with_69() {
 }
 
 #[test]
-fn servers_that_do_not_accept_the_clients_certificate_end_it_with_69() {
+fn servers_that_do_not_accept_the_clients_certificate_end_it_with_77() {
     let secured = Secured::shared();
     let server = secured.ensemble.tls_address(0);
     let mut options = vec![("--connect", secured.connect()), ("--tls-ca", secured.file("ca"))];
-    let none = secured.refused("no-certificate", 69, &options);
+    let none = secured.refused("no-certificate", 77, &options);
     assert!(
         none.contains(&format!("{server} requires a client's certificate")),
         "{none}"
@@ -200,7 +200,7 @@ fn servers_that_do_not_accept_the_clients_certificate_end_it_with_69() {
 
     options.push(("--tls-cert", secured.file("foreign.pem")));
     options.push(("--tls-key", secured.file("foreign.key")));
-    let foreign = secured.refused("foreign-certificate", 69, &options);
+    let foreign = secured.refused("foreign-certificate", 77, &options);
     assert!(
         foreign.contains(&format!("{server} does not accept the client's certificate")),
         "{foreign}"
