@@ -11,10 +11,10 @@ mod calm;
 mod crowd;
 #[path = "cost/knee.rs"]
 mod knee;
-#[path = "returning/limits.rs"]
-mod limits;
 #[path = "cost/meter.rs"]
 mod meter;
+#[path = "returning/open_files.rs"]
+mod open_files;
 #[path = "cost/sharing.rs"]
 mod sharing;
 #[path = "cost/tally.rs"]
@@ -37,7 +37,7 @@ const HEAP_MB: u32 = 1000;
 fn main() -> anyhow::Result<()> {
     let began = BootInstant::now();
     let arguments = Arguments::parse()?;
-    limits::allow_open_files(OPEN_FILES)?;
+    open_files::allow(OPEN_FILES)?;
     let timing = Timing::new(crowd::SESSION_TIMEOUT);
     // Java as its defaults are, and not as small as in tests; of two equal options the last one counts.
     let mut java_arguments = vec![format!("-Xmx{HEAP_MB}m"), "-XX:TieredStopAtLevel=4".to_owned()];

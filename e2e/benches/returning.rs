@@ -3,8 +3,10 @@
 //!
 //! Fails when a holder is served later than promised, when one loses its lock, or when a session ends.
 
-#[path = "returning/limits.rs"]
-mod limits;
+#[path = "returning/open_files.rs"]
+mod open_files;
+#[path = "returning/stand_in.rs"]
+mod stand_in;
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -45,14 +47,14 @@ struct Return {
 fn main() -> anyhow::Result<()> {
     let given = std::env::args().find_map(|argument| argument.strip_prefix("--waiters=")?.parse().ok());
     let waiters: usize = given.unwrap_or(WAITERS);
-    limits::allow_open_files(OPEN_FILES)?;
+    open_files::allow(OPEN_FILES)?;
     let ensemble = Ensemble::start(Config {
         servers: 1,
         tick: Duration::from_secs(2),
         extra: vec![("clientPortListenBacklog".to_owned(), BACKLOG.to_owned())],
         ..Config::default()
     })?;
-    limits::allow_ports(ensemble.observer())?;
+    stand_in::allow_ports(ensemble.observer())?;
     println!(
         "{QUEUES} holders and {} waiters of one server, T = {SESSION_TIMEOUT:?}. It is killed and started {ROUNDS} times.\n\
          Times from the moment at which it serves.\n",
@@ -69,7 +71,7 @@ fn main() -> anyhow::Result<()> {
             let (ensemble, connect) = (&ensemble, &connect);
             let all = scope.spawn(move || {
                 if !is_holder {
-                    limits::step_back()?;
+                    stand_in::step_back()?;
                 }
                 block_on(ensemble.observer(), || {
                     crowd(connect, contenders, is_holder, ask, served)

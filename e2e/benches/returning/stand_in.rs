@@ -1,27 +1,10 @@
-//! What one process needs to stand for thousands of pods: open files and ports of its own.
+//! What lets the threads of one process stand for thousands of pods: ports, and processors of their own.
 
 use std::fs;
 
 use anyhow::Context as _;
 use lockkeeper_testbed::Host;
-use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
-
-/// Raises the limit to at least `files`.
-///
-/// # Errors
-/// When the hard limit is lower and this process may not raise it.
-pub fn allow_open_files(files: u64) -> anyhow::Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= files) {
-        return Ok(());
-    }
-    let raised = Rlimit {
-        current: Some(files),
-        maximum: limit.maximum.map(|maximum| maximum.max(files)),
-    };
-    setrlimit(Resource::Nofile, raised)
-        .with_context(|| format!("this needs {files} open files: raise the hard limit (`ulimit -Hn`)"))
-}
+use rustix::process::setpriority_process;
 
 /// Lets the programs on `host` use nearly all ports for connections that they open, and use one again a second
 /// after it was closed. All contenders share one address here, and pods do not: with the kernel's defaults the
