@@ -36,7 +36,7 @@ fn a_pod_waits_for_the_names_of_its_servers_and_holds_once_they_are_known() {
     waits.unwrap_or_else(|| panic!("{}", pod.said()));
     assert_eq!(
         pod.lockkeeper(&["wait", "--for", "queued", "--timeout", "1s"]),
-        Some(69)
+        Some(81)
     );
     let known = format!(
         "{} zk-0.invalid\n{} zk-1.invalid\n",
