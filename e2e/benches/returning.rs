@@ -97,8 +97,7 @@ fn main() -> anyhow::Result<()> {
             }
         }
         let mut returns = Vec::new();
-        for (asked, _, all) in crowds {
-            drop(asked);
+        for (_, _, all) in crowds {
             returns.extend(all.join().expect("no panic")?);
         }
         anyhow::Ok(returns)

@@ -109,17 +109,19 @@ fn guard(options: GuardOptions) -> io::Result<u8> {
             (GuardEnd::at(address), Keepers::only(None))
         }
     };
+    let loss_code = options.loss_code;
     match (options.target, program) {
         (TargetKind::Pid1, Some(program)) => {
-            EventLoop::new(Pid1::new(program, post_start)?, keeper, keepers)?.run()
+            let target = Pid1::new(program, post_start)?;
+            EventLoop::new(target, keeper, keepers, loss_code)?.run()
         }
         (TargetKind::Subreaper(hold), Some(program)) => {
             let subreaper = Subreaper::new(program, hold, options.words)?;
-            let mut events = EventLoop::new(subreaper, keeper, keepers)?;
-            events.schedule.set_loss_code(options.loss_code);
-            events.run()
+            EventLoop::new(subreaper, keeper, keepers, loss_code)?.run()
         }
-        (TargetKind::Container(container), None) => EventLoop::new(*container, keeper, keepers)?.run(),
+        (TargetKind::Container(container), None) => {
+            EventLoop::new(*container, keeper, keepers, loss_code)?.run()
+        }
         (TargetKind::Container(_), Some(_)) => Err(io::Error::other(
             "a command was given, but a guard beside a container starts none",
         )),
@@ -152,9 +154,10 @@ struct EventLoop<T> {
 }
 
 impl<T: Target> EventLoop<T> {
-    fn new(mut target: T, keeper: GuardEnd, keepers: Keepers) -> io::Result<Self> {
+    fn new(mut target: T, keeper: GuardEnd, keepers: Keepers, loss_code: u8) -> io::Result<Self> {
         target.keeper_is(keepers.first());
-        let schedule = Schedule::new(target.mode(), keeper.reconnects(), BootInstant::now());
+        let mut schedule = Schedule::new(target.mode(), keeper.reconnects(), BootInstant::now());
+        schedule.set_loss_code(loss_code);
         let signals = sys::take_signals(signals::taken())?;
         Ok(Self {
             target,
