@@ -125,17 +125,30 @@ impl<'a> Installation<'a> {
         ])
         .with_context(|| self.story())?;
         // A replica that is still ending would answer with the former settings.
-        let operators = [
-            "get",
-            "pods",
-            "--namespace",
-            SYSTEM,
-            "--selector=app.kubernetes.io/component=operator",
-            "--output=name",
-        ];
         self.cluster
-            .wait_for(GONE, &operators, |names| names.lines().count() == REPLICAS)
+            .wait_for(GONE, &operators("--output=name"), |names| {
+                names.lines().count() == REPLICAS
+            })
             .map(drop)
+    }
+
+    /// Checks that no two replicas of the operator are on one node.
+    ///
+    /// # Panics
+    /// When two are.
+    pub fn assert_spread(&self) {
+        let nodes = self
+            .cluster
+            .kubectl(&operators("--output=jsonpath={.items[*].spec.nodeName}"));
+        let nodes = nodes.expect("the nodes of the operator");
+        let mut each: Vec<_> = nodes.split_whitespace().collect();
+        each.sort_unstable();
+        each.dedup();
+        assert_eq!(
+            each.len(),
+            REPLICAS,
+            "the replicas of the operator are on {nodes}"
+        );
     }
 
     /// Pushes an image with ZooKeeper's server, with the contract of the official one, which is not available
@@ -224,6 +237,18 @@ impl<'a> Installation<'a> {
         ]
         .join("\n")
     }
+}
+
+/// A question to kubectl about the operator's pods.
+pub fn operators(output: &str) -> [&str; 6] {
+    [
+        "get",
+        "pods",
+        "--namespace",
+        SYSTEM,
+        "--selector=app.kubernetes.io/component=operator",
+        output,
+    ]
 }
 
 /// An image as values of the chart.

@@ -23,6 +23,7 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
     installation
         .install(&json!({ "podAnnotations": { "example.com/upgraded": "yes" } }))
         .unwrap();
+    installation.assert_spread();
     space.assert_undisturbed(&pair);
     let system = format!("--namespace={SYSTEM}");
     installation

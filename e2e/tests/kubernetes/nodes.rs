@@ -2,6 +2,7 @@
 
 use lockkeeper_lock::ContenderData;
 use lockkeeper_product::chart::SYSTEM;
+use lockkeeper_product::installation::operators;
 use lockkeeper_product::space::{Mend, Pair, Space, calm};
 use lockkeeper_testbed::cluster::Node;
 use lockkeeper_testbed::ensemble::{SUPER, block_on, connector};
@@ -105,13 +106,9 @@ fn a_node_that_crashes_loses_the_lock_after_the_lease_duration_while_its_session
 
 /// Waits until each replica of the operator knows the machines of so many contenders.
 fn wait_until_machines_are_known(space: &Space, count: usize) {
-    let names = space.cluster.kubectl(&[
-        "get",
-        "pods",
-        &format!("--namespace={SYSTEM}"),
-        "--selector=app.kubernetes.io/component=operator",
-        "--output=jsonpath={.items[*].metadata.name}",
-    ]);
+    let names = space
+        .cluster
+        .kubectl(&operators("--output=jsonpath={.items[*].metadata.name}"));
     for name in names.unwrap().split_whitespace() {
         let page = format!("/api/v1/namespaces/{SYSTEM}/pods/{name}:9809/proxy/metrics");
         let line = format!("lockkeeper_operator_contenders_on_known_machines {count}");
@@ -131,6 +128,8 @@ fn a_node_that_was_powered_off_and_is_marked_so_loses_the_lock_while_its_session
     installation
         .install(&json!({ "trustOutOfServiceTaint": true }))
         .unwrap();
+    // Only a replica that has seen both contenders on a running node can know that one of them is dead.
+    installation.assert_spread();
     // Longer than Kubernetes needs until it knows that the node is silent, and the operator until it has a leader again.
     let (pair, number) = on_a_node(
         &space,

@@ -137,14 +137,18 @@ pub fn shell(script: &str) -> Vec<OsString> {
     vec!["sh".into(), "-c".into(), (function + script).into()]
 }
 
+/// Beside compilers and two clusters on two cores, a control group with a storm of forks needs 5 to 105 ms until the kernel
+/// says that it is frozen. Half of the margin is 100 ms.
+const ROUNDS: usize = 25;
+
 /// Plays rounds until the tree of one is paused. A machine with too much to do may not stop a tree within half of
 /// the margin: then it is killed, and there is nothing to look at.
 pub fn until_paused<T>(round: impl FnMut() -> Option<T>) -> T {
     std::iter::repeat_with(round)
-        .take(5)
+        .take(ROUNDS)
         .flatten()
         .next()
-        .expect("it is paused in one of five rounds")
+        .unwrap_or_else(|| panic!("it is paused in none of {ROUNDS} rounds"))
 }
 
 /// Whether a program is there; says so if it is not.
