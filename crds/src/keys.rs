@@ -9,6 +9,9 @@ pub use resources::{KINDS, SidecarResources, amount};
 /// Group of the API, and prefix of every key.
 pub const GROUP: &str = "lockkeeper.io";
 
+/// Name of the sidecar's container, and of its port.
+pub const SIDECAR: &str = "lockkeeper";
+
 /// Name of the `DistributedLock` in the pod's namespace. Label and annotation.
 pub const LOCK: &str = "lockkeeper.io/lock";
 /// The guarded container. Default: kubectl's default container, or the first one of the pod template.

@@ -15,7 +15,7 @@ mod zookeeper;
 pub use condition::{ConditionType, Reason};
 pub use status::{
     DistributedLockStatus, EnsembleStatus, Fenced, HOLDERS_SHOWN, Holder, QUEUE_SHOWN, QueuedContender,
-    TakenFrom, Trial,
+    Survivors, TakenFrom, Trial,
 };
 pub use zookeeper::{MAX_TICK_TIME, MIN_TICK_TIME, SecretRef, ZooKeeperSpec};
 

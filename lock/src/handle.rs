@@ -13,6 +13,7 @@ use crate::error::LockError;
 use crate::loss::LossReason;
 use crate::options::LockOptions;
 use crate::participant::Participant;
+use crate::record::Survivors;
 use crate::state::{LockState, LockStatus};
 use crate::task::{Command, Task};
 use crate::token::FencingToken;
@@ -70,6 +71,7 @@ pub struct Lock<C> {
     commands: mpsc::Sender<Command>,
     is_retained: watch::Sender<bool>,
     settled: watch::Sender<Option<FencingToken>>,
+    survived: watch::Sender<Option<Survivors>>,
     view: LockView<C>,
 }
 
@@ -94,6 +96,7 @@ impl<C: Clock> Lock<C> {
         let (commands, command_receiver) = mpsc::channel(8);
         let (is_retained, retained) = watch::channel(false);
         let (settling, settled) = watch::channel(None);
+        let (surviving, survived) = watch::channel(None);
         let task = Task::new(
             Arc::new(ensemble),
             clock.clone(),
@@ -102,12 +105,14 @@ impl<C: Clock> Lock<C> {
             command_receiver,
             retained,
             settled,
+            survived,
         );
         (
             Self {
                 commands,
                 is_retained,
                 settled: settling,
+                survived: surviving,
                 view: LockView { clock, status },
             },
             task.run(),
@@ -138,6 +143,13 @@ impl<C: Clock> Lock<C> {
     pub fn settle(&self, token: FencingToken) {
         self.settled
             .send_if_modified(|before| before.replace(token) != Some(token));
+    }
+
+    /// Reports what outlives SIGKILL under the lock, or that it has gone (`None`). While the lock is held, or kept through
+    /// a loss ([`Lock::retain`]), its contender's data state that, so that others see why nobody gets the lock.
+    pub fn survived(&self, survivors: Option<Survivors>) {
+        self.survived
+            .send_if_modified(|before| std::mem::replace(before, survivors) != survivors);
     }
 
     /// Enters the queue at its end, unless already in it.

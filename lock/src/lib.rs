@@ -82,7 +82,7 @@ pub use path::LockPath;
 pub use queue::{Mode, is_contender};
 pub use record::{
     CleanRelease, ContenderData, Control, Holder, Identity, LONGEST_CONTENDER_DATA, LONGEST_CONTROL_DATA,
-    Pod, TookOver, YieldRequest,
+    Pod, Survivors, TookOver, YieldRequest,
 };
 pub use state::{LockState, LockStatus};
 pub use ticket::{SESSION_PASSWORD_LEN, SessionKey, Ticket};

@@ -6,7 +6,7 @@ mod document;
 mod holders;
 
 pub use self::contender::{
-    ContenderData, Identity, LONGEST_CONTENDER_DATA, Pod, Said, TookOver, contender_data, now,
+    ContenderData, Identity, LONGEST_CONTENDER_DATA, Pod, Said, Survivors, TookOver, contender_data, now,
 };
 pub use self::control::{CleanRelease, Control, Holder, LONGEST_CONTROL_DATA, YieldRequest};
 pub(crate) use self::document::document;

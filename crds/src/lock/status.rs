@@ -1,5 +1,7 @@
 //! The state of a lock as the operator sees it. Only the operator writes it, at most once a second.
 
+use std::fmt;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -169,6 +171,41 @@ pub struct Holder {
     /// took none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_from: Option<TakenFrom>,
+
+    /// What of its application outlives SIGKILL, as its pod reports: the pod keeps the lock until it has gone. Missing
+    /// otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub survivors: Option<Survivors>,
+}
+
+/// Processes that outlive SIGKILL.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Survivors {
+    /// How many there are. Missing if not all of them could be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub processes: Option<u32>,
+
+    /// The process id of one of them, as its guard sees it. Missing if none is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub pid: Option<u32>,
+}
+
+impl fmt::Display for Survivors {
+    /// In words, with the process that is known.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.processes {
+            Some(1) => f.write_str("1 process of its application has outlived SIGKILL")?,
+            Some(count) => write!(f, "{count} processes of its application have outlived SIGKILL")?,
+            None => f.write_str("something of its application has outlived its deadline")?,
+        }
+        match self.pid {
+            Some(pid) => write!(f, " (process {pid})"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A contender that was silent for longer than its `leaseDuration`.

@@ -5,7 +5,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -262,6 +262,11 @@ impl Space {
     /// The records of the guarded programs.
     pub fn records(&self) -> Vec<Record> {
         self.records_of("record")
+    }
+
+    /// Where they are on this machine, and on each node.
+    pub fn records_directory(&self) -> &Path {
+        &self.records
     }
 
     /// The records of guarded programs that write to another file.

@@ -13,5 +13,6 @@ mod processes;
 mod rendering;
 mod rollouts;
 mod servers;
+mod survivors;
 mod tenants;
 mod workloads;

@@ -84,6 +84,18 @@ impl TookOver {
     }
 }
 
+/// What outlives SIGKILL under a lock, as far as that is known. While it is there, nobody else gets the lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Survivors {
+    /// How many processes; `None` if not all of them could be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u32>,
+    /// The process id of one of them, as the process that looks for them sees it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+}
+
 /// What a contender says about itself beside its identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
@@ -97,6 +109,8 @@ pub struct Said {
     pub lease: Option<Duration>,
     /// Whose place it has taken.
     pub took_over: Option<TookOver>,
+    /// For what it keeps the lock, although the application had to be gone.
+    pub survivors: Option<Survivors>,
 }
 
 /// The time of day in a contender's data, only for people.
@@ -120,6 +134,8 @@ struct ContenderDocument<'a> {
     lease_millis: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     took_over: Option<&'a TookOver>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    survivors: Option<Survivors>,
 }
 
 /// Data of a contender.
@@ -134,6 +150,7 @@ pub fn contender_data(identity: &Identity, said: &Said) -> Vec<u8> {
         stop_budget_millis: millis(said.stop_budget),
         lease_millis: said.lease.map(millis),
         took_over: said.took_over.as_ref(),
+        survivors: said.survivors,
     };
     serde_json::to_vec(&document).expect("strings and numbers")
 }
@@ -165,6 +182,8 @@ pub struct ContenderData {
     pub lease_millis: Option<u64>,
     /// Whose place it has taken.
     pub took_over: Option<TookOver>,
+    /// For what it keeps the lock, although its application had to be gone.
+    pub survivors: Option<Survivors>,
 }
 
 impl ContenderData {

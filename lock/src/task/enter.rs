@@ -133,6 +133,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             stop_budget: self.options.timing.stop_grace,
             lease: None,
             took_over: None,
+            survivors: None,
         };
         Wanted {
             root: self.options.root.clone(),
@@ -233,6 +234,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             lease,
             states_lease: false,
             took_over: None,
+            said_survivors: None,
+            is_said_unsure: false,
             taking: None,
             is_own_watched: false,
             is_own_seen: false,
@@ -265,6 +268,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         entry.is_marked = data.is_held();
         entry.since = data.since.unwrap_or_else(now);
         entry.took_over = data.took_over;
+        entry.said_survivors = data.survivors;
         if let Link::Up(connection) = &self.link {
             connection.adopt(&entry.path);
         }

@@ -65,6 +65,9 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         if self.renewal_due().is_some_and(|due| due <= self.clock.now()) {
             self.renew(connection);
         }
+        if self.is_retained() {
+            self.tell_survivors(connection);
+        }
     }
 
     pub(super) fn drive_hold(&mut self, connection: &Arc<E::Connection>) {
@@ -111,20 +114,50 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         if !std::mem::replace(&mut entry.is_marked, true) {
             entry.since = time_of_day();
-            let Some((path, data)) = self.say_anew(None) else {
-                return;
-            };
-            let sent = self.writing(Write::Mark);
-            let marking = connection.set_data(&path, data, None);
-            self.ask(async move {
-                Answer::Marked {
-                    sent,
-                    result: marking.await,
-                }
-            });
+            self.mark(connection);
         }
+        self.tell_survivors(connection);
         self.watch_own(connection);
         self.keep_the_record(connection, now);
+    }
+
+    /// Writes our data anew.
+    fn mark(&mut self, connection: &Arc<E::Connection>) {
+        let Some((path, data)) = self.say_anew(None) else {
+            return;
+        };
+        let sent = self.writing(Write::Mark);
+        let marking = connection.set_data(&path, data, None);
+        self.ask(async move {
+            Answer::Marked {
+                sent,
+                result: marking.await,
+            }
+        });
+    }
+
+    /// Whether a write of our data is under way.
+    fn is_writing_data(&self) -> bool {
+        [Write::Mark, Write::Renewal, Write::TakeOver]
+            .iter()
+            .any(|write| self.writes[*write as usize].is_some())
+    }
+
+    /// Our data state what has outlived SIGKILL, once that changes: whoever reads the queue sees why the lock is kept.
+    fn tell_survivors(&mut self, connection: &Arc<E::Connection>) {
+        let Place::In(entry) = &self.place else { return };
+        let is_told = entry.said_survivors == *self.survived.borrow() && !entry.is_said_unsure;
+        if !is_told && !self.is_writing_data() {
+            self.mark(connection);
+        }
+    }
+
+    /// A write of our data was acknowledged. If it was the last one under way, they are as we know them.
+    fn data_are_known(&mut self) {
+        let is_sure = !self.is_writing_data();
+        if let Place::In(entry) = &mut self.place {
+            entry.is_said_unsure &= !is_sure;
+        }
     }
 
     /// Watches our own node. The heir does so while it waits: a server reports deletions in their order, so it reports
@@ -199,7 +232,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         match result {
             Ok(()) => {
                 let is_acknowledged = match states_lease {
-                    true => self.acknowledge_own(sent),
+                    true => {
+                        self.data_are_known();
+                        self.acknowledge_own(sent)
+                    }
                     false => self.acknowledge(sent),
                 };
                 if !is_acknowledged {
@@ -221,7 +257,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     pub(super) fn marked(&mut self, sent: BootInstant, result: EnsembleResult<()>) {
         self.written(Write::Mark);
         match result {
-            Ok(()) => drop(self.acknowledge_own(sent)),
+            Ok(()) => {
+                self.data_are_known();
+                self.acknowledge_own(sent);
+            }
             Err(EnsembleError::NoNode) => self.entry_is_gone(LossReason::ContenderDeleted),
             Err(error) => self.contender_refused("mark as held", error),
         }

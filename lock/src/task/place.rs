@@ -8,7 +8,7 @@ use super::past::Past;
 use super::seen::Seen;
 use crate::ensemble::Incarnation;
 use crate::queue::Ahead;
-use crate::record::TookOver;
+use crate::record::{Survivors, TookOver};
 use crate::takeover::TakeoverLease;
 use crate::token::FencingToken;
 
@@ -41,6 +41,10 @@ pub(super) struct Entry {
     pub(super) states_lease: bool,
     /// Whose place it has taken.
     pub(super) took_over: Option<TookOver>,
+    /// The survivors that its data were last to state.
+    pub(super) said_survivors: Option<Survivors>,
+    /// Whether its data may state others: a write that changes them is under way, or its answer was lost.
+    pub(super) is_said_unsure: bool,
     /// Whose place we have asked to take, until we know whether that was carried out: through a lost connection, too.
     pub(super) taking: Option<TookOver>,
     pub(super) is_own_watched: bool,

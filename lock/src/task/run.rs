@@ -38,6 +38,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 },
                 Ok(()) = self.retained.changed() => {}
                 Ok(()) = self.settled.changed() => {}
+                Ok(()) = self.survived.changed() => {}
                 () = wake => {}
             }
         }

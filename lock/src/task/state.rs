@@ -16,7 +16,7 @@ use crate::lease::{Lease, Renewal};
 use crate::loss::LossReason;
 use crate::options::LockOptions;
 use crate::participant::Participant;
-use crate::record::Control;
+use crate::record::{Control, Survivors};
 use crate::state::LockStatus;
 use crate::ticket::{SessionKey, Ticket};
 use crate::token::FencingToken;
@@ -60,6 +60,8 @@ pub(crate) struct Task<E: Ensemble, C: Clock> {
     pub(super) retained: watch::Receiver<bool>,
     /// See [`Lock::settle`](crate::Lock::settle).
     pub(super) settled: watch::Receiver<Option<FencingToken>>,
+    /// See [`Lock::survived`](crate::Lock::survived).
+    pub(super) survived: watch::Receiver<Option<Survivors>>,
     /// Answers about the connection itself, and about the queue as a whole.
     pub(super) link_answers: Answers<E::Connection>,
     /// Answers about our contender, dropped with it: a late answer has no meaning for the next contender.
@@ -114,6 +116,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         commands: mpsc::Receiver<Command>,
         retained: watch::Receiver<bool>,
         settled: watch::Receiver<Option<FencingToken>>,
+        survived: watch::Receiver<Option<Survivors>>,
     ) -> Self {
         let lease = Lease::new(options.timing.session_timeout, options.timing.tick_time);
         let server = fastrand::usize(..ensemble.servers().max(1));
@@ -126,6 +129,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             commands,
             retained,
             settled,
+            survived,
             link_answers: Answers::new(),
             answers: Answers::new(),
             link: Link::Down,

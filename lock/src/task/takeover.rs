@@ -66,12 +66,16 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             return None;
         };
         entry.states_lease |= entry.lease.is_some();
+        let survivors = *self.survived.borrow();
+        entry.is_said_unsure |= entry.said_survivors != survivors;
+        entry.said_survivors = survivors;
         let said = Said {
             is_held: entry.is_marked,
             since: entry.since.clone(),
             stop_budget: self.options.timing.stop_grace,
             lease: entry.lease.map(|lease| lease.duration()),
             took_over: took_over.or(entry.took_over.as_ref()).cloned(),
+            survivors: entry.said_survivors,
         };
         Some((entry.path.clone(), contender_data(&self.options.identity, &said)))
     }

@@ -1,6 +1,7 @@
 //! A contender that is kept through a loss, for work that still runs.
 
-use lockkeeper_lock::LossReason;
+use lockkeeper_fake::Traffic;
+use lockkeeper_lock::{ContenderData, LossReason, Survivors};
 
 use super::*;
 
@@ -45,4 +46,79 @@ async fn a_contender_that_is_not_retained_any_more_expires() {
     first.retain(false);
     world.isolate("a", T * 10);
     status_where(&second, |status| status.state == LockState::Held).await;
+}
+
+/// Waits until a contender's data state these survivors.
+async fn states(world: &World, lock: &FakeLock, survivors: Option<Survivors>) {
+    let path = contender(lock);
+    eventually("its data state what survives", || {
+        let node = world.node(&path).expect("the contender is kept");
+        ContenderData::parse(&node.data).survivors == survivors
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_outlives_sigkill_stands_in_the_data_of_the_contender_until_it_has_gone() {
+    let some = |pid| {
+        Some(Survivors {
+            processes: Some(1),
+            pid: Some(pid),
+        })
+    };
+    // With and without a lease that it renews by its data; held, and kept through a loss.
+    for options in [options(), takeover::with_lease()] {
+        let world = world();
+        let holder = lock_with(&world, "a", options);
+        holder.acquire().await.unwrap();
+        holder.retain(true);
+        states(&world, &holder, None).await;
+        holder.survived(some(1));
+        states(&world, &holder, some(1)).await;
+        holder.survived(None);
+        states(&world, &holder, None).await;
+
+        tokio::time::sleep(T * 2).await;
+        world.isolate("a", T * 3 / 4);
+        state(&holder, LockState::Lost).await;
+        holder.survived(some(2));
+        world.heal();
+        states(&world, &holder, some(2)).await;
+        holder.survived(None);
+        states(&world, &holder, None).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_outlives_sigkill_is_stated_again_where_the_write_or_its_answer_got_lost() {
+    let survivors = Some(Survivors {
+        processes: None,
+        pid: Some(7),
+    });
+    let world = world();
+    let holder = lock(&world, "a");
+    holder.acquire().await.unwrap();
+    holder.retain(true);
+    states(&world, &holder, None).await;
+    // Nobody knows whether the write was carried out: the first one was not, and the second one was.
+    for traffic in [Traffic::Requests, Traffic::Answers] {
+        for said in [survivors, None] {
+            let server = world.server_of("a").unwrap();
+            world.cut_client("a", server, traffic, T);
+            holder.survived(said);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            world.disconnect("a");
+            world.heal();
+            states(&world, &holder, said).await;
+        }
+    }
+    // The write is carried out, and taken back before its answer is known to be lost.
+    let server = world.server_of("a").unwrap();
+    world.cut_client("a", server, Traffic::Answers, T);
+    holder.survived(survivors);
+    states(&world, &holder, survivors).await;
+    holder.survived(None);
+    world.disconnect("a");
+    world.heal();
+    states(&world, &holder, None).await;
 }

@@ -127,6 +127,12 @@ fn of_queue(
         if let Some(from) = &holder.taken_from {
             explanation.sentence += &format!("; it took the place of {}", taken(from));
         }
+        if let Some(survivors) = holder.survivors {
+            explanation.sentence = format!(
+                "{name} keeps {lock_name} and runs nothing: {survivors}; no other pod gets the lock until it has gone, or \
+                 until `kubectl lockkeeper abandon-survivors {name}` gives it up"
+            );
+        }
         return explanation;
     }
     if let Some(problem) = status.dispute() {
@@ -171,6 +177,15 @@ fn of_queue(
             [node] => format!(" on {node}"),
             _ => String::new(),
         };
+        let survivors = match status.holders.as_slice() {
+            [holder] => holder.survivors.map_or_else(String::new, |survivors| {
+                format!(
+                    "; {survivors}, and {} keeps the lock until it has gone",
+                    holder.pod
+                )
+            }),
+            _ => String::new(),
+        };
         // With several holders each may have another lease duration.
         let silence = match status.holders.as_slice() {
             [holder] if index == 0 => holder.lease_duration.map_or_else(String::new, |lease| {
@@ -179,7 +194,7 @@ fn of_queue(
             _ => String::new(),
         };
         format!(
-            "{name} {place} for {lock_name}, held by {}{nodes}{silence}",
+            "{name} {place} for {lock_name}, held by {}{nodes}{silence}{survivors}",
             named(&status.holders)
         )
     };
@@ -252,6 +267,24 @@ mod tests {
         );
         assert_eq!(explain(&pod("c"), None, false, Some(&lock)).before, ["a", "b"]);
         assert!(sentence("d").starts_with("d is not in the queue of report: see the log"));
+    }
+
+    #[test]
+    fn a_pod_is_told_what_outlives_sigkill_and_how_to_give_it_up() {
+        let mut lock = lock();
+        lock.status.as_mut().unwrap().holders[0].survivors =
+            serde_json::from_value(json!({ "processes": 1, "pid": 4711 })).unwrap();
+        let sentence = |name: &str| explain(&pod(name), None, false, Some(&lock)).sentence;
+        assert_eq!(
+            sentence("a"),
+            "a keeps report and runs nothing: 1 process of its application has outlived SIGKILL (process 4711); no \
+             other pod gets the lock until it has gone, or until `kubectl lockkeeper abandon-survivors a` gives it up"
+        );
+        assert_eq!(
+            sentence("b"),
+            "b is the next for report, held by a on n1; 1 process of its application has outlived SIGKILL (process \
+             4711), and a keeps the lock until it has gone"
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod explain;
 mod holders;
 mod machines;
 mod plugin;
+mod survivors;
 mod table;
 mod workload;
 

@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::explain::{can_hand_over, explain};
 use crate::machines;
+use crate::survivors;
 use crate::table::{self, describe, list};
 use crate::workload;
 
@@ -95,6 +96,11 @@ pub enum Command {
         /// Name of the pod
         pod: String,
     },
+    /// Lets the lock expire although a process of a pod outlives SIGKILL: say it only if that process can do no harm
+    AbandonSurvivors {
+        /// Name of the pod that keeps the lock
+        pod: String,
+    },
 }
 
 impl Plugin {
@@ -128,6 +134,9 @@ impl Plugin {
                 hand_over(&locks, &lock, to.as_deref(), timeout, output).await
             }
             Command::Why { pod } => why(client, &namespace, &pod, output).await,
+            Command::AbandonSurvivors { pod } => {
+                survivors::abandon(&Api::namespaced(client, &namespace), &pod).await
+            }
         }
     }
 }

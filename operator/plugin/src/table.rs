@@ -10,8 +10,8 @@ use lockkeeper_crds::{ApiDuration, ApiLease, DistributedLock};
 
 use crate::holders::{named, taken};
 
-/// Holders whose takeovers are shown: there may be a thousand, and a status of one lock is to fit on a screen.
-const TAKEOVERS_SHOWN: usize = 10;
+/// Holders of which is told whose place they took, and as many of what outlives SIGKILL: there may be a thousand, and a status of one lock is to fit on a screen.
+const HOLDERS_TOLD: usize = 10;
 
 /// One line for each lock.
 pub fn list(locks: &[DistributedLock], with_namespace: bool, now: Timestamp) -> String {
@@ -61,10 +61,14 @@ pub fn describe(lock: &DistributedLock, now: Timestamp) -> String {
         line("Stop budget", &format!("{budget} between SIGTERM and SIGKILL"));
     }
     line("Lease", &lease(lock.spec.lease_duration, &status.holders));
-    for holder in status.holders.iter().take(TAKEOVERS_SHOWN) {
+    for holder in status.holders.iter().take(HOLDERS_TOLD) {
         if let Some(from) = &holder.taken_from {
             line("Taken over", &format!("by {} from {}", holder.pod, taken(from)));
         }
+    }
+    let kept = |holder: &Holder| Some((holder.pod.clone(), holder.survivors?));
+    for (pod, survivors) in status.holders.iter().filter_map(kept).take(HOLDERS_TOLD) {
+        line("Kept", &format!("by {pod}: {survivors}"));
     }
     for condition in &status.conditions {
         let value = format!(
@@ -229,6 +233,17 @@ mod tests {
         .unwrap()
     }
 
+    #[test]
+    fn the_status_of_a_lock_says_for_what_it_is_kept() {
+        let mut lock = lock();
+        lock.status.as_mut().unwrap().holders[0].survivors =
+            serde_json::from_value(json!({ "processes": 2, "pid": 4711 })).unwrap();
+        let said = describe(&lock, now());
+        let kept =
+            "Kept:        by report-1: 2 processes of its application have outlived SIGKILL (process 4711)\n";
+        assert!(said.contains(kept), "{said}");
+    }
+
     fn now() -> Timestamp {
         "2026-01-01T00:41:00Z".parse().unwrap()
     }
@@ -272,7 +287,7 @@ mod tests {
         );
         let status = lock.status.as_mut().unwrap();
         status.holders = vec![status.holders[0].clone(); 1_000];
-        assert_eq!(describe(&lock, now()).matches(told).count(), TAKEOVERS_SHOWN);
+        assert_eq!(describe(&lock, now()).matches(told).count(), HOLDERS_TOLD);
     }
 
     #[test]

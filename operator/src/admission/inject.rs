@@ -220,7 +220,7 @@ fn injected(pod: &Pod) -> Option<&Container> {
     let annotations = pod.metadata.annotations.as_ref()?;
     annotations.get(keys::INJECTED)?;
     let mut inits = pod.spec.as_ref()?.init_containers.iter().flatten();
-    inits.find(|container| container.name == names::SIDECAR)
+    inits.find(|container| container.name == keys::SIDECAR)
 }
 
 /// Records in labels and annotations of the pod what it got.

@@ -149,6 +149,7 @@ mod tests {
             guard: None,
             lease_duration: None,
             taken_from: None,
+            survivors: None,
         };
         DistributedLockStatus {
             holders: contenders.iter().map(holder).collect(),

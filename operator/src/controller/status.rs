@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use lockkeeper_crds::ApiDuration;
 use lockkeeper_crds::lock::{
     ConditionType, DistributedLockStatus, EnsembleStatus, HOLDERS_SHOWN, Holder, QUEUE_SHOWN,
-    QueuedContender, Reason, TakenFrom, Trial,
+    QueuedContender, Reason, Survivors, TakenFrom, Trial,
 };
 use lockkeeper_lock::Participant;
 
@@ -302,6 +302,10 @@ fn holder(seen: &Observation<'_>, one: &Participant) -> Holder {
             pod: shown(of.pod.as_ref().map_or(&of.contender, |pod| &pod.name)),
             contender: shown(&of.contender),
             silence: told(of.silent_millis),
+        }),
+        survivors: one.data.survivors.map(|some| Survivors {
+            processes: some.processes.filter(|count| *count > 0),
+            pid: some.pid.filter(|pid| *pid > 0),
         }),
     }
 }

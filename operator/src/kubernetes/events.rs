@@ -30,6 +30,8 @@ pub enum Reason {
     LockLost,
     /// The next pod took the place of a holder that was silent for longer than its lease duration.
     TakenOver,
+    /// A process of the application outlives SIGKILL, and its pod keeps the lock.
+    ApplicationSurvives,
     /// A contender was removed, since its node is out of service.
     NodeFenced,
     /// The holder was asked to step down.
@@ -96,6 +98,7 @@ impl Reason {
             Self::LockReleased => "LockReleased",
             Self::LockLost => "LockLost",
             Self::TakenOver => "TakenOver",
+            Self::ApplicationSurvives => "ApplicationSurvives",
             Self::NodeFenced => "NodeFenced",
             Self::HandoffRequested => "HandoffRequested",
             Self::HandoffRefused => "HandoffRefused",
@@ -116,6 +119,7 @@ impl Reason {
             | Self::LockReleased
             | Self::LockLost
             | Self::TakenOver
+            | Self::ApplicationSurvives
             | Self::EnsembleChanged => "Follow",
             Self::HandoffRequested | Self::HandoffRefused | Self::HandoffHeldBack => "HandOver",
             Self::NodesRepaired | Self::ProvisioningFailed | Self::InvalidSpec => "Provide",
@@ -132,6 +136,7 @@ impl Reason {
             | Self::HandoffHeldBack
             | Self::LockLost
             | Self::TakenOver
+            | Self::ApplicationSurvives
             | Self::NodeFenced
             | Self::NodesRepaired
             | Self::RotationWaits

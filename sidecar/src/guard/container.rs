@@ -133,7 +133,7 @@ impl Target for Container {
         }
     }
 
-    fn found(&self) -> (u32, u32) {
+    fn found(&mut self) -> (u32, u32) {
         found_marked(&self.processes)
     }
 

@@ -80,6 +80,11 @@ impl Processes {
 
     /// Reads all processes. What is left from the last scan is forgotten, marks included.
     pub fn scan(&mut self) {
+        self.scan_up_to(MOST_PROCESSES);
+    }
+
+    /// The same, where there is no time for more processes than `most`.
+    pub fn scan_up_to(&mut self, most: usize) {
         self.table.clear();
         self.complete = rustix::fs::seek(&self.proc, SeekFrom::Start(0)).is_ok();
         let mut directory = RawDir::new(self.proc.as_fd(), &mut self.buffer);
@@ -92,7 +97,7 @@ impl Processes {
                 continue;
             };
             match stat(&self.proc, pid) {
-                Ok(process) if self.table.len() < self.table.capacity() => self.table.push(process),
+                Ok(process) if self.table.len() < most.min(self.table.capacity()) => self.table.push(process),
                 // A process that ended since the directory was read is simply not there any more.
                 Err(error) if is_gone(error) => {}
                 Ok(_) => {

@@ -45,8 +45,9 @@ pub(super) trait Target {
         self.sweep(Sweep::Kill)
     }
 
-    /// How many processes the last sweep has found, and the process id of one; zeros for what is not known.
-    fn found(&self) -> (u32, u32);
+    /// How many processes are left of what the last sweep has found, and the process id of one; zeros for what is not
+    /// known.
+    fn found(&mut self) -> (u32, u32);
 
     /// A process that was doubtful in the last sweep.
     fn in_doubt(&self) -> Option<u32> {

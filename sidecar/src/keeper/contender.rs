@@ -16,6 +16,7 @@ use super::decider::Ask;
 use super::ensemble::{self, Identities};
 use super::observer::Observer;
 use crate::args::Settings;
+use crate::view::Survivors;
 
 /// A request to the lock, under way.
 pub(super) type Asking = Pin<Box<dyn Future<Output = Result<(), LockError>>>>;
@@ -116,6 +117,17 @@ impl Contender {
     /// See [`Lock::retain`].
     pub(super) fn retain(&self, is_retained: bool) {
         self.lock.retain(is_retained);
+    }
+
+    /// See [`Lock::survived`].
+    pub(super) fn survived(&self, survivors: Option<Survivors>) {
+        self.lock.survived(survivors.map(Into::into));
+    }
+
+    /// The same, for who does not have the contender at hand. While there is one of these, the lock is not abandoned.
+    pub(super) fn survivors_teller(&self) -> impl Fn(Survivors) + use<> {
+        let lock = Rc::clone(&self.lock);
+        move |survivors| lock.survived(Some(survivors.into()))
     }
 
     /// Asks the lock, in place of what was asked before.

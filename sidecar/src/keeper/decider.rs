@@ -119,9 +119,9 @@ impl Decider {
         }
         match self.application.state() {
             App::Granted { .. } | App::Stopping { .. } => self.watch_the_guard(now, &mut acts),
-            App::OutOfSight { deadline, is_watched } => {
-                self.decide_out_of_sight(deadline, is_watched, now, &mut acts)
-            }
+            App::OutOfSight {
+                deadline, is_watched, ..
+            } => self.decide_out_of_sight(deadline, is_watched, now, &mut acts),
             App::Absent | App::Idle | App::Paused { .. } => self.decide_queue(now, &mut acts),
         }
         self.leave_a_ticket(&mut acts);

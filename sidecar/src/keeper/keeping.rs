@@ -67,8 +67,10 @@ impl Keeper<'_> {
             self.show();
             // The place in the queue is kept while something may be left of the application.
             self.contender.retain(self.decider.keeps_the_contender());
-            self.shown
-                .survivors(self.decider.survivors(now), self.decider.has_survivors(now));
+            let (survivors, is_seen) = (self.decider.survivors(now), self.decider.has_survivors(now));
+            self.shown.survivors(survivors, is_seen);
+            // Others hear of what was seen. A guard that has only not looked yet is nobody's alarm.
+            self.contender.survived(survivors.filter(|_| is_seen));
             let wake = self
                 .decider
                 .wake_at(now)

@@ -121,8 +121,13 @@ impl Leftovers {
             }
             Some(mut will) => {
                 contender.retain(true);
+                let tell = contender.survivors_teller();
+                let outlived = move |left| {
+                    shown.outlived(left);
+                    tell(left);
+                };
                 let end = tokio::select! {
-                    end = kill(&mut will, self.known.first(), &BootClock, |left| shown.outlived(left)) => end,
+                    end = kill(&mut will, self.known.first(), &BootClock, outlived) => end,
                     end = given_up(commands) => end,
                     never = contender.follow() => match never {},
                 };

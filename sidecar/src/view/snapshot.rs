@@ -119,6 +119,12 @@ impl Snapshot {
     }
 }
 
+impl From<Survivors> for lockkeeper_lock::Survivors {
+    fn from(Survivors { processes, pid, .. }: Survivors) -> Self {
+        Self { processes, pid }
+    }
+}
+
 impl Survivors {
     /// What is there, and what of the lock; `is_kept` while our contender is in the queue.
     pub(super) fn explain(&self, is_kept: bool) -> String {

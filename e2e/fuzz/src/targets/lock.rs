@@ -7,7 +7,8 @@ use std::time::Duration;
 use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_lock::fuzzing::{self, Ahead, Said};
 use lockkeeper_lock::{
-    Agreement, CleanRelease, ContenderData, Control, FencingToken, Identity, Mode, Pod, Timing, TookOver,
+    Agreement, CleanRelease, ContenderData, Control, FencingToken, Identity, Mode, Pod, Survivors, Timing,
+    TookOver,
 };
 
 use super::{JSON, texts};
@@ -107,6 +108,7 @@ pub const CONTENDER_DATA: Target = Target {
             stop_budget: Duration::ZERO,
             lease: None,
             took_over: None,
+            survivors: None,
         };
         let holds = Said {
             is_held: true,
@@ -116,6 +118,10 @@ pub const CONTENDER_DATA: Target = Target {
                 contender: "_c_1-lock-0000000001".to_owned(),
                 pod: identity.pod.clone(),
                 silent_millis: 8_100,
+            }),
+            survivors: Some(Survivors {
+                processes: Some(2),
+                pid: Some(4711),
             }),
             ..waits.clone()
         };

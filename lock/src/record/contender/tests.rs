@@ -26,6 +26,10 @@ fn a_contender_reads_back_what_it_wrote() {
         stop_budget: Duration::from_secs(3),
         lease: Some(Duration::from_millis(8_500)),
         took_over: Some(took_over.clone()),
+        survivors: Some(Survivors {
+            processes: Some(2),
+            pid: Some(4711),
+        }),
     };
     let data = ContenderData::parse(&contender_data(&identity, &said));
     assert!(data.is_held());
@@ -34,6 +38,7 @@ fn a_contender_reads_back_what_it_wrote() {
     assert_eq!(data.stop_budget_millis, Some(3_000));
     assert_eq!(data.lease(), said.lease);
     assert_eq!(data.took_over, Some(took_over));
+    assert_eq!(data.survivors, said.survivors);
     let since = data.since.unwrap();
     assert!(humantime::parse_rfc3339(&since).is_ok(), "{since}");
 }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, PodSpec};
 use lockkeeper_crds::DistributedLockSpec;
-use lockkeeper_crds::keys::LockRequest;
+use lockkeeper_crds::keys::{self, LockRequest};
 use lockkeeper_crds::lock::{OnLoss, OnSuspect};
 
 use serde_json::Value;
@@ -37,7 +37,7 @@ pub fn is_windows(spec: &Value) -> bool {
 /// The first name that is taken.
 pub fn names_are_free(spec: &PodSpec) -> Result<(), Refusal> {
     let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-    for name in [names::SIDECAR, names::INSTALL] {
+    for name in [keys::SIDECAR, names::INSTALL] {
         if containers.clone().any(|container| container.name == name) {
             return Err(Refusal::NameTaken {
                 kind: "container",

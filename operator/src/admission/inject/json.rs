@@ -1,8 +1,7 @@
 //! Changes in a pod as JSON, with the fields that the operator does not know kept.
 
+use lockkeeper_crds::keys;
 use serde_json::{Map, Value, json};
-
-use super::names;
 
 pub(super) fn guarded(pod: &mut Value, position: usize) -> &mut Map<String, Value> {
     pod["spec"]["containers"][position]
@@ -44,7 +43,7 @@ pub(super) fn move_last(spec: &mut Map<String, Value>) {
     if let Some(inits) = spec.get_mut("initContainers").and_then(Value::as_array_mut)
         && let Some(position) = inits
             .iter()
-            .position(|container| container["name"] == names::SIDECAR)
+            .position(|container| container["name"] == keys::SIDECAR)
     {
         let sidecar = inits.remove(position);
         inits.push(sidecar);

@@ -1,7 +1,5 @@
 //! Names that the injected parts of a pod have. The sidecar's side of them is in `lockkeeper --help`.
 
-/// Name of the sidecar container, and of its port.
-pub const SIDECAR: &str = "lockkeeper";
 /// Init container that copies the binary where image volumes are not to be had.
 pub const INSTALL: &str = "lockkeeper-install";
 /// Volume with the binary.

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use lockkeeper_crds::DistributedLockSpec;
+use lockkeeper_crds::{DistributedLockSpec, keys};
 
 use super::context::{Context, SidecarConfig};
 use super::{environment, names};
@@ -55,11 +55,11 @@ impl Sidecar<'_> {
             "/queuedz"
         };
         Container {
-            name: names::SIDECAR.to_owned(),
+            name: keys::SIDECAR.to_owned(),
             args: Some(vec!["sidecar".to_owned()]),
             env: Some(env),
             ports: Some(vec![ContainerPort {
-                name: Some(names::SIDECAR.to_owned()),
+                name: Some(keys::SIDECAR.to_owned()),
                 container_port: names::PORT.into(),
                 protocol: Some("TCP".to_owned()),
                 ..ContainerPort::default()

@@ -83,6 +83,12 @@ pub(super) fn news(
             );
             notices.push(Notice::new(Reason::LockAcquired, note).about(subject(holder)));
         }
+        let mut before = previous.holders.iter();
+        let was_told = before.any(|one| one.contender == holder.contender && one.survivors.is_some());
+        if let Some(survivors) = holder.survivors.filter(|_| !was_told) {
+            let note = format!("{} keeps the lock: {survivors}", holder.pod);
+            notices.push(Notice::new(Reason::ApplicationSurvives, note).about(subject(holder)));
+        }
     }
     let ready = |status: &DistributedLockStatus| {
         let ready = ConditionType::Ready.as_str();
@@ -119,7 +125,7 @@ pub(super) fn news(
 mod tests {
     use k8s_openapi::jiff::Timestamp;
     use lockkeeper_crds::ApiDuration;
-    use lockkeeper_crds::lock::TakenFrom;
+    use lockkeeper_crds::lock::{Survivors, TakenFrom};
 
     use super::*;
     use crate::fencing::Suspect;
@@ -136,6 +142,7 @@ mod tests {
             guard: None,
             lease_duration: None,
             taken_from,
+            survivors: None,
         };
         DistributedLockStatus {
             holders: vec![holder],
@@ -178,6 +185,27 @@ mod tests {
             late[1],
             "TakenOver: a was silent for 8612ms, and b took its place"
         );
+    }
+
+    #[test]
+    fn what_outlives_sigkill_is_told_once_and_again_when_there_is_something_anew() {
+        let nothing = held_by("a", None);
+        let with = |processes, pid| {
+            let mut status = nothing.clone();
+            status.holders[0].survivors = Some(Survivors { processes, pid });
+            status
+        };
+        let told = |before: &DistributedLockStatus, after: &DistributedLockStatus| {
+            let news = news(before, after, &[], &Removals::default());
+            news.into_iter().map(|one| one.note).collect::<Vec<_>>()
+        };
+        let (one, two) = (with(Some(1), Some(4711)), with(Some(2), Some(4711)));
+        let said = "a keeps the lock: 1 process of its application has outlived SIGKILL (process 4711)";
+        assert_eq!(told(&nothing, &one), [said]);
+        assert_eq!(told(&one, &two), [""; 0]);
+        assert_eq!(told(&two, &nothing), [""; 0]);
+        let unseen = "a keeps the lock: something of its application has outlived its deadline";
+        assert_eq!(told(&nothing, &with(None, None)), [unseen]);
     }
 
     #[test]

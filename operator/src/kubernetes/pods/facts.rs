@@ -7,9 +7,6 @@ use lockkeeper_crds::keys::{self, Guard};
 
 use crate::kubernetes::objects::{ContainerStatusPart, PodPart};
 
-/// Name of the sidecar's container.
-const SIDECAR: &str = "lockkeeper";
-
 /// The binary that wraps a guarded container's command.
 const WRAPPER: &str = "/lockkeeper/lockkeeper";
 
@@ -192,7 +189,7 @@ fn is_healthy(pod: &PodPart) -> bool {
     let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else {
         return false;
     };
-    let is_sidecar = |container: &ContainerStatusPart| container.name == SIDECAR && container.runs();
+    let is_sidecar = |container: &ContainerStatusPart| container.name == keys::SIDECAR && container.runs();
     if pod.metadata.deletion_timestamp.is_some() || !status.init_container_statuses.iter().any(is_sidecar) {
         return false;
     }

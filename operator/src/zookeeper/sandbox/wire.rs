@@ -269,6 +269,7 @@ impl Row {
             stop_budget_millis: _,
             lease_millis: _,
             took_over,
+            survivors: _,
         } = &self.data;
         let replaced = took_over.iter();
         let pods = pod

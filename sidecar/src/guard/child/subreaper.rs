@@ -289,7 +289,7 @@ impl Target for Subreaper {
         sight
     }
 
-    fn found(&self) -> (u32, u32) {
+    fn found(&mut self) -> (u32, u32) {
         found_marked(&self.tree.processes)
     }
 

@@ -41,6 +41,9 @@ pub(super) enum App {
     OutOfSight {
         deadline: Option<BootInstant>,
         is_watched: bool,
+        /// What had outlived SIGKILL before. A guard that is the first process of its container ends then, and the kernel
+        /// keeps its process until the rest has gone.
+        left: Option<Left>,
     },
 }
 
@@ -178,6 +181,14 @@ impl Application {
         };
     }
 
+    /// What has outlived SIGKILL, as far as the guard has reported it.
+    pub fn left(&self) -> Option<Left> {
+        match self.app {
+            App::Stopping { left, .. } | App::OutOfSight { left, .. } => left,
+            App::Absent | App::Idle | App::Granted { .. } | App::Paused { .. } => None,
+        }
+    }
+
     /// A user gives up what has outlived its deadline.
     pub fn give_up(&mut self) {
         self.is_given_up = true;
@@ -249,8 +260,19 @@ impl Application {
                 ..
             } => (count, pid),
             App::OutOfSight {
+                is_watched: true,
+                left:
+                    Some(Left {
+                        count,
+                        pid,
+                        is_sure: true,
+                    }),
+                ..
+            } => (count, pid),
+            App::OutOfSight {
                 deadline: Some(deadline),
                 is_watched: true,
+                ..
             } if deadline <= now => (0, 0),
             _ => return None,
         };

@@ -126,12 +126,17 @@ impl Decider {
             App::OutOfSight { deadline, .. } => deadline,
             App::Granted { .. } | App::Paused { .. } | App::Stopping { .. } => self.watch.deadline(),
         };
-        self.application.becomes(App::OutOfSight { deadline, is_watched });
+        let left = self.application.left();
+        self.application.becomes(App::OutOfSight {
+            deadline,
+            is_watched,
+            left,
+        });
     }
 
     /// The process of the guard has ended. If `is_proof`, everything that it started has ended, too.
     pub fn guard_ended(&mut self, is_proof: bool) {
-        let App::OutOfSight { deadline, .. } = self.application.state() else {
+        let App::OutOfSight { deadline, left, .. } = self.application.state() else {
             return;
         };
         if is_proof {
@@ -141,6 +146,7 @@ impl Decider {
             self.application.becomes(App::OutOfSight {
                 deadline,
                 is_watched: false,
+                left,
             });
         }
     }

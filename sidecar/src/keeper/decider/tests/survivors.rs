@@ -115,6 +115,24 @@ fn nobody_gets_the_lock_and_nothing_is_started_while_something_outlives_sigkill(
 }
 
 #[test]
+fn what_outlives_a_guard_that_ends_because_of_it_is_named_until_the_end_of_its_process() {
+    let mut desk = Desk::running(policy(Kind::Wrap));
+    desk.at(10_650);
+    desk.said(survivors(A));
+    desk.decider.guard_lost(true);
+    desk.lock(lost(LossReason::DeadlineReached));
+    for now in [10_651, 600_000] {
+        desk.at(now);
+        let seen = desk.decider.survivors(ms(now)).unwrap();
+        assert_eq!((seen.processes, seen.pid), (Some(1), Some(9)));
+        assert!(desk.decider.has_survivors(ms(now)) && desk.decider.keeps_the_contender());
+    }
+    desk.decider.guard_ended(true);
+    assert_eq!(desk.decider.survivors(ms(desk.now)), None);
+    assert!(!desk.decider.keeps_the_contender());
+}
+
+#[test]
 fn what_the_guard_could_not_see_keeps_the_lock_and_is_no_survivor_before_it_says_so_again() {
     let unseen = FromGuard::Survivors {
         token: A,
