@@ -15,7 +15,7 @@ use crate::options::LockOptions;
 use crate::participant::Participant;
 use crate::record::Survivors;
 use crate::state::{LockState, LockStatus};
-use crate::task::{Command, Task};
+use crate::task::{Command, Task, Word};
 use crate::token::FencingToken;
 
 /// A read-only view of a lock, cheap to clone.
@@ -69,9 +69,7 @@ impl<C: Clock> LockView<C> {
 #[derive(Debug)]
 pub struct Lock<C> {
     commands: mpsc::Sender<Command>,
-    is_retained: watch::Sender<bool>,
-    settled: watch::Sender<Option<FencingToken>>,
-    survived: watch::Sender<Option<Survivors>>,
+    word: watch::Sender<Word>,
     view: LockView<C>,
 }
 
@@ -94,25 +92,19 @@ impl<C: Clock> Lock<C> {
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (status_sender, status) = watch::channel(LockStatus::new());
         let (commands, command_receiver) = mpsc::channel(8);
-        let (is_retained, retained) = watch::channel(false);
-        let (settling, settled) = watch::channel(None);
-        let (surviving, survived) = watch::channel(None);
+        let (word, heard) = watch::channel(Word::default());
         let task = Task::new(
             Arc::new(ensemble),
             clock.clone(),
             options,
             status_sender,
             command_receiver,
-            retained,
-            settled,
-            survived,
+            heard,
         );
         (
             Self {
                 commands,
-                is_retained,
-                settled: settling,
-                survived: surviving,
+                word,
                 view: LockView { clock, status },
             },
             task.run(),
@@ -133,23 +125,28 @@ impl<C: Clock> Lock<C> {
     /// run after the loss. The task then renews in state `Lost` too: no contender holds the lock in that
     /// time, neither we nor those behind us, as long as the task reaches the ensemble. Off at first.
     pub fn retain(&self, is_retained: bool) {
-        self.is_retained
-            .send_if_modified(|before| std::mem::replace(before, is_retained) != is_retained);
+        self.tell(|word| word.is_retained = is_retained);
     }
 
     /// Reports that, under this token, we have waited for the holders before us that did not release cleanly
     /// ([`LockStatus::predecessor_unclean`]). A holder that releases without this call leaves the wait to the next one.
     /// Idempotent, and a no-op for a lock that is lost.
     pub fn settle(&self, token: FencingToken) {
-        self.settled
-            .send_if_modified(|before| before.replace(token) != Some(token));
+        self.tell(|word| word.settled = Some(token));
     }
 
     /// Reports what outlives SIGKILL under the lock, or that it has gone (`None`). While the lock is held, or kept through
     /// a loss ([`Lock::retain`]), its contender's data state that, so that others see why nobody gets the lock.
     pub fn survived(&self, survivors: Option<Survivors>) {
-        self.survived
-            .send_if_modified(|before| std::mem::replace(before, survivors) != survivors);
+        self.tell(|word| word.survivors = survivors);
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Word)) {
+        self.word.send_if_modified(|word| {
+            let before = *word;
+            change(word);
+            *word != before
+        });
     }
 
     /// Enters the queue at its end, unless already in it.

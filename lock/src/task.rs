@@ -26,7 +26,7 @@ mod takeover;
 mod turn;
 mod unanswered;
 
-pub(crate) use command::Command;
+pub(crate) use command::{Command, Word};
 #[cfg(feature = "fuzzing")]
 pub use requests::membership::read as ensemble_id;
 pub(crate) use state::Task;

@@ -4,9 +4,22 @@ use tokio::sync::oneshot;
 
 use crate::error::LockError;
 use crate::participant::Participant;
+use crate::record::Survivors;
+use crate::token::FencingToken;
 
 /// Answer to a command.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, LockError>>;
+
+/// What the owner of a lock has told its task, as of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Word {
+    /// See [`Lock::retain`](crate::Lock::retain).
+    pub is_retained: bool,
+    /// See [`Lock::settle`](crate::Lock::settle).
+    pub settled: Option<FencingToken>,
+    /// See [`Lock::survived`](crate::Lock::survived).
+    pub survivors: Option<Survivors>,
+}
 
 /// A command of a handle to its task. When all handles are dropped, the lock is abandoned.
 pub(crate) enum Command {

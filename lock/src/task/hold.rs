@@ -57,7 +57,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     /// Whether a contender that has lost the lock stays in the queue.
     pub(super) fn is_retained(&self) -> bool {
-        *self.retained.borrow()
+        self.word().is_retained
     }
 
     /// The lock is lost; the contender may stay to keep the lock from those behind us.
@@ -146,7 +146,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     /// Our data state what has outlived SIGKILL, once that changes: whoever reads the queue sees why the lock is kept.
     fn tell_survivors(&mut self, connection: &Arc<E::Connection>) {
         let Place::In(entry) = &self.place else { return };
-        let is_told = entry.said_survivors == *self.survived.borrow() && !entry.is_said_unsure;
+        let is_told = entry.said_survivors == self.word().survivors && !entry.is_said_unsure;
         if !is_told && !self.is_writing_data() {
             self.mark(connection);
         }

@@ -28,7 +28,7 @@ fn own(entry: &Entry) -> Holder {
 impl<E: Ensemble, C: Clock> Task<E, C> {
     /// Whether the owner has waited for those before us, under this token.
     pub(super) fn is_settled(&self, token: FencingToken) -> bool {
-        self.options.ask_for_predecessor && *self.settled.borrow() == Some(token)
+        self.options.ask_for_predecessor && self.word().settled == Some(token)
     }
 
     pub(super) fn farewell(&self, entry: &Entry) -> Farewell {

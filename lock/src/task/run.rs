@@ -36,9 +36,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                     Some(command) => self.obey(command),
                     None => return,
                 },
-                Ok(()) = self.retained.changed() => {}
-                Ok(()) = self.settled.changed() => {}
-                Ok(()) = self.survived.changed() => {}
+                Ok(()) = self.word.changed() => {}
                 () = wake => {}
             }
         }

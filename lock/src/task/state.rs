@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use super::answer::{Answer, Answers};
-use super::command::{Command, Reply};
+use super::command::{Command, Reply, Word};
 use super::haste::Haste;
 use super::place::{Place, Releasing};
 use crate::clock::{BootInstant, Clock};
@@ -16,10 +16,9 @@ use crate::lease::{Lease, Renewal};
 use crate::loss::LossReason;
 use crate::options::LockOptions;
 use crate::participant::Participant;
-use crate::record::{Control, Survivors};
+use crate::record::Control;
 use crate::state::LockStatus;
 use crate::ticket::{SessionKey, Ticket};
-use crate::token::FencingToken;
 
 /// A quorum write under way, kept to notice a missing answer.
 #[derive(Clone, Copy)]
@@ -56,12 +55,7 @@ pub(crate) struct Task<E: Ensemble, C: Clock> {
     pub(super) options: LockOptions,
     pub(super) status: watch::Sender<LockStatus>,
     pub(super) commands: mpsc::Receiver<Command>,
-    /// See [`Lock::retain`](crate::Lock::retain).
-    pub(super) retained: watch::Receiver<bool>,
-    /// See [`Lock::settle`](crate::Lock::settle).
-    pub(super) settled: watch::Receiver<Option<FencingToken>>,
-    /// See [`Lock::survived`](crate::Lock::survived).
-    pub(super) survived: watch::Receiver<Option<Survivors>>,
+    pub(super) word: watch::Receiver<Word>,
     /// Answers about the connection itself, and about the queue as a whole.
     pub(super) link_answers: Answers<E::Connection>,
     /// Answers about our contender, dropped with it: a late answer has no meaning for the next contender.
@@ -114,9 +108,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         options: LockOptions,
         status: watch::Sender<LockStatus>,
         commands: mpsc::Receiver<Command>,
-        retained: watch::Receiver<bool>,
-        settled: watch::Receiver<Option<FencingToken>>,
-        survived: watch::Receiver<Option<Survivors>>,
+        word: watch::Receiver<Word>,
     ) -> Self {
         let lease = Lease::new(options.timing.session_timeout, options.timing.tick_time);
         let server = fastrand::usize(..ensemble.servers().max(1));
@@ -127,9 +119,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             options,
             status,
             commands,
-            retained,
-            settled,
-            survived,
+            word,
             link_answers: Answers::new(),
             answers: Answers::new(),
             link: Link::Down,
@@ -157,6 +147,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             control_read: 0,
             writes: [None; Write::ALL.len()],
         }
+    }
+
+    /// What our owner has told us.
+    pub(super) fn word(&self) -> Word {
+        *self.word.borrow()
     }
 
     /// Waits for an answer about our contender.

@@ -62,11 +62,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     /// The path of our contender, and its data anew. They state L if there is one, and whose place we are about to take.
     pub(super) fn say_anew(&mut self, took_over: Option<&TookOver>) -> Option<(String, Vec<u8>)> {
+        let survivors = self.word().survivors;
         let Place::In(entry) = &mut self.place else {
             return None;
         };
         entry.states_lease |= entry.lease.is_some();
-        let survivors = *self.survived.borrow();
         entry.is_said_unsure |= entry.said_survivors != survivors;
         entry.said_survivors = survivors;
         let said = Said {
