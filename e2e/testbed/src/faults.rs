@@ -2,6 +2,7 @@
 //! of connections.
 
 use std::io;
+use std::process::Command;
 
 use rustix::process::{Pid, Signal};
 
@@ -25,6 +26,12 @@ pub fn stop(pid: Pid) -> io::Result<()> {
 /// When there is no such process.
 pub fn resume(pid: Pid) -> io::Result<()> {
     Ok(rustix::process::kill_process(pid, Signal::CONT)?)
+}
+
+/// Lets a program run as on a kernel before Linux 6.5, which does not tell which process has connected
+/// (`SO_PEERPIDFD`).
+pub fn hide_peer_pidfd(command: &mut Command) {
+    crate::sys::refuse_socket_option(command, libc::SO_PEERPIDFD);
 }
 
 /// Kills a process (SIGKILL).

@@ -46,6 +46,55 @@ pub(crate) fn new_session(command: &mut Command) {
     }
 }
 
+/// Has the kernel refuse to read an option of a socket, for the child and all that it starts, as a kernel that does not
+/// know the option (seccomp(2)).
+pub(crate) fn refuse_socket_option(command: &mut Command, option: libc::c_int) {
+    /// Places in `seccomp_data` of a 64-bit machine with the lower half first: the call, and its third argument.
+    const NUMBER: u32 = 0;
+    const OPTION: u32 = 32;
+    let statement = |code: u32, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: 0,
+        k,
+    };
+    let load = |place| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, place);
+    // If it is another one, `others` statements are left out.
+    let is = |k, others| libc::sock_filter {
+        jf: others,
+        ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, k)
+    };
+    let answer = |k| statement(libc::BPF_RET | libc::BPF_K, k);
+    let mut filter = [
+        load(NUMBER),
+        is(libc::SYS_getsockopt as u32, 3),
+        load(OPTION),
+        is(option as u32, 1),
+        answer(libc::SECCOMP_RET_ERRNO | libc::ENOPROTOOPT as u32),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ];
+    let forbid = move || {
+        let program = libc::sock_fprog {
+            len: filter.len() as u16,
+            filter: filter.as_mut_ptr(),
+        };
+        // SAFETY: the kernel copies the program, which lives until then; without new privileges no right is needed.
+        let is_set = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) == 0
+        };
+        if is_set {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    };
+    // SAFETY: `forbid` makes two system calls and does not allocate.
+    unsafe {
+        command.pre_exec(forbid);
+    }
+}
+
 /// Moves this thread into a new network namespace.
 pub(crate) fn unshare_network() -> io::Result<()> {
     // SAFETY: only the flag CLONE_FILES would break Rust's rules; this unshares only the network.

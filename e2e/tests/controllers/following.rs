@@ -4,8 +4,10 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use lockkeeper_crds::{ApiDuration, DistributedLock, DistributedLockSpec};
-use lockkeeper_product::beside::conditions::{condition, holders, waiting};
+use lockkeeper_product::beside::conditions::{condition, holders, message, waiting};
+use lockkeeper_testbed::ensemble::{SUPER, connector};
 use lockkeeper_testbed::eventually::eventually;
+use zookeeper_client::{Acls, CreateMode};
 
 use crate::contender::{Contender, SESSION_TIMEOUT};
 use crate::world::{identities, world};
@@ -50,6 +52,36 @@ async fn status_and_role_labels_follow_the_queue() {
     space
         .wait_for_lock("report", "nobody holds", |lock| holders(lock).is_empty())
         .await;
+    space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_an_unknown_kind_in_the_queue_is_named_where_users_look_until_it_has_left() {
+    let Some(world) = world().await else { return };
+    let space = world.namespace("stranger").await;
+    let a = Contender::hold(&world, &space).await;
+    let client = connector().with_auth("digest", SUPER.as_bytes());
+    let client = client.connect(&world.ensemble.connect_string()).await.unwrap();
+    let root = format!("/lockkeeper/locks/{}/report", space.name);
+    let theirs = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+    let (_, number) = client.create(&format!("{root}/n_"), b"", &theirs).await.unwrap();
+    let name = format!("n_{number}");
+    let lock = space
+        .wait_for_lock("report", "a stranger is seen", |lock| {
+            condition(lock, "Ready") == ("False".into(), "UnknownContender".into())
+        })
+        .await;
+    let said = message(&lock, "Ready");
+    assert!(said.contains(&name), "{said}");
+    let note = space.wait_for_event("report", "ProvisioningFailed").await;
+    assert_eq!(note, said);
+    client.delete(&format!("{root}/{name}"), None).await.unwrap();
+    space
+        .wait_for_lock("report", "it has left", |lock| {
+            condition(lock, "Ready") == ("True".into(), "Provisioned".into())
+        })
+        .await;
+    a.leave().await;
     space.leave().await;
 }
 

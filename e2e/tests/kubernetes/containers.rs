@@ -12,7 +12,13 @@ fn pair(space: &Space, guard: &str, change: impl Fn(&mut Value)) -> lockkeeper_p
     let mut workload = space.workload("Deployment", "report", Some(2), space.pod(&[container]));
     workload["metadata"]["annotations"]["lockkeeper.io/guard"] = json!(guard);
     space.apply(&[space.lock("report", &json!({})), workload]);
-    space.started()
+    let pair = space.started();
+    // The status says which mode is in force.
+    let guards = "--output=jsonpath={.status.holders[*].guard} {.status.queue[*].guard}";
+    space.eventually(&["get", "distributedlock", "report", guards], |guards| {
+        guards == format!("{guard} {guard}")
+    });
+    pair
 }
 
 /// Removes the command from the pod: only the image has it.

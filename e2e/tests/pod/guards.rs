@@ -50,11 +50,20 @@ fn assert_only_the_first_runs(first: &Pod, second: &Pod, token: i64) {
 
 #[test]
 fn a_second_guard_is_refused_with_a_sentence_and_the_first_goes_on() {
+    a_second_guard_is_refused(&[]);
+}
+
+#[test]
+fn a_second_guard_is_refused_and_starts_nothing_where_the_lock_is_kept_through_an_exit() {
+    a_second_guard_is_refused(&["--on-exit", "hold"]);
+}
+
+fn a_second_guard_is_refused(more: &[&str]) {
     if !is_root() {
         return;
     }
     let ensemble = Ensemble::start(Config::default()).unwrap();
-    let (first, second, token) = two_pods(&ensemble, &[]);
+    let (first, second, token) = two_pods(&ensemble, more);
     // Another process of the container, as by `kubectl exec`.
     let code = first.executed(&["guard", "--", "true"]);
     let mut third = first.another_container("third", &[]);

@@ -9,6 +9,7 @@ mod names;
 mod provisioned;
 mod rotated;
 mod signal;
+mod unproven;
 
 use std::time::Duration;
 

@@ -61,36 +61,43 @@ fn of_four_workers_of_a_semaphore_two_run_and_never_three() {
 }
 
 #[test]
-fn who_is_set_to_another_number_of_holders_is_refused_with_both_settings_and_runs_beside_nobody() {
+fn who_is_set_to_another_kind_or_number_of_holders_is_refused_with_both_settings_and_runs_beside_nobody() {
     let ensemble = ensemble();
-    let lock = "/modes/agreement";
-    let mut first = worker(&ensemble, "agreement-first", lock, &[], &[]);
-    first.wait_until_it_runs(0, BOUND).unwrap();
-    let two = ["--max-holders", "2"];
-    let mut other = worker(&ensemble, "agreement-other", lock, &two, &["--hold", "100ms"]);
-    let status = other.wait_until_it_ends(BOUND).unwrap();
-    let said = other.log();
-    println!("{said}");
-    first.guard().signal(Signal::TERM);
-    let status_of_first = first.wait_until_it_ends(BOUND).unwrap();
-    assert!(status_of_first.success(), "{status_of_first}");
-    let report = check(&all_records([&first, &other]).unwrap(), Rule::Exclusive);
-    assert!(report.is_clean(), "{report}");
-    assert_eq!(status.code(), Some(77));
-    for part in [
-        lock,
-        "agreed on kind exclusive with maxHolders 1",
-        "set to kind exclusive with maxHolders 2",
+    for (kind, options, setting) in [
+        (
+            "number",
+            ["--max-holders", "2"],
+            "set to kind exclusive with maxHolders 2",
+        ),
+        ("reader", ["--access", "read"], "set to kind readWrite"),
+        ("writer", ["--access", "write"], "set to kind readWrite"),
     ] {
-        assert!(said.contains(part), "{part} is not in\n{said}");
+        let lock = format!("/modes/agreement-{kind}");
+        let named = |name: &str| format!("agreement-{kind}-{name}");
+        let mut first = worker(&ensemble, &named("first"), &lock, &[], &[]);
+        first.wait_until_it_runs(0, BOUND).unwrap();
+        let hold = ["--hold", "100ms"];
+        let mut other = worker(&ensemble, &named("other"), &lock, &options, &hold);
+        let status = other.wait_until_it_ends(BOUND).unwrap();
+        let said = other.log();
+        println!("{said}");
+        first.guard().signal(Signal::TERM);
+        let status_of_first = first.wait_until_it_ends(BOUND).unwrap();
+        assert!(status_of_first.success(), "{status_of_first}");
+        let report = check(&all_records([&first, &other]).unwrap(), Rule::Exclusive);
+        assert!(report.is_clean() && report.holds.len() == 1, "{report}");
+        assert_eq!(status.code(), Some(77));
+        for part in [&lock, "agreed on kind exclusive with maxHolders 1", setting] {
+            assert!(said.contains(part), "{part} is not in\n{said}");
+        }
+        // The queue is empty.
+        let mut later = worker(&ensemble, &named("later"), &lock, &options, &hold);
+        assert!(
+            later.wait_until_it_ends(BOUND).unwrap().success(),
+            "{}",
+            later.log()
+        );
     }
-    // The queue is empty.
-    let mut later = worker(&ensemble, "agreement-later", lock, &two, &["--hold", "100ms"]);
-    assert!(
-        later.wait_until_it_ends(BOUND).unwrap().success(),
-        "{}",
-        later.log()
-    );
 }
 
 #[test]
