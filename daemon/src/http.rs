@@ -6,7 +6,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use hyper::Request;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -15,6 +15,7 @@ use tokio::net::unix::UCred;
 
 use crate::accept::{self, Bounds, Listen, Stopping};
 use crate::places::{Place, Places, Standing};
+use crate::send_deadline::SendDeadline;
 
 mod answer;
 
@@ -29,6 +30,9 @@ const HEAD_BYTES: usize = 8 * 1024;
 
 /// Longest time until a request's head is complete.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Longest time for an answer whose length is known: a client that does not read would keep it in memory for ever.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest time for answers that are under way when the server ends.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -67,13 +71,22 @@ pub(crate) async fn connection<R: Routes>(
     stopping: Stopping,
 ) {
     let standing = &place;
+    let deadline = SendDeadline::new();
+    let sending = &deadline;
     let service = service_fn(move |mut request: Request<Incoming>| {
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
         }
         standing.stand(Standing::Asking);
         let answer = routes.clone().answer(request, stopping.clone());
-        async { Ok::<_, Infallible>(answer.await) }
+        async move {
+            let answer = answer.await;
+            // Others, such as events, go on for as long as their reader likes, and keep little in memory.
+            if answer.body().size_hint().exact().is_some() {
+                sending.begin(SEND_TIMEOUT);
+            }
+            Ok::<_, Infallible>(answer)
+        }
     });
     let mut server = http1::Builder::new();
     server
@@ -99,6 +112,7 @@ pub(crate) async fn connection<R: Routes>(
     tokio::select! {
         () = served => {}
         () = place.is_taken() => tracing::trace!("A connection gave way to a newer one"),
+        () = deadline.missed() => tracing::trace!("A client has not read its answer in time"),
     }
 }
 

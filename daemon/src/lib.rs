@@ -17,6 +17,8 @@ pub mod http;
 pub mod log;
 #[cfg(feature = "http")]
 pub mod places;
+#[cfg(feature = "http")]
+pub mod send_deadline;
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(feature = "http")]

@@ -2,9 +2,10 @@
 
 use std::future::pending;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, StatusCode};
 use lockkeeper_daemon::accept::{self, Stopping};
 use lockkeeper_daemon::exit::Failure;
@@ -13,6 +14,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
@@ -25,11 +27,17 @@ pub struct Readiness {
     parts: Vec<(&'static str, watch::Receiver<bool>)>,
 }
 
+/// For how long a page of metrics is given to all that ask. It may have some megabytes, and a client that does not read
+/// keeps its page until it is given up: so there are few pages, however many ask.
+const SHARED: Duration = Duration::from_millis(250);
+
 /// What is answered.
 #[derive(Debug)]
 pub struct Admin {
     readiness: Readiness,
     registry: Registry,
+    /// The last page of metrics.
+    metrics: Mutex<Option<(Instant, Bytes)>>,
 }
 
 #[derive(Clone)]
@@ -62,7 +70,25 @@ impl Readiness {
 impl Admin {
     /// Answers by these.
     pub fn new(readiness: Readiness, registry: Registry) -> Self {
-        Self { readiness, registry }
+        Self {
+            readiness,
+            registry,
+            metrics: Mutex::default(),
+        }
+    }
+
+    fn metrics(&self) -> Result<Bytes, std::fmt::Error> {
+        let mut last = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, page)) = &*last
+            && at.elapsed() < SHARED
+        {
+            return Ok(page.clone());
+        }
+        let mut page = String::new();
+        encode(&mut page, &self.registry)?;
+        let page = Bytes::from(page);
+        *last = Some((Instant::now(), page.clone()));
+        Ok(page)
     }
 
     fn page(&self, request: &Request<Incoming>) -> Answer {
@@ -79,13 +105,10 @@ impl Admin {
                     text(StatusCode::SERVICE_UNAVAILABLE, PLAIN, missing)
                 }
             },
-            "/metrics" => {
-                let mut page = String::new();
-                match encode(&mut page, &self.registry) {
-                    Ok(()) => text(StatusCode::OK, OPEN_METRICS, page),
-                    Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, error.to_string()),
-                }
-            }
+            "/metrics" => match self.metrics() {
+                Ok(page) => text(StatusCode::OK, OPEN_METRICS, page),
+                Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, error.to_string()),
+            },
             _ => http::not_found(request, "/livez, /readyz and /metrics"),
         }
     }

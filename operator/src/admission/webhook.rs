@@ -24,6 +24,7 @@ pub mod lookups;
 pub mod metrics;
 pub mod nodes;
 pub mod review;
+mod sending;
 pub mod server;
 pub(crate) mod weight;
 pub mod workloads;
@@ -33,6 +34,11 @@ use lookups::Lookups;
 use metrics::WebhookMetrics;
 use nodes::Nodes;
 use review::{Decision, Denial};
+
+use crate::kubernetes::names;
+
+/// How much of what a client has written is logged, in bytes.
+const LOGGED: usize = 300;
 
 /// Decides on objects.
 pub struct Admission {
@@ -73,9 +79,10 @@ impl Admission {
             Ok((result, decision)) => (result, Ok(decision)),
             Err(refusal) => (refusal.reason(), Err(Denial::from(refusal))),
         };
-        let name = request.object["metadata"]["name"]
-            .as_str()
-            .or(request.object["metadata"]["generateName"].as_str());
+        let metadata = &request.object["metadata"];
+        let name = metadata["name"].as_str().or(metadata["generateName"].as_str());
+        // The API server asks before it has checked names, and any pod may ask here.
+        let name = name.map(|name| names::beginning(name, LOGGED));
         let took = BootInstant::now().saturating_since(begun);
         match &decision {
             Ok(_) => tracing::debug!(request.namespace, pod = name, result, ?took, "Reviewed a pod"),
@@ -84,7 +91,7 @@ impl Admission {
                     request.namespace,
                     pod = name,
                     result,
-                    why = denial.sentence,
+                    why = names::beginning(&denial.sentence, LOGGED),
                     "Refused a pod"
                 );
             }

@@ -9,9 +9,9 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
 use crate::metrics::Metrics;
 
-mod related;
+mod kept;
 
-use related::Related;
+use kept::Kept;
 
 /// The reporter of the events, which the chart's policy on the operator checks.
 pub const REPORTER: &str = "lockkeeper-operator";
@@ -84,7 +84,10 @@ pub enum Subject {
 /// Publishes events.
 pub struct Events {
     recorder: Recorder,
-    related: Mutex<Related>,
+    /// Events by reason and lock.
+    kept: Mutex<Kept>,
+    /// What they name besides.
+    named: Mutex<Kept>,
     metrics: Metrics,
 }
 
@@ -221,7 +224,8 @@ impl Events {
     pub fn new(client: Client, metrics: Metrics) -> Self {
         Self {
             recorder: Recorder::new(client, Reporter::from(REPORTER)),
-            related: Mutex::default(),
+            kept: Mutex::new(Kept::within(kept::OF_NAMESPACE, kept::IN_ALL)),
+            named: Mutex::new(Kept::within(kept::NAMED_OF_NAMESPACE, kept::NAMED_IN_ALL)),
             metrics,
         }
     }
@@ -243,11 +247,23 @@ impl Events {
 
     async fn tell_one(&self, notice: &Notice, lock: &ObjectReference) {
         let reason = notice.reason.as_str();
-        let allows = |subject: &&Subject| {
-            let mut related = self.related.lock().unwrap_or_else(PoisonError::into_inner);
-            let namespace = lock.namespace.as_deref().unwrap_or_default();
-            related.allows(namespace, (reason, &lock.name, subject))
+        let namespace = lock.namespace.as_deref().unwrap_or_default();
+        // A lock that is made anew is another object.
+        let of_lock = (reason, &lock.name, &lock.uid);
+        let allow = |within: &Mutex<Kept>, what: &dyn Fn(&mut Kept) -> bool| {
+            what(&mut within.lock().unwrap_or_else(PoisonError::into_inner))
         };
+        if !allow(&self.kept, &|kept| kept.allows(namespace, of_lock)) {
+            tracing::debug!(
+                namespace,
+                lock = lock.name,
+                reason,
+                "Left out an event: there are too many"
+            );
+            return;
+        }
+        let allows =
+            |subject: &&Subject| allow(&self.named, &|named| named.allows(namespace, (of_lock, *subject)));
         let subject = notice.subject.as_ref().filter(allows);
         let event = Event {
             type_: notice.reason.kind(),

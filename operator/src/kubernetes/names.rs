@@ -21,6 +21,11 @@ fn is_part(part: &str) -> bool {
         && bytes.iter().all(|byte| is_end(byte) || *byte == b'-')
 }
 
+/// The beginning of a text of any length that a client has written, of `most` bytes at most.
+pub fn beginning(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
 /// The first `most` of these, for a sentence; those that are more are counted.
 pub fn first<T: Display>(names: impl IntoIterator<Item = T>, most: usize) -> String {
     let mut names = names.into_iter();
@@ -34,6 +39,13 @@ pub fn first<T: Display>(names: impl IntoIterator<Item = T>, most: usize) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_long_text_the_beginning_is_taken_in_whole_characters() {
+        assert_eq!(beginning("short", 300), "short");
+        assert_eq!(beginning("aéé", 2), "a");
+        assert_eq!(beginning(&"x".repeat(3 << 20), 300).len(), 300);
+    }
 
     #[test]
     fn what_could_lead_a_request_elsewhere_is_no_name() {

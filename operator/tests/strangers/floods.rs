@@ -10,8 +10,9 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use rustls::pki_types::ServerName;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
+use tokio_rustls::client::TlsStream;
 
 use crate::tls::{issued, trusting};
 use crate::webhook::NAME;
@@ -110,6 +111,26 @@ impl Operator {
         }
     }
 
+    /// A connection over which a review was sent, and whose answer nobody reads; `None` if it was closed before.
+    async fn send_and_never_read(&self, body: &str) -> Option<TlsStream<TcpStream>> {
+        let sent = async {
+            let socket = TcpSocket::new_v4().ok()?;
+            socket.set_recv_buffer_size(4096).ok()?;
+            let stream = socket.connect(self.webhook).await.ok()?;
+            let connector = trusting(self.authorities.as_bytes());
+            let name = ServerName::try_from(NAME).unwrap();
+            let mut stream = connector.connect(name, stream).await.ok()?;
+            let head = format!(
+                "POST /pods HTTP/1.1\r\nhost: {NAME}\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
+            stream.write_all(head.as_bytes()).await.ok()?;
+            stream.write_all(body.as_bytes()).await.ok()?;
+            Some(stream)
+        };
+        timeout(Duration::from_secs(5), sent).await.ok().flatten()
+    }
+
     /// Whether it has not ended.
     pub fn is_alive(&self) -> bool {
         // One that has ended is there until its parent waits for it (proc_pid_status(5), State).
@@ -159,6 +180,46 @@ fn many(item: &str, count: usize) -> String {
         "{{\"x\":[{item}{}]}}",
         format!(",{item}").repeat(count - 1)
     ))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_read_no_answer_do_not_cost_more_memory_than_the_operator_has() {
+    let operator = Operator::start().await;
+    // What is wrong is repeated in the answer, which is as long as the review.
+    let wrong = "A".repeat(2_900_000);
+    let object = json!({ "metadata": { "annotations": { "lockkeeper.io/lock": wrong } }, "spec": { "containers": [] } });
+    let body = review(&object.to_string());
+    let alone = operator.ask(&body).await.unwrap();
+    assert!(alone.starts_with("HTTP/1.1 200"), "{alone}");
+    let before = operator.peak();
+    let mut open = Vec::new();
+    let end = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < end {
+        // Each has room for little of its answer, and never reads.
+        open.extend(operator.send_and_never_read(&body).await);
+        assert!(
+            operator.is_alive(),
+            "it was ended after {} connections",
+            open.len()
+        );
+    }
+    println!(
+        "{} connections; most memory: {before} KiB before, {} KiB after",
+        open.len(),
+        operator.peak()
+    );
+    assert!(open.len() > 3, "{} connections", open.len());
+    assert!(operator.peak() < LIMIT, "{} KiB", operator.peak());
+    let answered = timeout(Duration::from_secs(60), async {
+        while !operator
+            .ask(&review("{}"))
+            .await
+            .is_ok_and(|line| line.starts_with("HTTP/1.1 200"))
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    assert!(answered.await.is_ok(), "nobody else is answered");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,9 +6,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::kubernetes::names::is_label;
+use crate::kubernetes::names::{self, is_label};
 
 const API_VERSION: &str = "admission.k8s.io/v1";
+
+/// Longest identifier of a review, in bytes. API servers send a UUID, of 36.
+const LONGEST_UID: usize = 64;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,10 +87,16 @@ pub fn parse(body: &[u8]) -> Result<Request, String> {
     if review.api_version != API_VERSION {
         return Err(format!(
             "the review is of {}: send one of {API_VERSION}",
-            review.api_version
+            names::beginning(&review.api_version, LONGEST_UID)
         ));
     }
     let request = review.request;
+    if request.uid.len() > LONGEST_UID {
+        return Err(format!(
+            "the uid of the review has {} bytes: send one with {LONGEST_UID} at most",
+            request.uid.len()
+        ));
+    }
     let of_object = &request.object["metadata"]["namespace"];
     if !request.namespace.is_empty() && !is_label(&request.namespace) {
         return Err("the namespace of the review is no name of a namespace".to_owned());

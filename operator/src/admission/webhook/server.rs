@@ -7,18 +7,20 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use lockkeeper_daemon::accept::{self, Bounds, Stopping};
 use lockkeeper_daemon::places::{Place, Places, Standing};
+use lockkeeper_daemon::send_deadline::SendDeadline;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+use super::sending::Sending;
 use super::{Admission, weight};
 
 /// Path of the review of pods.
@@ -133,41 +135,40 @@ async fn talk(
         }
         Err(_) => return,
     };
-    let service = service_fn(move |request| respond(Arc::clone(&admission), Arc::clone(&place), request));
+    let deadline = SendDeadline::new();
+    let sending = deadline.clone();
+    let service = service_fn(move |request| {
+        let (admission, place, sending) = (Arc::clone(&admission), Arc::clone(&place), sending.clone());
+        async move {
+            let answer = handle(admission, &place, request).await;
+            Ok::<_, Infallible>(answer.map(|body| Sending::begin(body, place, sending)))
+        }
+    });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(IDLE)
         .max_buf_size(HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = &mut connection => ended,
-        () = is_true(&mut stop) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let served = async {
+        let ended = tokio::select! {
+            ended = &mut connection => ended,
+            () = is_true(&mut stop) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "A connection to the webhook ended early");
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "A connection to the webhook ended early");
+    tokio::select! {
+        () = served => {}
+        () = deadline.missed() => tracing::debug!("A client of the webhook has not read its answer in time"),
     }
 }
 
-async fn respond(
-    admission: Arc<Admission>,
-    place: Arc<Place>,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let response = handle(admission, &place, request).await;
-    place.let_go();
-    place.stand(Standing::Idle);
-    Ok(response)
-}
-
-async fn handle(
-    admission: Arc<Admission>,
-    place: &Place,
-    request: Request<Incoming>,
-) -> Response<Full<Bytes>> {
+async fn handle(admission: Arc<Admission>, place: &Place, request: Request<Incoming>) -> Response<Bytes> {
     let path = request.uri().path().to_owned();
     if ![PODS, WORKLOADS].contains(&path.as_str()) {
         let text = format!("there is no {path}: the paths are {PODS} and {WORKLOADS}\n");
@@ -199,7 +200,7 @@ async fn handle(
     };
     match answer {
         Ok(json) => {
-            let mut response = Response::new(Full::from(json));
+            let mut response = Response::new(Bytes::from(json));
             let json = header::HeaderValue::from_static("application/json");
             response.headers_mut().insert(header::CONTENT_TYPE, json);
             response
@@ -209,7 +210,7 @@ async fn handle(
 }
 
 /// Reads a body, and keeps memory for it and for what is made of it.
-async fn receive(place: &Place, body: Incoming) -> Result<Bytes, Response<Full<Bytes>>> {
+async fn receive(place: &Place, body: Incoming) -> Result<Bytes, Response<Bytes>> {
     let too_long = || {
         let text = format!("cannot read the body: it has more than {MAX_BODY} bytes\n");
         plain(StatusCode::PAYLOAD_TOO_LARGE, text)
@@ -237,8 +238,8 @@ async fn receive(place: &Place, body: Incoming) -> Result<Bytes, Response<Full<B
     Ok(body)
 }
 
-fn plain(status: StatusCode, text: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(text));
+fn plain(status: StatusCode, text: String) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(text));
     *response.status_mut() = status;
     response
 }
