@@ -8,6 +8,7 @@ use kube::{Api, Client};
 use lockkeeper_crds::DistributedLock;
 
 use crate::explain::Explanation;
+use crate::names::is_name;
 
 /// The taint of a node whose machine was powered off (KEP-2268).
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
@@ -104,12 +105,6 @@ fn ahead(lock: Option<&DistributedLock>, explanation: &Explanation) -> Vec<Strin
         .filter(|node| is_name(node) && seen.insert(*node))
         .cloned()
         .collect()
-}
-
-/// Whether this may be the name of a node. Contenders state it, and it becomes part of a request.
-fn is_name(text: &str) -> bool {
-    let is_part = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
-    text.bytes().all(is_part) && text.starts_with(|first: char| first.is_ascii_alphanumeric())
 }
 
 fn is_tainted(node: &Node) -> bool {

@@ -9,6 +9,7 @@ use lockkeeper_daemon::exit::{Exit, Failure};
 mod explain;
 mod holders;
 mod machines;
+mod names;
 mod plugin;
 mod survivors;
 mod table;

@@ -1,9 +1,16 @@
 //! The workload that a pod belongs to, as far as the user may read it.
 
+use std::time::Duration;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt, discovery};
 use lockkeeper_crds::keys;
+
+use crate::names::{is_name, is_word};
+
+/// How long the API server may take to describe each. Who asks waits at a terminal, and the answer is complete without.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Deployment, ReplicaSet, pod; or CronJob, Job, pod.
 const LONGEST_CHAIN: usize = 3;
@@ -40,7 +47,8 @@ pub async fn named_above(client: &Client, namespace: &str, owners: &[OwnerRefere
         let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
             break;
         };
-        let Some(found) = read(client, namespace, owner).await else {
+        let read = tokio::time::timeout(PATIENCE, read(client, namespace, owner));
+        let Ok(Some(found)) = read.await else {
             break;
         };
         let lock = found.annotations().get(keys::LOCK);
@@ -58,6 +66,14 @@ pub async fn named_above(client: &Client, namespace: &str, owners: &[OwnerRefere
 
 async fn read(client: &Client, namespace: &str, owner: &OwnerReference) -> Option<DynamicObject> {
     let (group, version) = group(owner);
+    // The author of the pod writes them, and they become parts of requests of the user who asks.
+    if !is_name(&owner.name)
+        || !is_word(&owner.kind)
+        || !is_word(version)
+        || !(group.is_empty() || is_name(group))
+    {
+        return None;
+    }
     let kind = GroupVersionKind::gvk(group, version, &owner.kind);
     // The plurals of Kubernetes' own are regular; those of others only the API server knows.
     let resource = if is_of(&FOLLOWED, owner) || is_of(&BETWEEN, owner) {
