@@ -185,12 +185,12 @@ pub struct Survivors {
     /// How many there are. Missing if not all of them could be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
-    pub processes: Option<u32>,
+    pub processes: Option<i64>,
 
     /// The process id of one of them, as its guard sees it. Missing if none is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
-    pub pid: Option<u32>,
+    pub pid: Option<i64>,
 }
 
 impl fmt::Display for Survivors {

@@ -304,8 +304,8 @@ fn holder(seen: &Observation<'_>, one: &Participant) -> Holder {
             silence: told(of.silent_millis),
         }),
         survivors: one.data.survivors.map(|some| Survivors {
-            processes: some.processes.filter(|count| *count > 0),
-            pid: some.pid.filter(|pid| *pid > 0),
+            processes: some.processes.filter(|count| *count > 0).map(i64::from),
+            pid: some.pid.filter(|pid| *pid > 0).map(i64::from),
         }),
     }
 }

@@ -67,7 +67,8 @@ pub struct LockArgs {
     #[arg(long, env = "LOCKKEEPER_STOP_GRACE", value_name = "DURATION", default_value = "3s", value_parser = duration::parse)]
     pub stop_grace: Duration,
 
-    /// Time between two renewals of the lease. Default: an eighth of the session timeout
+    /// Time between two renewals of the lease. Default: an eighth of the session timeout, or of the lease duration if
+    /// that is shorter
     #[arg(long, env = "LOCKKEEPER_RENEW_INTERVAL", value_name = "DURATION", value_parser = duration::parse)]
     pub renew_interval: Option<Duration>,
 
