@@ -65,7 +65,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         if self.renewal_due().is_some_and(|due| due <= self.clock.now()) {
             self.renew(connection);
         }
-        if self.is_retained() {
+        // What was refused is not tried at once again.
+        if self.is_retained() && self.refusal.is_none() {
             self.tell_survivors(connection);
         }
     }
@@ -305,7 +306,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 Place::In(entry) => format!("cannot {verb} {}", entry.path),
                 _ => format!("cannot {verb}"),
             };
-            self.fail(LockError::Refused { action, error });
+            let error = LockError::Refused { action, error };
+            if !self.is_kept_through(&error) {
+                self.fail(error);
+            }
         }
     }
 

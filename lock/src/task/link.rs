@@ -144,11 +144,14 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         let timing = renegotiated(self.options.timing, self.lease.session_timeout());
         if let Err(unsafe_timing) = timing.check() {
-            // The session has no request yet, or its contender relies on the old times: end it.
-            return self.fail(LockError::Timing {
+            let error = LockError::Timing {
                 granted: timing.session_timeout,
                 unsafe_timing,
-            });
+            };
+            if !self.is_kept_through(&error) {
+                // The session has no request yet, or its contender relies on the old times: end it.
+                return self.fail(error);
+            }
         }
         self.options.timing = timing;
         if let Some(observer) = &self.options.observer {
@@ -331,6 +334,21 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             other => other.to_owned(),
         };
         self.fail(LockError::Refused { action, error });
+    }
+
+    /// Whether the contender stays although we cannot have the lock: something may still run under it. The lock is lost
+    /// then, and the session goes on until our owner releases or abandons.
+    pub(super) fn is_kept_through(&mut self, error: &LockError) -> bool {
+        let is_in = matches!(self.place, Place::In(_));
+        if !is_in || !self.is_retained() || self.releasing.is_some() {
+            return false;
+        }
+        if self.lost.is_none() {
+            tracing::error!(%error, "Lock refused; its contender stays until nothing is left of what ran under it");
+            self.lose(LossReason::Refused);
+        }
+        self.refusal = Some(error.clone());
+        true
     }
 
     /// Gives up for good: a retry would not help.

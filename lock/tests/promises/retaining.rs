@@ -122,3 +122,22 @@ async fn what_outlives_sigkill_is_stated_again_where_the_write_or_its_answer_got
     world.heal();
     states(&world, &holder, None).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_retained_contender_keeps_the_lock_from_others_though_the_servers_grant_it_too_little_time() {
+    let world = world();
+    let (first, second) = (lock(&world, "a"), lock(&world, "b"));
+    first.acquire().await.unwrap();
+    second.contend().await.unwrap();
+    first.retain(true);
+    (0..3).for_each(|server| world.limit_sessions(server, Duration::from_secs(2)));
+    world.disconnect("a");
+    let lost = state(&first, LockState::Lost).await;
+    assert_eq!(lost.loss, Some(LossReason::Refused));
+    assert!(lost.refusal.is_some());
+    tokio::time::sleep(T * 10).await;
+    assert_eq!(second.status().state, LockState::Waiting);
+    assert_eq!(first.status().state, LockState::Lost);
+    first.release().await.unwrap();
+    state(&second, LockState::Held).await;
+}
