@@ -36,7 +36,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use lockkeeper_lock::BootInstant;
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 pub(crate) use self::alone::check as is_alone;
 #[cfg(test)]
@@ -229,7 +229,9 @@ impl<T: Target> EventLoop<T> {
             or_timer(first),
             or_timer(second),
         ];
-        match rustix::event::poll(&mut fds, None) {
+        // There is no signal for those that ended before.
+        let at_once = self.target.has_more_to_reap().then(Timespec::default);
+        match rustix::event::poll(&mut fds, at_once.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -324,7 +326,7 @@ impl<T: Target> EventLoop<T> {
                 });
             }
         }
-        if child_ended {
+        if child_ended || self.target.has_more_to_reap() {
             self.target.reap();
             self.read_target();
             self.handle(Event::ChildEnded);

@@ -16,6 +16,9 @@ pub(crate) const KEEPER: &str = "LOCKKEEPER_KEEPER_SOCKET";
 /// Set for the keeper process, which logs it: why its guard could not make a control group.
 pub(crate) const NO_GROUP: &str = "LOCKKEEPER_KEEPER_NO_GROUP";
 
+/// Set for the keeper process: the process that became its guard had children of its own before.
+pub(crate) const ELDERS: &str = "LOCKKEEPER_KEEPER_ELDERS";
+
 /// Keeps other processes of our user out of this one (PR_SET_DUMPABLE(2const)): in a pod that shares its process
 /// namespace `/proc` would show an application of the same user the identity of the namespace, which is in our files and
 /// environment; and an application could stop its guard, the first process of its container, as a debugger does.
@@ -40,6 +43,12 @@ pub(crate) fn keeper_socket() -> Option<OsString> {
 /// In a process that a guard started: why there is no control group.
 pub(crate) fn why_no_group() -> Option<String> {
     std::env::var(NO_GROUP).ok()
+}
+
+/// In a process that a guard started: whether the guard's process had children of its own before. They, and what they
+/// start, descend from the guard, and are not stopped with the application.
+pub(crate) fn guard_has_elders() -> bool {
+    std::env::var_os(ELDERS).is_some()
 }
 
 /// In a process that a guard started: the socket to its guard.

@@ -6,6 +6,7 @@ mod exits;
 mod frozen;
 mod grants;
 mod harness;
+mod hidden;
 mod keepers;
 mod modes;
 mod nested;

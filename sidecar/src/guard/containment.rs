@@ -12,10 +12,13 @@
 use std::io;
 
 use clap::ValueEnum;
+use rustix::process::{DumpableBehavior, WaitOptions};
 
 use super::cgroup::{Group, GroupKiller};
 use super::namespace;
+use super::processes::Processes;
 use crate::link::protocol::Containment;
+use crate::sys;
 
 /// What a user wants the application to be held together by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -50,6 +53,40 @@ pub struct ContainmentError {
     why: String,
 }
 
+/// Whether a sweep would see all processes. With the option `hidepid` of `/proc` a user does not see those that it may
+/// not trace (proc(5)): also of its own those with capabilities of their files, or with files that it may not read. A
+/// child that nobody may trace is like them.
+///
+/// # Errors
+/// Why not.
+fn sees_all() -> Result<(), String> {
+    let cannot = |error: io::Error| format!("it cannot be told whether /proc shows all processes: {error}");
+    let (waits, lifeline) = rustix::pipe::pipe().map_err(|error| cannot(error.into()))?;
+    let (ready, tells) = rustix::pipe::pipe().map_err(|error| cannot(error.into()))?;
+    let Some(child) = sys::fork().map_err(cannot)? else {
+        drop((lifeline, ready));
+        let hidden = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+        let told = hidden.and_then(|()| rustix::io::write(&tells, b"1"));
+        // Until the end of the parent's look.
+        let _ = told.and_then(|_| rustix::io::read(&waits, &mut [0; 1]));
+        sys::exit_now(0);
+    };
+    drop((waits, tells));
+    let is_ready = rustix::io::read(&ready, &mut [0; 1]).is_ok_and(|length| length == 1);
+    let is_seen = Processes::open().map(|processes| processes.started(child).is_some());
+    drop(lifeline);
+    let _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
+    match is_seen {
+        Ok(true) if is_ready => Ok(()),
+        Ok(_) => Err(
+            "a sweep would miss processes that /proc hides from this user (hidepid): mount it without that option, or \
+             for this user's group (gid=)"
+                .to_owned(),
+        ),
+        Err(error) => Err(cannot(error)),
+    }
+}
+
 impl Hold {
     /// Makes what was chosen, and tries it out: with a process that is put in and ends.
     ///
@@ -62,7 +99,10 @@ impl Hold {
         match choice {
             ContainmentChoice::Auto => Ok(match Group::make() {
                 Ok(group) => Self(Kind::Cgroup(group), None),
-                Err(why) => Self(Kind::Sweep, Some(why)),
+                Err(why) => {
+                    sees_all().map_err(|blind| refuse("auto")(format!("{why}; and {blind}")))?;
+                    Self(Kind::Sweep, Some(why))
+                }
             }),
             ContainmentChoice::Cgroup => Group::make()
                 .map(|group| Self(Kind::Cgroup(group), None))
@@ -70,7 +110,9 @@ impl Hold {
             ContainmentChoice::Pidns => namespace::try_out()
                 .map(|()| Self(Kind::Pidns, None))
                 .map_err(refuse("pidns")),
-            ContainmentChoice::Sweep => Ok(Self(Kind::Sweep, None)),
+            ContainmentChoice::Sweep => sees_all()
+                .map(|()| Self(Kind::Sweep, None))
+                .map_err(refuse("sweep")),
         }
     }
 

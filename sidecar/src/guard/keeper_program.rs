@@ -8,10 +8,11 @@ use std::path::Path;
 
 use lockkeeper_daemon::exit::{Exit, Failure};
 use rustix::fs::{Mode, OFlags};
-use rustix::process::Pid;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions};
 
 use super::will::Will;
-use crate::process::{KEEPER, NO_GROUP, cannot_start};
+use crate::process::{ELDERS, KEEPER, NO_GROUP, cannot_start};
 use crate::sys::{self, Program};
 
 /// The binary of the process that opens this.
@@ -34,7 +35,7 @@ impl KeeperProgram {
     /// When there is no `/dev/null`.
     pub fn new(socket: &Path, run: Option<(Will, Option<&str>)>) -> Result<Self, Failure> {
         let (will, why_no_group) = run.unzip();
-        let is_ours = |name: &OsString| name == KEEPER || name == NO_GROUP;
+        let is_ours = |name: &OsString| name == KEEPER || name == NO_GROUP || name == ELDERS;
         let mut environment: Vec<OsString> = std::env::vars_os()
             .filter(|(name, _)| !is_ours(name))
             .map(|(name, value)| variable(name, value))
@@ -42,6 +43,9 @@ impl KeeperProgram {
         environment.push(variable(KEEPER.into(), socket.into()));
         let why_no_group = why_no_group.flatten();
         environment.extend(why_no_group.map(|why| variable(NO_GROUP.into(), why.into())));
+        if has_children() {
+            environment.push(variable(ELDERS.into(), "1".into()));
+        }
         // Under this name people and tools tell it from its guard in a list of processes.
         let arguments = [OsString::from(THIS_BINARY)].into_iter();
         let arguments = arguments.chain(std::env::args_os().skip(1)).collect();
@@ -80,6 +84,12 @@ impl KeeperProgram {
         }
         sys::exit_now(Exit::Software.code())
     }
+}
+
+/// Whether this process has a child, such as a background job of the script that has executed it.
+fn has_children() -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(rustix::process::waitid(WaitId::All, look), Err(Errno::CHILD))
 }
 
 /// `NAME=value`.

@@ -60,6 +60,11 @@ pub(super) trait Target {
     /// Reaps children that have ended. Called whenever some may have.
     fn reap(&mut self);
 
+    /// Whether [`Target::reap`] has left some to be reaped, so that the guard looks at its deadline in between.
+    fn has_more_to_reap(&self) -> bool {
+        false
+    }
+
     /// File descriptors whose readability may mean news.
     fn pipes(&self) -> [Option<BorrowedFd<'_>>; 2];
 

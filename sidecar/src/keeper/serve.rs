@@ -23,6 +23,7 @@ use crate::metrics::{self, LockMetrics};
 use crate::peer::Users;
 use crate::probes::AppProbes;
 use crate::probes::health::Health;
+use crate::process;
 use crate::socket::{Served, SocketServer, Tree};
 use crate::view::{Guarded, LockView};
 
@@ -90,6 +91,7 @@ pub(super) async fn keep(
             .map(|guard| Tree {
                 guard,
                 keeper: Some(rustix::process::getpid()),
+                has_elders: process::guard_has_elders(),
             }),
     };
     servers.spawn(socket.serve(served, stop()));

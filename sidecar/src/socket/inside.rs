@@ -13,6 +13,9 @@ pub struct Tree {
     pub guard: Pid,
     /// The keeper, and what descends from it, is no part of it.
     pub keeper: Option<Pid>,
+    /// The guard's process had children of its own before: what descends from them descends from the guard, too, and is
+    /// not stopped with the application.
+    pub has_elders: bool,
 }
 
 /// The answer to whether a process is inside.
@@ -69,6 +72,12 @@ impl Tree {
             let Some(parent) = Pid::from_raw(seen.parent) else {
                 return Ok(Some(false));
             };
+            if parent == self.guard && self.has_elders {
+                return Err(io::Error::other(
+                    "the outer `lockkeeper run` was executed by a process that had started others before, and those are \
+                     not stopped with the lock: start them in another script, or the outer run without `exec`",
+                ));
+            }
             if parent == self.guard {
                 return Ok(Some(true));
             }
@@ -131,6 +140,7 @@ mod tests {
         let tree = Tree {
             guard: rustix::process::getpid(),
             keeper: None,
+            has_elders: false,
         };
         // The keeper has one thread, as this test.
         let turns = std::rc::Rc::new(std::cell::Cell::new(0));
@@ -170,7 +180,11 @@ mod tests {
         let own = rustix::process::getpid();
         let mut child = sleep();
         let pid = child.id().cast_signed();
-        let tree = |guard, keeper| Tree { guard, keeper };
+        let tree = |guard, keeper| Tree {
+            guard,
+            keeper,
+            has_elders: false,
+        };
         assert!(tree(own, None).holds(pid).await.unwrap());
         let parent = rustix::process::getppid().unwrap();
         assert!(tree(parent, None).holds(pid).await.unwrap(), "a grandchild");
@@ -186,6 +200,15 @@ mod tests {
         );
         assert!(!tree(own, None).holds(1).await.unwrap());
         assert!(tree(own, None).holds(0).await.is_err(), "of another namespace");
+        let beside_others = Tree {
+            has_elders: true,
+            ..tree(own, None)
+        };
+        assert!(
+            beside_others.holds(pid).await.is_err(),
+            "it may descend from them"
+        );
+        assert!(!beside_others.holds(1).await.unwrap());
         child.kill().unwrap();
         child.wait().unwrap();
     }

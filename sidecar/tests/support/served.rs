@@ -135,6 +135,7 @@ impl Served {
         let tree = Tree {
             guard: rustix::process::getpid(),
             keeper: None,
+            has_elders: false,
         };
         Self::start_seeing(directory, release_timeout, probes, users, settings, Some(tree))
     }

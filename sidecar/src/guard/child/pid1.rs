@@ -22,6 +22,10 @@ use crate::sys::{self, Program};
 /// Of so many processes in the container, survivors are counted and named: to read each takes some 10 µs.
 const MOST_NAMED: usize = 256;
 
+/// Children that are reaped before the guard looks at its deadline again: some milliseconds. In a storm of forks others end
+/// as fast as they are reaped.
+const MOST_REAPED: usize = 512;
+
 /// The application as a child of a guard that is PID 1.
 #[derive(Debug)]
 pub(in crate::guard) struct Pid1 {
@@ -34,6 +38,8 @@ pub(in crate::guard) struct Pid1 {
     /// The last `wait` said that there are no children. For PID 1 that proves that nothing is left of
     /// what it has started: an orphan of its namespace is its child.
     childless: bool,
+    /// More children may have ended than were reaped.
+    has_more: bool,
 }
 
 /// What the start of a hook needs, prepared before the application starts.
@@ -58,6 +64,7 @@ impl Pid1 {
             post_start,
             hook: None,
             childless: true,
+            has_more: false,
         })
     }
 
@@ -163,8 +170,13 @@ impl Target for Pid1 {
         self.processes.rehearse();
     }
 
+    fn has_more_to_reap(&self) -> bool {
+        self.has_more
+    }
+
     fn reap(&mut self) {
-        loop {
+        self.has_more = true;
+        for _ in 0..MOST_REAPED {
             match rustix::process::wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => {
                     let code = exit_code(status);
@@ -178,8 +190,12 @@ impl Target for Pid1 {
                         self.application.ended(code);
                     }
                 }
-                Ok(None) => return,
+                Ok(None) => {
+                    self.has_more = false;
+                    return;
+                }
                 Err(_) => {
+                    self.has_more = false;
                     self.childless = true;
                     return;
                 }

@@ -20,7 +20,9 @@ impl Decider {
         acts: &mut Vec<Act>,
     ) {
         self.note_a_refusal();
-        let is_refused = self.next == Some(Next::End(Ending::Refused));
+        // What is known to have outlived its deadline keeps the lock through a refusal, too.
+        let is_kept = is_watched && self.application.has_survivors(now);
+        let is_refused = !is_kept && self.next == Some(Next::End(Ending::Refused));
         if let Some(code) = self.wishes.ending() {
             self.end(Ending::Code(code), acts);
         } else if is_refused {

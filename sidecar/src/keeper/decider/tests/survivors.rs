@@ -133,6 +133,25 @@ fn what_outlives_a_guard_that_ends_because_of_it_is_named_until_the_end_of_its_p
 }
 
 #[test]
+fn what_outlives_its_guard_keeps_the_lock_also_from_a_keeper_that_is_refused() {
+    let mut desk = Desk::running(policy(Kind::Wrap));
+    desk.decider.refused();
+    desk.decide();
+    desk.said(survivors(A));
+    desk.decider.guard_lost(true);
+    for now in [10_651, 600_000] {
+        let acts = desk.at(now);
+        assert!(
+            !acts.iter().any(|act| matches!(act, Act::End(_) | Act::Abandon)),
+            "{acts:?}"
+        );
+        assert!(desk.decider.keeps_the_contender());
+    }
+    desk.decider.guard_ended(true);
+    assert!(desk.decide().contains(&RELEASE), "nothing is left");
+}
+
+#[test]
 fn what_the_guard_could_not_see_keeps_the_lock_and_is_no_survivor_before_it_says_so_again() {
     let unseen = FromGuard::Survivors {
         token: A,
