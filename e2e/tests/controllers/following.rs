@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use kube::api::DeleteParams;
 use lockkeeper_crds::{ApiDuration, DistributedLock, DistributedLockSpec};
 use lockkeeper_product::beside::conditions::{condition, holders, message, waiting};
-use lockkeeper_testbed::ensemble::{SUPER, connector};
+use lockkeeper_testbed::ensemble::{SUPER, connector, with_clients};
 use lockkeeper_testbed::eventually::eventually;
 use zookeeper_client::{Acls, CreateMode};
 
@@ -60,8 +60,12 @@ async fn a_client_of_an_unknown_kind_in_the_queue_is_named_where_users_look_unti
     let Some(world) = world().await else { return };
     let space = world.namespace("stranger").await;
     let a = Contender::hold(&world, &space).await;
-    let client = connector().with_auth("digest", SUPER.as_bytes());
-    let client = client.connect(&world.ensemble.connect_string()).await.unwrap();
+    let servers = world.ensemble.connect_string();
+    let client = with_clients(|| async {
+        let client = connector().with_auth("digest", SUPER.as_bytes());
+        client.connect(&servers).await
+    });
+    let client = client.await.unwrap();
     let root = format!("/lockkeeper/locks/{}/report", space.name);
     let theirs = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
     let (_, number) = client.create(&format!("{root}/n_"), b"", &theirs).await.unwrap();
