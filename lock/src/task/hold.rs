@@ -144,7 +144,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             .any(|write| self.writes[*write as usize].is_some())
     }
 
-    /// Our data state what has outlived SIGKILL, once that changes: whoever reads the queue sees why the lock is kept.
+    /// Writes into our data what has outlived SIGKILL, if that has changed. A reader of the queue then sees why the lock is
+    /// kept.
     fn tell_survivors(&mut self, connection: &Arc<E::Connection>) {
         let Place::In(entry) = &self.place else { return };
         let is_told = entry.said_survivors == self.word().survivors && !entry.is_said_unsure;

@@ -1,5 +1,6 @@
 //! Events on objects, for users: a closed set of reasons.
 
+use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -250,10 +251,7 @@ impl Events {
         let namespace = lock.namespace.as_deref().unwrap_or_default();
         // A lock that is made anew is another object.
         let of_lock = (reason, &lock.name, &lock.uid);
-        let allow = |within: &Mutex<Kept>, what: &dyn Fn(&mut Kept) -> bool| {
-            what(&mut within.lock().unwrap_or_else(PoisonError::into_inner))
-        };
-        if !allow(&self.kept, &|kept| kept.allows(namespace, of_lock)) {
+        if !allows(&self.kept, namespace, of_lock) {
             tracing::debug!(
                 namespace,
                 lock = lock.name,
@@ -262,9 +260,8 @@ impl Events {
             );
             return;
         }
-        let allows =
-            |subject: &&Subject| allow(&self.named, &|named| named.allows(namespace, (of_lock, *subject)));
-        let subject = notice.subject.as_ref().filter(allows);
+        let may_be_named = |subject: &&Subject| allows(&self.named, namespace, (of_lock, *subject));
+        let subject = notice.subject.as_ref().filter(may_be_named);
         let event = Event {
             type_: notice.reason.kind(),
             reason: reason.to_owned(),
@@ -282,6 +279,12 @@ impl Events {
             Err(error) => tracing::warn!(%error, reason, "Failed to publish an event"),
         }
     }
+}
+
+/// Whether there is room for an event that is told apart by `what`.
+fn allows(kept: &Mutex<Kept>, namespace: &str, what: impl Hash) -> bool {
+    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.allows(namespace, what)
 }
 
 #[cfg(test)]
