@@ -40,7 +40,8 @@ spec:
       topologySpreadConstraints:
       - maxSkew: 1
         topologyKey: kubernetes.io/hostname
-        whenUnsatisfiable: ScheduleAnyway
+        whenUnsatisfiable: DoNotSchedule
+        matchLabelKeys: [pod-template-hash]
         labelSelector: {matchLabels: {app: report}}
       containers:
       - name: app

@@ -46,11 +46,12 @@ impl Space {
             "terminationGracePeriodSeconds": 10,
             "containers": containers,
             "volumes": [{ "name": "records", "hostPath": { "path": self.records, "type": "Directory" } }],
-            // A pod on each node, as far as possible.
+            // A pod on each node, as far as possible, also after a rolling update.
             "topologySpreadConstraints": [{
                 "maxSkew": 1,
                 "topologyKey": "kubernetes.io/hostname",
                 "whenUnsatisfiable": "ScheduleAnyway",
+                "matchLabelKeys": ["pod-template-hash"],
                 "labelSelector": { "matchLabels": { "app": "worker" } },
             }],
             // Kubernetes replaces the pods of a dead node soon.
