@@ -23,6 +23,31 @@ fn the_guard_by_signals_is_the_applications_user_or_root_with_one_capability() {
 }
 
 #[test]
+fn a_container_guarded_by_signals_keeps_its_guards_user_whatever_image_comes_later() {
+    let context = |world: World, pod: &Value| {
+        let pod = world.injected(pod).pod;
+        let guarded = pod["spec"]["containers"][0]["securityContext"].clone();
+        (guarded, sidecar(&pod)["securityContext"]["runAsUser"].clone())
+    };
+    let of = |user: &str| World::new(NEW).image(&["/x"], &[], user);
+    let signal = pod_of("signal");
+    assert_eq!(context(of("1000"), &signal), (json!({ "runAsUser": 1000 }), json!(1000)));
+    assert_eq!(
+        context(of("1000:2000"), &signal),
+        (json!({ "runAsUser": 1000, "runAsGroup": 2000 }), json!(1000))
+    );
+    // Only the image knows the number of a name, and root with KILL may signal any user.
+    for user in ["daemon", "1000:daemon", "0", ""] {
+        assert_eq!(context(of(user), &signal), (Value::Null, json!(0)), "{user}");
+    }
+    let mut stated = signal;
+    stated["spec"]["securityContext"] = json!({ "runAsUser": 7, "runAsGroup": 8 });
+    assert_eq!(context(of("1000:2000"), &stated), (Value::Null, json!(7)));
+    stated["spec"]["securityContext"] = json!({ "runAsGroup": 8 });
+    assert_eq!(context(of("1000:2000"), &stated), (json!({ "runAsUser": 1000 }), json!(1000)));
+}
+
+#[test]
 fn without_restart_rules_the_kubelet_still_starts_nothing_without_the_lease_file() {
     let world = World::new(ClusterFacts {
         restart_all_containers: false,

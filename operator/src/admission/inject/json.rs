@@ -10,10 +10,15 @@ pub(super) fn guarded(pod: &mut Value, position: usize) -> &mut Map<String, Valu
 }
 
 pub(super) fn object<'a>(pod: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
-    if !pod[field].is_object() {
-        pod[field] = json!({});
+    object_in(pod.as_object_mut().expect("the pod was read as one before"), field)
+}
+
+pub(super) fn object_in<'a>(parent: &'a mut Map<String, Value>, field: &str) -> &'a mut Map<String, Value> {
+    let object = parent.entry(field).or_insert_with(|| json!({}));
+    if !object.is_object() {
+        *object = json!({});
     }
-    pod[field].as_object_mut().expect("it was just made one")
+    object.as_object_mut().expect("it was just made one")
 }
 
 pub(super) fn object_of(value: &Value) -> Map<String, Value> {

@@ -62,6 +62,12 @@ impl Target<'_> {
                 }
                 parts.user = signal::user(self.container, self.typed, self.context.image.ok())?;
                 parts.env.push(signal::guarded(self.container));
+                signal::pin_user(
+                    guarded(pod, position),
+                    self.container,
+                    self.typed,
+                    self.context.image.ok(),
+                );
             }
         }
         let sidecar = parts.container(self.typed, self.context);
