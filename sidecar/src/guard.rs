@@ -25,6 +25,7 @@ mod namespace;
 mod options;
 pub(crate) mod post_start;
 mod processes;
+mod reaping;
 mod say;
 pub(crate) mod schedule;
 mod signals;

@@ -31,7 +31,10 @@ fn a_container_guarded_by_signals_keeps_its_guards_user_whatever_image_comes_lat
     };
     let of = |user: &str| World::new(NEW).image(&["/x"], &[], user);
     let signal = pod_of("signal");
-    assert_eq!(context(of("1000"), &signal), (json!({ "runAsUser": 1000 }), json!(1000)));
+    assert_eq!(
+        context(of("1000"), &signal),
+        (json!({ "runAsUser": 1000 }), json!(1000))
+    );
     assert_eq!(
         context(of("1000:2000"), &signal),
         (json!({ "runAsUser": 1000, "runAsGroup": 2000 }), json!(1000))
@@ -44,7 +47,10 @@ fn a_container_guarded_by_signals_keeps_its_guards_user_whatever_image_comes_lat
     stated["spec"]["securityContext"] = json!({ "runAsUser": 7, "runAsGroup": 8 });
     assert_eq!(context(of("1000:2000"), &stated), (Value::Null, json!(7)));
     stated["spec"]["securityContext"] = json!({ "runAsGroup": 8 });
-    assert_eq!(context(of("1000:2000"), &stated), (json!({ "runAsUser": 1000 }), json!(1000)));
+    assert_eq!(
+        context(of("1000:2000"), &stated),
+        (json!({ "runAsUser": 1000 }), json!(1000))
+    );
 }
 
 #[test]

@@ -32,7 +32,7 @@ use std::time::Duration;
 use lockkeeper_lock::{BootInstant, KILL_ALLOWANCE};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, getppid};
+use rustix::process::{Pid, Signal, WaitStatus, getpid, getppid};
 
 use self::report::Report;
 use self::word::Word;
@@ -40,6 +40,7 @@ use super::cgroup::Group;
 use super::containment::Kind;
 use super::namespace;
 use super::processes::Processes;
+use super::reaping::{Left, reap};
 use super::schedule::{EXIT_SOFTWARE, Sweep};
 use super::target::{found_marked, sweep_marked};
 use crate::sys::{self, CommandLine, Precedence, Program, SignalSet};
@@ -149,7 +150,8 @@ pub(super) fn run(
     let mut kills_since: Option<BootInstant> = None;
     let mut rounds = 0_u32;
     loop {
-        if !reap(application, &pipes.reports) {
+        let left = reap_children(application, &pipes.reports);
+        if left == Left::Nothing {
             // A guard that lives may start another application, which this word does not cover.
             if guard_is_gone || is_orphan() {
                 if let Some(group) = group {
@@ -185,6 +187,11 @@ pub(super) fn run(
             precedence.set(elapsed < KILL_ALLOWANCE);
             if elapsed < HASTE { SOON } else { LATER }
         });
+        let again = if left == Left::More {
+            Some(Duration::ZERO)
+        } else {
+            again
+        };
         guard_is_gone |= wait(signals.as_ref(), &pipes.lifeline, again);
     }
 }
@@ -224,24 +231,20 @@ fn give_up(exec: &OwnedFd, error: Errno) -> ! {
     sys::exit_now(EXIT_SOFTWARE)
 }
 
-/// Reaps all children that have ended; false when there are none left.
-fn reap(application: Pid, reports: &OwnedFd) -> bool {
-    loop {
-        match rustix::process::wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) if pid == application => {
-                // This fails only without a guard, and then no report is needed.
-                let _ = report::send(reports, Report::Exited(exit_code(status)));
-            }
-            Ok(Some(_)) => {}
-            Ok(None) => return true,
-            Err(_) => return false,
+/// Reaps children that have ended, and reports the end of the application.
+fn reap_children(application: Pid, reports: &OwnedFd) -> Left {
+    reap(|pid, status| {
+        if pid == application {
+            // This fails only without a guard, and then no report is needed.
+            let _ = report::send(reports, Report::Exited(exit_code(status)));
         }
-    }
+    })
 }
 
-/// Waits for a child's end or the guard's. While it kills, for a child's end or this time. True when the guard is gone.
+/// Waits for a child's end or the guard's. While it kills, for a child's end or this time. Not at all for the time zero.
+/// True when the guard is gone.
 fn wait(signals: Option<&OwnedFd>, lifeline: &OwnedFd, again: Option<Duration>) -> bool {
-    let again = again.map(|time| Timespec {
+    let timeout = again.map(|time| Timespec {
         tv_sec: time.as_secs() as i64,
         tv_nsec: time.subsec_nanos().into(),
     });
@@ -250,11 +253,13 @@ fn wait(signals: Option<&OwnedFd>, lifeline: &OwnedFd, again: Option<Duration>) 
         PollFd::new(signals, PollFlags::IN),
         PollFd::new(lifeline, PollFlags::IN),
     ];
-    if again.is_some() {
-        let _ = rustix::event::poll(&mut fds[..1], again.as_ref());
+    // A guard that is gone is known to be gone while this kills.
+    let watched = if again.is_some_and(|time| !time.is_zero()) {
+        1
     } else {
-        let _ = rustix::event::poll(&mut fds, None);
-    }
+        2
+    };
+    let _ = rustix::event::poll(&mut fds[..watched], timeout.as_ref());
     let has_word = !fds[1].revents().is_empty();
     while sys::next_signal(signals.as_fd()).is_some() {}
     has_word && !obey(lifeline)

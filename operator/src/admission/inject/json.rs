@@ -10,7 +10,10 @@ pub(super) fn guarded(pod: &mut Value, position: usize) -> &mut Map<String, Valu
 }
 
 pub(super) fn object<'a>(pod: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
-    object_in(pod.as_object_mut().expect("the pod was read as one before"), field)
+    object_in(
+        pod.as_object_mut().expect("the pod was read as one before"),
+        field,
+    )
 }
 
 pub(super) fn object_in<'a>(parent: &'a mut Map<String, Value>, field: &str) -> &'a mut Map<String, Value> {

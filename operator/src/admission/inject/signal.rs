@@ -70,7 +70,12 @@ fn numbers_of(image: &ImageConfig) -> Option<(i64, Option<i64>)> {
 /// Writes the user that only the image states into the guarded container, so that the container keeps the guard's user
 /// when another image comes behind the tag or into the running pod. Without a group a runtime takes that of the user in
 /// the image, with and without `runAsUser`.
-pub(super) fn pin_user(guarded: &mut Map<String, Value>, container: &Container, pod: &Pod, image: Option<&ImageConfig>) {
+pub(super) fn pin_user(
+    guarded: &mut Map<String, Value>,
+    container: &Container,
+    pod: &Pod,
+    image: Option<&ImageConfig>,
+) {
     let Some((user, group)) = image.and_then(numbers_of) else {
         return;
     };

@@ -6,13 +6,14 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use lockkeeper_lock::FencingToken;
-use rustix::process::{Pid, WaitOptions};
+use rustix::process::Pid;
 
 use super::application::{self, Application};
 use super::pipe::pipe;
 use crate::guard::anchor::{self, exit_code};
 use crate::guard::post_start::PostStart;
 use crate::guard::processes::Processes;
+use crate::guard::reaping::{Left, reap};
 use crate::guard::say::say;
 use crate::guard::schedule::{EXIT_SOFTWARE, Event, Mode, Sight, Sweep};
 use crate::guard::target::{Target, found_marked, sweep_twice};
@@ -21,10 +22,6 @@ use crate::sys::{self, Program};
 
 /// Of so many processes in the container, survivors are counted and named: to read each takes some 10 µs.
 const MOST_NAMED: usize = 256;
-
-/// Children that are reaped before the guard looks at its deadline again: some milliseconds. In a storm of forks others end
-/// as fast as they are reaped.
-const MOST_REAPED: usize = 512;
 
 /// The application as a child of a guard that is PID 1.
 #[derive(Debug)]
@@ -35,11 +32,9 @@ pub(in crate::guard) struct Pid1 {
     /// The hook after each start, and its process while that runs.
     post_start: Option<PostStart>,
     hook: Option<Pid>,
-    /// The last `wait` said that there are no children. For PID 1 that proves that nothing is left of
-    /// what it has started: an orphan of its namespace is its child.
-    childless: bool,
-    /// More children may have ended than were reaped.
-    has_more: bool,
+    /// After the last reaping. For PID 1 the absence of children proves that nothing is left of what it has started:
+    /// an orphan of its namespace is its child.
+    left: Left,
 }
 
 /// What the start of a hook needs, prepared before the application starts.
@@ -63,8 +58,7 @@ impl Pid1 {
             application: Application::default(),
             post_start,
             hook: None,
-            childless: true,
-            has_more: false,
+            left: Left::Nothing,
         })
     }
 
@@ -114,7 +108,7 @@ impl Target for Pid1 {
                 anchor::become_application(Pid::INIT, &self.program, &exec_write)
             }
             Some(pid) => {
-                self.childless = false;
+                self.left = Left::Living;
                 self.application = Application::forked(exec_read);
                 self.application.is(pid, &self.processes);
                 hook.map_or(Ok(()), |hook| self.start_hook(hook, token))
@@ -137,7 +131,7 @@ impl Target for Pid1 {
         sys::signal_everybody(signo);
         self.reap();
         // Processes that came in from outside, such as a hook of the kubelet, are not our children.
-        if self.childless && (sweep != Sweep::Kill || !sys::signal_everybody(0)) {
+        if self.left == Left::Nothing && (sweep != Sweep::Kill || !sys::signal_everybody(0)) {
             return Sight::default();
         }
         if sweep == Sweep::Kill {
@@ -171,36 +165,22 @@ impl Target for Pid1 {
     }
 
     fn has_more_to_reap(&self) -> bool {
-        self.has_more
+        self.left == Left::More
     }
 
     fn reap(&mut self) {
-        self.has_more = true;
-        for _ in 0..MOST_REAPED {
-            match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) => {
-                    let code = exit_code(status);
-                    self.application.reaped(pid, code);
-                    let is_hook = self.hook.take_if(|hook| *hook == pid).is_some();
-                    // A kubelet ends a container whose hook fails.
-                    if is_hook && code != 0 && self.application.is_running() {
-                        say(format_args!(
-                            "the postStart hook ended with {code}; ending the application"
-                        ));
-                        self.application.ended(code);
-                    }
-                }
-                Ok(None) => {
-                    self.has_more = false;
-                    return;
-                }
-                Err(_) => {
-                    self.has_more = false;
-                    self.childless = true;
-                    return;
-                }
+        self.left = reap(|pid, status| {
+            let code = exit_code(status);
+            self.application.reaped(pid, code);
+            let is_hook = self.hook.take_if(|hook| *hook == pid).is_some();
+            // A kubelet ends a container whose hook fails.
+            if is_hook && code != 0 && self.application.is_running() {
+                say(format_args!(
+                    "the postStart hook ended with {code}; ending the application"
+                ));
+                self.application.ended(code);
             }
-        }
+        });
     }
 
     fn pipes(&self) -> [Option<BorrowedFd<'_>>; 2] {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use lockkeeper_lock::{BootInstant, FencingToken};
-use rustix::process::{Pid, WaitOptions};
+use rustix::process::Pid;
 use rustix::thread::Timespec;
 
 use super::application::Application;
@@ -17,6 +17,7 @@ use crate::guard::containment::{Hold, Kind};
 use crate::guard::lines::Lines;
 use crate::guard::namespace;
 use crate::guard::processes::Processes;
+use crate::guard::reaping::{Left, reap};
 use crate::guard::schedule::{Event, Mode, Sight, Sweep};
 use crate::guard::target::{Target, found_marked, sweep_twice};
 use crate::link::protocol::Containment;
@@ -47,6 +48,8 @@ pub(in crate::guard) struct Subreaper {
     /// The pipe for the anchors' words after our end.
     words: Option<OwnedFd>,
     tree: Tree,
+    /// After the last reaping: the orphans of an anchor that was killed are our children.
+    left: Left,
 }
 
 /// How the processes of the application are found in `/proc`.
@@ -97,6 +100,7 @@ impl Subreaper {
                 anchor: None,
                 since: 0,
             },
+            left: Left::Nothing,
         })
     }
 }
@@ -300,8 +304,12 @@ impl Target for Subreaper {
         self.tree.processes.rehearse();
     }
 
+    fn has_more_to_reap(&self) -> bool {
+        self.left == Left::More
+    }
+
     fn reap(&mut self) {
-        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+        self.left = reap(|pid, status| {
             // From now on the number may be given to a process of the application.
             self.tree.keeper.take_if(|keeper| *keeper == pid);
             if let Some(anchor) = self.anchor.as_mut().filter(|anchor| anchor.pid == pid) {
@@ -309,7 +317,7 @@ impl Target for Subreaper {
                 anchor.killed = status.signaled();
                 self.tree.anchor = None;
             }
-        }
+        });
     }
 
     fn pipes(&self) -> [Option<BorrowedFd<'_>>; 2] {
