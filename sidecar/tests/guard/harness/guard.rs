@@ -201,9 +201,11 @@ impl Guard {
         })
     }
 
-    /// Reads frames until one fits.
+    /// Reads frames until one fits: a guard that kills says so again and again.
     pub fn expect<T>(&mut self, what: &str, mut fits: impl FnMut(FromGuard) -> Option<T>) -> T {
+        let end = BootInstant::now() + LONG;
         loop {
+            assert!(BootInstant::now() < end, "not within {LONG:?}: {what}");
             let frame = self
                 .recv()
                 .unwrap_or_else(|| panic!("the connection ended before {what}"));
