@@ -68,6 +68,20 @@ impl Timing {
         }
     }
 
+    /// With the session timeout that a server has granted: a renew interval of an eighth of it stays an eighth.
+    pub(crate) fn granted(self, session_timeout: Duration) -> Self {
+        let renew_interval = if self.renew_interval == self.session_timeout / 8 {
+            session_timeout / 8
+        } else {
+            self.renew_interval
+        };
+        Self {
+            session_timeout,
+            renew_interval,
+            ..self
+        }
+    }
+
     /// L; `None` if only the session decides.
     pub fn lease(&self) -> Option<Duration> {
         match self.lease_duration {

@@ -31,6 +31,7 @@ pub(crate) mod schedule;
 mod signals;
 mod target;
 mod timer;
+mod unconnected;
 pub(crate) mod will;
 
 use std::io;
@@ -55,6 +56,7 @@ use self::schedule::{Action, Event, Schedule};
 pub use self::schedule::{EXIT_LOST, EXIT_REFUSED, EXIT_SOFTWARE, exit_code_of_errno};
 use self::target::Target;
 use self::timer::Timer;
+use self::unconnected::Unconnected;
 use crate::link::guard_end::{GuardEnd, Received};
 use crate::link::protocol::{FromGuard, ToGuard};
 use crate::sys::{self, Caught, Precedence};
@@ -100,15 +102,7 @@ fn guard(options: GuardOptions) -> io::Result<u8> {
     let (keeper, keepers) = match options.keeper {
         KeeperLink::Child(program) => Keepers::start(program)?,
         KeeperLink::Inherited { socket, pid } => (GuardEnd::inherited(socket)?, Keepers::only(pid)),
-        KeeperLink::Path(path) => {
-            let address = rustix::net::SocketAddrUnix::new(&path).map_err(|error| {
-                io::Error::new(
-                    error.kind(),
-                    format!("the socket path {} cannot be used: {error}", path.display()),
-                )
-            })?;
-            (GuardEnd::at(address), Keepers::only(None))
-        }
+        KeeperLink::Path(path) => (GuardEnd::at(&path)?, Keepers::only(None)),
     };
     let loss_code = options.loss_code;
     match (options.target, program) {
@@ -150,6 +144,7 @@ struct EventLoop<T> {
     has_touched_much: bool,
     /// The process that was last reported as doubtful.
     told_doubt: Option<u32>,
+    unconnected: Unconnected,
     /// Set once the schedule wants to end.
     exit: Option<u8>,
 }
@@ -172,6 +167,7 @@ impl<T: Target> EventLoop<T> {
             precedence: Precedence::default(),
             has_touched_much: true,
             told_doubt: None,
+            unconnected: Unconnected::default(),
             exit: None,
         })
     }
@@ -182,9 +178,7 @@ impl<T: Target> EventLoop<T> {
         }
         loop {
             self.handle(Event::Tick);
-            if self.keeper.connect(BootInstant::now()) {
-                self.greet();
-            }
+            self.connect();
             self.replace_keeper();
             if let Some(code) = self.exit {
                 return Ok(code);
@@ -201,6 +195,17 @@ impl<T: Target> EventLoop<T> {
             self.read_keeper();
             self.read_signals();
             self.read_target();
+        }
+    }
+
+    fn connect(&mut self) {
+        let now = BootInstant::now();
+        let connected = self.keeper.connect(now);
+        if let Some(sentence) = self.unconnected.after(now, connected) {
+            say(format_args!("{sentence}"));
+        }
+        if connected == Ok(true) {
+            self.greet();
         }
     }
 

@@ -15,7 +15,6 @@ use crate::ensemble::{Closed, Connection, Ensemble, EnsembleError};
 use crate::error::LockError;
 use crate::lease::Lease;
 use crate::loss::LossReason;
-use crate::timing::Timing;
 
 /// Longest wait for one server.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
@@ -142,7 +141,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             }
             (Some(_), _) => self.lease.attach(asked, granted),
         }
-        let timing = renegotiated(self.options.timing, self.lease.session_timeout());
+        let timing = self.options.timing.granted(self.lease.session_timeout());
         if let Err(unsafe_timing) = timing.check() {
             let error = LockError::Timing {
                 granted: timing.session_timeout,
@@ -385,19 +384,5 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             connection.close_session().await;
         }
         let _ = done.send(());
-    }
-}
-
-/// The times with another session timeout: a renew interval of an eighth of it stays an eighth.
-fn renegotiated(timing: Timing, granted: Duration) -> Timing {
-    let renew_interval = if timing.renew_interval == timing.session_timeout / 8 {
-        granted / 8
-    } else {
-        timing.renew_interval
-    };
-    Timing {
-        session_timeout: granted,
-        renew_interval,
-        ..timing
     }
 }

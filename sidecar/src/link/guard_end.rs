@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
@@ -49,8 +50,17 @@ impl GuardEnd {
     }
 
     /// Over a socket at a path, which the keeper may create later.
-    pub fn at(address: SocketAddrUnix) -> Self {
-        Self::new(Some(address))
+    ///
+    /// # Errors
+    /// When no socket can have this path.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let address = SocketAddrUnix::new(path).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("the socket path {} cannot be used: {error}", path.display()),
+            )
+        })?;
+        Ok(Self::new(Some(address)))
     }
 
     fn new(address: Option<SocketAddrUnix>) -> Self {
@@ -80,24 +90,27 @@ impl GuardEnd {
     }
 
     /// Connects if it is time to. True when there is a new connection.
-    pub fn connect(&mut self, now: BootInstant) -> bool {
+    ///
+    /// # Errors
+    /// Why there is none; there will be another attempt.
+    pub fn connect(&mut self, now: BootInstant) -> Result<bool, Errno> {
         let Some(address) = &self.address else {
-            return false;
+            return Ok(false);
         };
         if self.socket.is_some() || now < self.retry_at {
-            return false;
+            return Ok(false);
         }
         match connect(address) {
             Ok(socket) => {
                 self.socket = Some(socket);
                 self.retry_after = RETRY_SHORTEST;
                 self.filled = 0;
-                true
+                Ok(true)
             }
-            Err(_) => {
+            Err(error) => {
                 self.retry_at = now + self.retry_after;
                 self.retry_after = (self.retry_after * 2).min(RETRY_LONGEST);
-                false
+                Err(error)
             }
         }
     }
