@@ -33,7 +33,7 @@ fn two_pods(ensemble: &Ensemble, more: &[&str]) -> (Pod, Pod, i64) {
 }
 
 /// Asserts that only the first runs, and that it has begun once and still runs.
-fn assert_only_the_first_runs(first: &Pod, second: &Pod, token: i64) {
+pub fn assert_only_the_first_runs(first: &Pod, second: &Pod, token: i64) {
     let now = BootInstant::now();
     let goes_on = || (first.records().last()?.at > now).then_some(());
     wait_for(BOUND, goes_on).unwrap_or_else(|| panic!("{}", first.said()));

@@ -10,6 +10,7 @@ mod provisioned;
 mod rotated;
 mod signal;
 mod unproven;
+mod users;
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! The promises of the options of `lockkeeper run`, each on real servers.
 
 mod auth;
+mod containment;
 mod ending;
 mod exits;
 mod frozen;
@@ -10,8 +11,13 @@ mod hidden;
 mod keepers;
 mod modes;
 mod nested;
+mod numbers;
 mod overload;
 mod socket;
+mod spared;
+mod storm;
 mod stranger;
 mod survivors;
+mod ticks;
 mod tls;
+mod users;
