@@ -141,6 +141,15 @@ pub struct Standing {
     pub owner: i64,
 }
 
+/// Which node there is, and the names of its children.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// The node.
+    pub standing: Standing,
+    /// The names of its children, in no order.
+    pub names: Vec<String>,
+}
+
 /// The children of a node, and the node that they belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Children {
@@ -174,7 +183,7 @@ pub fn is_ephemeral(owner: i64) -> bool {
 /// The first event of a one-time watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeEvent {
-    /// The data were changed, or the node was created.
+    /// The data were changed, the node was created, or the children that are watched are others.
     Changed,
     /// The node was deleted.
     Deleted,
@@ -276,12 +285,13 @@ pub trait Connection: Send + Sync + 'static {
     + Send
     + 'static;
 
-    /// Which node there is, and a watch for its deletion alone ([`NodeEvent::Deleted`]). It has to be a node that never
-    /// has children, such as an ephemeral one. A server reports deletions in their order.
-    fn watch_deletion(
+    /// A node's children, and a watch for the next child that comes or goes ([`NodeEvent::Changed`]), or for its own
+    /// deletion: of a node that never has children, such as an ephemeral one, for its deletion alone. A server reports
+    /// deletions in their order. It takes the right to read this node, and none to read its children.
+    fn watch_children(
         &self,
         path: &str,
-    ) -> impl Future<Output = EnsembleResult<(Standing, BoxFuture<'static, NodeEvent>)>> + Send + 'static;
+    ) -> impl Future<Output = EnsembleResult<(Family, BoxFuture<'static, NodeEvent>)>> + Send + 'static;
 
     /// A watch for the creation of a node that does not exist ([`NodeEvent::Changed`]); `None` if the node exists.
     /// Newer servers require the right to read an existing node ([`EnsembleError::NoAuth`]), and announce its creation

@@ -61,6 +61,15 @@ pub enum LockError {
         /// Its node below the lock root.
         path: String,
     },
+    /// A child of the lock root may not be read, so it may be a client that comes before us. The task waits for its end.
+    #[error(
+        "{path} may not be read, so a client may be there that comes first: give the contenders of this lock the right to \
+         read it, end that client, or give it a lock root of its own"
+    )]
+    Unreadable {
+        /// The child.
+        path: String,
+    },
     /// The servers belong to another ensemble than the lock's. The task waits: their names may lead to the right one
     /// later.
     #[error(

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lockkeeper_lock::ensemble::{
-    Children, Closed, Connection, Created, Ensemble, EnsembleError, EnsembleResult, MultiError, Node,
-    NodeEvent, Op, Session, Standing,
+    Children, Closed, Connection, Created, Ensemble, EnsembleError, EnsembleResult, Family, MultiError, Node,
+    NodeEvent, Op, Session,
 };
 use lockkeeper_lock::{ContenderData, SessionKey, is_contender};
 
@@ -281,18 +281,17 @@ impl<C: Connection> Connection for RecordingConnection<C> {
         }
     }
 
-    fn watch_deletion(
+    fn watch_children(
         &self,
         path: &str,
-    ) -> impl Future<Output = EnsembleResult<(Standing, BoxFuture<'static, NodeEvent>)>> + Send + 'static
-    {
+    ) -> impl Future<Output = EnsembleResult<(Family, BoxFuture<'static, NodeEvent>)>> + Send + 'static {
         let (inner, book, path) = (Arc::clone(&self.inner), self.book.clone(), path.to_owned());
         async move {
-            let result = inner.watch_deletion(&path).await;
+            let result = inner.watch_children(&path).await;
             book.look(&path, result.as_ref().map(|_| None));
-            let (standing, event) = result?;
+            let (family, event) = result?;
             let event = event.inspect(move |event| book.happened(&path, *event));
-            Ok((standing, event.boxed()))
+            Ok((family, event.boxed()))
         }
     }
 

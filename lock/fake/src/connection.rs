@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lockkeeper_lock::ensemble::{
-    Children, Closed, Connection, Created, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent, Op,
-    Session, Standing,
+    Children, Closed, Connection, Created, EnsembleError, EnsembleResult, Family, MultiError, Node,
+    NodeEvent, Op, Session,
 };
 use lockkeeper_lock::{SESSION_PASSWORD_LEN, SessionKey};
 use tokio::sync::{oneshot, watch};
@@ -142,16 +142,15 @@ impl Connection for FakeConnection {
         })
     }
 
-    fn watch_deletion(
+    fn watch_children(
         &self,
         path: &str,
-    ) -> impl Future<Output = EnsembleResult<(Standing, BoxFuture<'static, NodeEvent>)>> + Send + 'static
-    {
+    ) -> impl Future<Output = EnsembleResult<(Family, BoxFuture<'static, NodeEvent>)>> + Send + 'static {
         let (sender, event) = oneshot::channel();
-        let answer = self.call(Request::WatchDeletion(path.to_owned()), Some(sender));
+        let answer = self.call(Request::WatchChildren(path.to_owned()), Some(sender));
         answer.map(|answer| match answer.map_err(|failed| failed.error)? {
-            Outcome::Node(Node { czxid, owner, .. }) => Ok((
-                Standing { czxid, owner },
+            Outcome::Family(family) => Ok((
+                family,
                 event
                     .map(|event| event.unwrap_or(NodeEvent::Disconnected))
                     .boxed(),

@@ -1,6 +1,6 @@
 //! Messages between clients and servers.
 
-use lockkeeper_lock::ensemble::{Children, Created, MultiError, Node, Session};
+use lockkeeper_lock::ensemble::{Children, Created, Family, MultiError, Node, Session};
 
 use crate::tree::{Change, Write};
 
@@ -11,8 +11,8 @@ pub(crate) enum Request {
     Node(String),
     /// A node, and an event later, under the number of the request.
     Watch(String),
-    /// Which node there is, and an event at its deletion.
-    WatchDeletion(String),
+    /// Which node there is and what children it has, and an event when these are others, or at its deletion.
+    WatchChildren(String),
     /// Whether a node exists, and an event later if it does not.
     WatchCreation(String),
     CloseSession,
@@ -27,6 +27,7 @@ pub(crate) enum Outcome {
     Created(Created),
     Children(Children),
     Node(Node),
+    Family(Family),
     Missing,
 }
 

@@ -1,12 +1,14 @@
 //! A server: carries out the requests of its clients, and the commits of the leader.
 
-use lockkeeper_lock::ensemble::{Closed, EnsembleError, EnsembleResult, MultiError, NodeEvent, Session};
+use lockkeeper_lock::ensemble::{
+    Closed, EnsembleError, EnsembleResult, Family, MultiError, Node, NodeEvent, Session, Standing,
+};
 
 use crate::link::LinkId;
 use crate::messages::{Answer, Origin, Outcome, Pending, Request};
 use crate::state::{State, Watch};
 use crate::time::Millis;
-use crate::tree::Change;
+use crate::tree::{self, Change};
 
 impl State {
     fn serves(&self, server: usize) -> bool {
@@ -221,7 +223,7 @@ impl State {
             Request::Children(path)
             | Request::Node(path)
             | Request::Watch(path)
-            | Request::WatchDeletion(path)
+            | Request::WatchChildren(path)
             | Request::WatchCreation(path) => path,
             Request::Write(_) | Request::CloseSession | Request::Throttled => unreachable!("not a read"),
         };
@@ -236,10 +238,12 @@ impl State {
                 self.watch(server, path, connection, number, false);
                 Ok(Outcome::Node(node))
             }
-            Request::WatchDeletion(path) => {
-                let node = tree.node(&path)?;
+            Request::WatchChildren(path) => {
+                let Node { czxid, owner, .. } = tree.node(&path)?;
+                let standing = Standing { czxid, owner };
+                let names = tree.children(&path)?;
                 self.watch(server, path, connection, number, true);
-                Ok(Outcome::Node(node))
+                Ok(Outcome::Family(Family { standing, names }))
             }
             Request::WatchCreation(path) => match tree.node(&path) {
                 Ok(_) => Ok(Outcome::Done),
@@ -252,12 +256,12 @@ impl State {
         }
     }
 
-    fn watch(&mut self, server: usize, path: String, connection: u64, number: u64, is_for_deletion: bool) {
+    fn watch(&mut self, server: usize, path: String, connection: u64, number: u64, is_for_children: bool) {
         self.servers[server].watches.push(Watch {
             path,
             connection,
             number,
-            is_for_deletion,
+            is_for_children,
         });
     }
 
@@ -341,18 +345,28 @@ impl State {
 
     /// Fires one-time watches: the event is sent before any answer that shows the change.
     fn fire(&mut self, server: usize, change: &Change) {
-        let event = match change {
-            Change::Create { .. } | Change::SetData { .. } => NodeEvent::Changed,
-            Change::Delete { .. } => NodeEvent::Deleted,
+        let is_deleted = matches!(change, Change::Delete { .. });
+        let event = if is_deleted {
+            NodeEvent::Deleted
+        } else {
+            NodeEvent::Changed
         };
+        let is_other = !matches!(change, Change::SetData { .. });
         let watches = &mut self.servers[server].watches;
         let fired: Vec<_> = watches
             .extract_if(.., |watch| {
-                watch.path == change.path() && (event == NodeEvent::Deleted || !watch.is_for_deletion)
+                let is_itself = watch.path == change.path() && (is_deleted || !watch.is_for_children);
+                let is_child = watch.is_for_children && is_other && watch.path == tree::parent(change.path());
+                is_itself || is_child
             })
             .collect();
         for fired in fired {
             let (connection, watch) = (fired.connection, fired.number);
+            let event = if fired.path == change.path() {
+                event
+            } else {
+                NodeEvent::Changed
+            };
             self.send(LinkId::Down(connection), move |state| {
                 state.client_heard(connection);
                 if let Some(record) = state.connections.get_mut(&connection)

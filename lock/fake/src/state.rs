@@ -59,8 +59,8 @@ pub(crate) struct Watch {
     pub(crate) connection: u64,
     /// The request that set it.
     pub(crate) number: u64,
-    /// Whether a change of the data is no event.
-    pub(crate) is_for_deletion: bool,
+    /// Whether it is of the children: another one is an event then, and a change of the data is none.
+    pub(crate) is_for_children: bool,
 }
 
 impl Server {

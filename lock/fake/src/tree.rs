@@ -63,7 +63,7 @@ pub(crate) struct Tree {
     nodes: BTreeMap<String, Znode>,
 }
 
-fn parent(path: &str) -> &str {
+pub(crate) fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 

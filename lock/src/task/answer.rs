@@ -8,7 +8,7 @@ use super::requests::attach::Attached;
 use super::requests::find::Found;
 use super::requests::strangers::Listed;
 use crate::clock::BootInstant;
-use crate::ensemble::{Closed, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent, Standing};
+use crate::ensemble::{Closed, EnsembleError, EnsembleResult, Family, MultiError, Node, NodeEvent};
 use crate::participant::Participant;
 use crate::ticket::SessionKey;
 
@@ -38,6 +38,11 @@ pub(super) enum Answer<Connection> {
         name: String,
         event: NodeEvent,
     },
+    /// The end of one that we may not read.
+    UnreadableEvent {
+        name: String,
+        result: EnsembleResult<NodeEvent>,
+    },
     TookOver {
         sent: BootInstant,
         /// The version on whose condition it was deleted.
@@ -49,7 +54,7 @@ pub(super) enum Answer<Connection> {
         sent: BootInstant,
         result: EnsembleResult<Node>,
     },
-    Own(EnsembleResult<(Standing, BoxFuture<'static, NodeEvent>)>),
+    Own(EnsembleResult<(Family, BoxFuture<'static, NodeEvent>)>),
     OwnEvent(NodeEvent),
     Control {
         reading: u64,

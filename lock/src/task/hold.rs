@@ -12,7 +12,7 @@ use super::requests::watch::{NOT_THERE, Watched, watch_control};
 use super::state::{Link, Task, Write};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{
-    Connection, Ensemble, EnsembleError, EnsembleResult, MultiError, NodeEvent, Op, Standing,
+    Connection, Ensemble, EnsembleError, EnsembleResult, Family, MultiError, NodeEvent, Op,
 };
 use crate::error::LockError;
 use crate::loss::LossReason;
@@ -168,7 +168,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     fn watch_own(&mut self, connection: &Arc<E::Connection>) {
         let Place::In(entry) = &mut self.place else { return };
         if !std::mem::replace(&mut entry.is_own_watched, true) {
-            let watched = connection.watch_deletion(&entry.path);
+            let watched = connection.watch_children(&entry.path);
             self.ask(async move { Answer::Own(watched.await) });
         }
     }
@@ -268,12 +268,12 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    pub(super) fn own(&mut self, result: EnsembleResult<(Standing, BoxFuture<'static, NodeEvent>)>) {
+    pub(super) fn own(&mut self, result: EnsembleResult<(Family, BoxFuture<'static, NodeEvent>)>) {
         let (Place::In(entry), Link::Up(connection)) = (&mut self.place, &self.link) else {
             return;
         };
         match result {
-            Ok((node, mut event)) => {
+            Ok((Family { standing: node, .. }, mut event)) => {
                 if node.owner != connection.session().id || node.czxid != entry.token {
                     return self.entry_is_gone(LossReason::ContenderDeleted);
                 }

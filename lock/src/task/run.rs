@@ -75,6 +75,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             Answer::Listed(result) => self.listed(result),
             Answer::Predecessor { name, result } => self.predecessor(name, result),
             Answer::PredecessorEvent { name, event } => self.predecessor_event(name, event),
+            Answer::UnreadableEvent { name, result } => self.unreadable_event(name, result),
             Answer::Own(result) => self.own(result),
             Answer::OwnEvent(event) => self.own_event(event),
             Answer::Control { reading, result } => self.control(reading, result),

@@ -14,6 +14,8 @@ pub(super) struct Seen {
     pub(super) pod: Option<Pod>,
     /// Its newest version; `None` if it has to be left to its session.
     pub(super) sighting: Option<Sighting>,
+    /// We may not read it: nothing is known of it but its name.
+    pub(super) is_unreadable: bool,
 }
 
 // === impl Seen ===

@@ -5,17 +5,25 @@ use super::state::Task;
 use crate::clock::Clock;
 use crate::ensemble::Ensemble;
 use crate::error::LockError;
-use crate::queue;
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
     /// Reports the clients beside which the lock is not held, and names once the children that do not count.
     pub(super) fn tell_strangers(&mut self, bystanders: Vec<String>) {
         let Place::In(entry) = &self.place else { return };
-        let strangers = entry.ahead.iter().flat_map(queue::Ahead::strangers);
-        let refusal = strangers.map(|name| LockError::Stranger {
-            path: format!("{}/{name}", self.options.root),
+        let path = |name: &str| format!("{}/{name}", self.options.root);
+        let refusal = entry.ahead.as_ref().and_then(|ahead| {
+            let is_unreadable =
+                |name: &&String| entry.watched.get(*name).is_some_and(|seen| seen.is_unreadable);
+            let watched = ahead.place().watch;
+            let unreadable = watched.iter().find(is_unreadable);
+            let unreadable = unreadable.map(|name| LockError::Unreadable { path: path(name) });
+            let stranger = ahead.strangers().first();
+            unreadable.or_else(|| {
+                Some(LockError::Stranger {
+                    path: path(stranger?),
+                })
+            })
         });
-        let refusal = refusal.take(1).next();
         if self.refusal != refusal {
             if let Some(refusal) = &refusal {
                 tracing::warn!(

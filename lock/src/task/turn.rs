@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::answer::Answer;
 use super::place::Place;
 use super::requests::strangers::{self, Listed};
-use super::requests::watch::{Watched, watch};
+use super::requests::watch::{Watched, until_gone, watch};
 use super::seen::Seen;
 use super::state::{Link, Task};
 use crate::clock::Clock;
@@ -136,12 +136,38 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 });
             }
             Err(EnsembleError::NoNode) => self.predecessor_event(name, NodeEvent::Deleted),
-            Err(error) => {
-                if !self.is_about_link(&error) {
-                    let action = format!("cannot watch {}/{name}", self.options.root);
-                    self.fail(LockError::Refused { action, error });
-                }
+            Err(EnsembleError::NoAuth) => self.await_unreadable(name),
+            Err(error) => self.cannot_watch(&name, error),
+        }
+    }
+
+    /// Who has made this child wants nobody to read it, perhaps us alone: its place counts all the same.
+    fn await_unreadable(&mut self, name: String) {
+        let (Place::In(entry), Link::Up(connection)) = (&mut self.place, &self.link) else {
+            return;
+        };
+        entry.watched.entry(name.clone()).or_default().is_unreadable = true;
+        let gone = until_gone(Arc::clone(connection), self.options.root.clone(), name.clone());
+        self.ask(async move {
+            Answer::UnreadableEvent {
+                name,
+                result: gone.await,
             }
+        });
+        self.tell_strangers(self.bystanders.clone());
+    }
+
+    pub(super) fn unreadable_event(&mut self, name: String, result: EnsembleResult<NodeEvent>) {
+        match result {
+            Ok(event) => self.predecessor_event(name, event),
+            Err(error) => self.cannot_watch(&name, error),
+        }
+    }
+
+    fn cannot_watch(&mut self, name: &str, error: EnsembleError) {
+        if !self.is_about_link(&error) {
+            let action = format!("cannot watch {}/{name}", self.options.root);
+            self.fail(LockError::Refused { action, error });
         }
     }
 
@@ -160,15 +186,16 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 self.watch_predecessor(&connection, name);
             }
             NodeEvent::Deleted => {
-                let was_held = entry.watched.remove(&name).is_some_and(|seen| seen.was_held);
+                let seen = entry.watched.remove(&name).unwrap_or_default();
                 let Some(ahead) = &mut entry.ahead else { return };
-                ahead.remove(&name, was_held);
+                ahead.remove(&name, seen.was_held);
                 let place = ahead.place();
                 let is_to_be_listed = place.position > 0 && !place.is_heir;
                 // A user may have deleted our own contender by hand before. Then the contender behind us has become the
                 // heir, and holds now.
                 let is_own_in_doubt = place.position == 0 && !entry.is_own_seen;
-                if is_to_be_listed || is_own_in_doubt || !ahead.strangers().is_empty() {
+                let is_beside_strangers = !ahead.strangers().is_empty() || seen.is_unreadable;
+                if is_to_be_listed || is_own_in_doubt || is_beside_strangers {
                     entry.ahead = None;
                 } else {
                     self.look_whether_it_is_our_turn();

@@ -18,8 +18,8 @@ use super::executor::Executor;
 use super::handshake;
 use super::rights::Rights;
 use crate::ensemble::{
-    Children, Closed, Connection, Created, EnsembleError, EnsembleResult, Incarnation, MultiError, Node,
-    NodeEvent, Op, Session, Standing,
+    Children, Closed, Connection, Created, EnsembleError, EnsembleResult, Family, Incarnation, MultiError,
+    Node, NodeEvent, Op, Session, Standing,
 };
 use crate::ticket::SessionKey;
 use crate::token::FencingToken;
@@ -233,23 +233,21 @@ impl Connection for ZooKeeperConnection {
         }
     }
 
-    fn watch_deletion(
+    fn watch_children(
         &self,
         path: &str,
-    ) -> impl Future<Output = EnsembleResult<(Standing, BoxFuture<'static, NodeEvent>)>> + Send + 'static
-    {
+    ) -> impl Future<Output = EnsembleResult<(Family, BoxFuture<'static, NodeEvent>)>> + Send + 'static {
         let path = path.to_owned();
         let inner = Arc::clone(&self.inner);
-        // A watch of its children: changes of its data cause no event.
         let watched = self
             .call(move |inner| async move { inner.client.get_and_watch_children(&inner.whole(&path)).await });
         async move {
-            let (_, stat, watcher) = watched.await?;
+            let (names, stat, watcher) = watched.await?;
             let standing = Standing {
                 czxid: token(&stat),
                 owner: stat.ephemeral_owner,
             };
-            Ok((standing, event(watcher, inner).boxed()))
+            Ok((Family { standing, names }, event(watcher, inner).boxed()))
         }
     }
 

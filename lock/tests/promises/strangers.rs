@@ -9,6 +9,12 @@ use super::{ROOT, T, is_still, lock, queued_at, state, status_where, world};
 /// A session of another client.
 const THEIRS: i64 = 0x77;
 
+fn unreadable(path: &str) -> LockError {
+    LockError::Unreadable {
+        path: path.to_owned(),
+    }
+}
+
 fn stranger(name: &str) -> LockError {
     LockError::Stranger {
         path: format!("{ROOT}/{name}"),
@@ -126,6 +132,34 @@ async fn a_child_that_may_not_be_read_and_more_children_than_are_looked_at_count
 
     let secret = format!("{ROOT}/note-00");
     world.forbid(&secret);
-    let refused = lock.acquire().await.unwrap_err();
-    assert!(refused.to_string().contains(&secret), "{refused}");
+    lock.contend().await.unwrap();
+    let waiting = status_where(&lock, |status| status.refusal == Some(unreadable(&secret))).await;
+    assert_eq!(waiting.state, LockState::Waiting);
+    // Others come and go, and wake nobody who waits for this one.
+    for _ in 0..3 {
+        world.create_owned(&format!("{ROOT}/note-77"), b"", 0);
+        world.delete(&format!("{ROOT}/note-77"));
+    }
+    assert!(is_still(&lock, |status| status.refusal == Some(unreadable(&secret))).await);
+    world.delete(&secret);
+    state(&lock, LockState::Held).await;
+    assert_eq!(lock.status().refusal, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_contender_before_us_that_may_not_be_read_is_waited_for_and_named() {
+    let world = world();
+    let (holder, waiter) = (lock(&world, "holder"), lock(&world, "waiter"));
+    holder.acquire().await.unwrap();
+    let first = world.children(ROOT).remove(0);
+    let path = format!("{ROOT}/{first}");
+    world.forbid(&path);
+    waiter.contend().await.unwrap();
+    let waiting = status_where(&waiter, |status| status.refusal == Some(unreadable(&path))).await;
+    assert_eq!(waiting.state, LockState::Waiting);
+    // As after the end of its session.
+    world.allow(&path);
+    holder.release().await.unwrap();
+    state(&waiter, LockState::Held).await;
+    assert_eq!(waiter.status().refusal, None);
 }

@@ -17,6 +17,31 @@ pub(in crate::task) async fn watch<C: Connection>(connection: Arc<C>, path: Stri
     Ok((node, event.boxed()))
 }
 
+/// Waits until a child is gone that we may not read. Servers tell such a client neither of its changes nor of its end
+/// (ZOOKEEPER-4799), but they do tell that its parent has other children.
+///
+/// # Errors
+/// When the parent cannot be watched: then nothing is known of the child.
+pub(in crate::task) async fn until_gone<C: Connection>(
+    connection: Arc<C>,
+    root: String,
+    name: String,
+) -> EnsembleResult<NodeEvent> {
+    loop {
+        let (family, event) = match connection.watch_children(&root).await {
+            Err(EnsembleError::NoNode) => return Ok(NodeEvent::Deleted),
+            found => found?,
+        };
+        if !family.names.contains(&name) {
+            return Ok(NodeEvent::Deleted);
+        }
+        match event.await {
+            NodeEvent::Changed => {}
+            event => return Ok(event),
+        }
+    }
+}
+
 /// Reads and watches the control node; creates it if it is missing and we may create it.
 pub(in crate::task) async fn watch_control<C: Connection>(
     connection: Arc<C>,
