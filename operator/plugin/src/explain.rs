@@ -7,11 +7,8 @@ use lockkeeper_crds::{DistributedLock, keys};
 use serde::Serialize;
 
 use crate::holders::{named, taken};
-use crate::workload::Workload;
-
-/// How to put a workload behind the lock that it already names.
-const PUT_BEHIND: &str = "scale it to zero, wait until its pods are gone, change anything in it (`kubectl rollout \
-                          restart` does) and scale it up";
+use crate::unmarked::unmarked;
+use crate::workload::Above;
 
 /// What is known of a pod and its lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,12 +32,7 @@ pub struct Explanation {
 
 /// Says why a pod runs its application, or does not.
 /// `is_left_out` is true where its namespace says that the webhooks are not asked.
-pub fn explain(
-    pod: &Pod,
-    workload: Option<&Workload>,
-    is_left_out: bool,
-    lock: Option<&DistributedLock>,
-) -> Explanation {
+pub fn explain(pod: &Pod, above: &Above, is_left_out: bool, lock: Option<&DistributedLock>) -> Explanation {
     let name = pod.name_any();
     let named_lock = pod
         .labels()
@@ -55,39 +47,7 @@ pub fn explain(
         sentence: String::new(),
     };
     let Some(lock_name) = named_lock else {
-        explanation.sentence = match workload {
-            Some(Workload {
-                name: workload,
-                lock,
-                is_followed: true,
-            }) if is_left_out => format!(
-                "{name} runs WITHOUT the lock {lock} that {workload} names: its namespace has the label {}: \
-                 disabled, so its pods are not marked; remove {} from {workload}, or the label from the namespace, \
-                 and then {PUT_BEHIND}",
-                keys::INJECTION,
-                keys::LOCK,
-            ),
-            // Only a change of the workload goes past the operator, which marks its pods.
-            Some(Workload {
-                name: workload,
-                lock,
-                is_followed: true,
-            }) => format!(
-                "{name} runs WITHOUT the lock {lock} that {workload} names: the annotation is older than the \
-                 operator, or the operator's chart leaves this namespace out; if it is older, {PUT_BEHIND}"
-            ),
-            Some(Workload {
-                name: workload, lock, ..
-            }) => format!(
-                "{name} runs WITHOUT the lock {lock} that {workload} names: Lockkeeper does not look at that kind, but at \
-                 its pods; write {}: {lock} into the metadata of its pod template",
-                keys::LOCK
-            ),
-            None => format!(
-                "{name} has no lock: neither it nor its workload has the annotation {}",
-                keys::LOCK
-            ),
-        };
+        explanation.sentence = unmarked(&name, above, is_left_out);
         return explanation;
     };
     let made_with = pod.annotations().get(keys::SETTINGS);
@@ -258,14 +218,17 @@ mod tests {
     #[test]
     fn a_pod_is_told_who_is_in_its_way() {
         let lock = lock();
-        let sentence = |name: &str| explain(&pod(name), None, false, Some(&lock)).sentence;
+        let sentence = |name: &str| explain(&pod(name), &Above::Nothing, false, Some(&lock)).sentence;
         assert_eq!(sentence("a"), "a holds report under token 7");
         assert_eq!(sentence("b"), "b is the next for report, held by a on n1");
         assert_eq!(
             sentence("c"),
             "c is number 2 in the queue for report, held by a on n1"
         );
-        assert_eq!(explain(&pod("c"), None, false, Some(&lock)).before, ["a", "b"]);
+        assert_eq!(
+            explain(&pod("c"), &Above::Nothing, false, Some(&lock)).before,
+            ["a", "b"]
+        );
         assert!(sentence("d").starts_with("d is not in the queue of report: see the log"));
     }
 
@@ -274,7 +237,7 @@ mod tests {
         let mut lock = lock();
         lock.status.as_mut().unwrap().holders[0].survivors =
             serde_json::from_value(json!({ "processes": 1, "pid": 4711 })).unwrap();
-        let sentence = |name: &str| explain(&pod(name), None, false, Some(&lock)).sentence;
+        let sentence = |name: &str| explain(&pod(name), &Above::Nothing, false, Some(&lock)).sentence;
         assert_eq!(
             sentence("a"),
             "a keeps report and runs nothing: 1 process of its application has outlived SIGKILL (process 4711); no \
@@ -294,7 +257,7 @@ mod tests {
         holder.lease_duration = Some("8500ms".parse().unwrap());
         let from = json!({"pod": "z", "contender": "c0", "silence": "8612ms"});
         holder.taken_from = serde_json::from_value(from).unwrap();
-        let sentence = |name: &str| explain(&pod(name), None, false, Some(&lock)).sentence;
+        let sentence = |name: &str| explain(&pod(name), &Above::Nothing, false, Some(&lock)).sentence;
         assert_eq!(
             sentence("a"),
             "a holds report under token 7; it took the place of z, which was silent for 8612ms"
@@ -310,39 +273,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_a_lock_and_one_without_an_operator_are_told_what_is_missing() {
-        let free: Pod = serde_json::from_value(json!({"metadata": {"name": "x"}})).unwrap();
+    fn a_pod_whose_lock_the_operator_has_not_looked_at_is_told_so() {
         assert!(
-            explain(&free, None, false, None)
-                .sentence
-                .contains("has no lock: neither")
-        );
-        let sentence = |name: &str, is_followed, is_left_out| {
-            let workload = Workload {
-                name: name.into(),
-                lock: "report".into(),
-                is_followed,
-            };
-            explain(&free, Some(&workload), is_left_out, None).sentence
-        };
-        let restart = sentence("deployment/report", true, false);
-        assert!(
-            restart.starts_with("x runs WITHOUT the lock report") && restart.contains("rollout restart"),
-            "{restart}"
-        );
-        let left_out = sentence("deployment/report", true, true);
-        assert!(
-            left_out.starts_with("x runs WITHOUT the lock report")
-                && left_out.contains("the label lockkeeper.io/injection: disabled"),
-            "{left_out}"
-        );
-        let template = sentence("cloneset/report", false, true);
-        assert!(
-            template.starts_with("x runs WITHOUT the lock report") && template.contains("its pod template"),
-            "{template}"
-        );
-        assert!(
-            explain(&pod("a"), None, false, None)
+            explain(&pod("a"), &Above::Nothing, false, None)
                 .sentence
                 .contains("does it run?")
         );
@@ -354,7 +287,7 @@ mod tests {
         let mut pod = pod("a");
         pod.annotations_mut()
             .insert(keys::SETTINGS.into(), word_of(&lock.spec));
-        let sentence = |lock: &DistributedLock| explain(&pod, None, false, Some(lock)).sentence;
+        let sentence = |lock: &DistributedLock| explain(&pod, &Above::Nothing, false, Some(lock)).sentence;
         assert_eq!(sentence(&lock), "a holds report under token 7");
         lock.spec.max_holders = 2;
         assert!(
@@ -372,7 +305,7 @@ mod tests {
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }]))
         .unwrap();
-        let sentence = explain(&pod("b"), None, false, Some(&lock)).sentence;
+        let sentence = explain(&pod("b"), &Above::Nothing, false, Some(&lock)).sentence;
         assert_eq!(sentence, "b does not get report: b was made for the former");
     }
 

@@ -116,6 +116,7 @@ fn is_tainted(node: &Node) -> bool {
 mod tests {
     use super::*;
     use crate::explain::explain;
+    use crate::workload::Above;
     use serde_json::json;
 
     #[test]
@@ -139,7 +140,7 @@ mod tests {
             let pod =
                 json!({"metadata": {"name": name, "uid": name, "labels": {"lockkeeper.io/lock": "report"}}});
             let pod = serde_json::from_value(pod).unwrap();
-            ahead(Some(&lock), &explain(&pod, None, false, Some(&lock)))
+            ahead(Some(&lock), &explain(&pod, &Above::Nothing, false, Some(&lock)))
         };
         assert_eq!(of("d"), ["n2", "n1"], "the holder's first");
         assert_eq!(of("b"), ["n2"]);

@@ -13,6 +13,7 @@ mod names;
 mod plugin;
 mod survivors;
 mod table;
+mod unmarked;
 mod workload;
 
 use plugin::Plugin;

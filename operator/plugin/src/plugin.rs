@@ -230,7 +230,7 @@ async fn why(client: Client, namespace: &str, name: &str, output: Output) -> Res
             found.map_err(|error| failed("read the lock", &error))?
         }
     };
-    let workload = workload::named_above(&client, namespace, pod.owner_references()).await;
+    let above = workload::above(&client, namespace, pod.owner_references()).await;
     // A user that may not read the namespace gets the rest of the answer.
     let space = Api::<Namespace>::all(client.clone())
         .get_opt(namespace)
@@ -241,7 +241,7 @@ async fn why(client: Client, namespace: &str, name: &str, output: Output) -> Res
         let injection = space.labels().get(keys::INJECTION);
         injection.is_some_and(|value| value == "disabled")
     });
-    let mut explanation = explain(&pod, workload.as_ref(), is_left_out, lock.as_ref());
+    let mut explanation = explain(&pod, &above, is_left_out, lock.as_ref());
     let nodes = machines::out_of_service(&client, lock.as_ref(), &explanation).await;
     explanation.sentence.extend(machines::remark(&nodes));
     match output {

@@ -38,23 +38,36 @@ pub struct Workload {
     pub is_followed: bool,
 }
 
-/// The topmost workload above the pod that names a lock: those between have its annotations. The search ends at a
-/// workload that the user may not read.
-pub async fn named_above(client: &Client, namespace: &str, owners: &[OwnerReference]) -> Option<Workload> {
+/// What is above a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Above {
+    /// No workload that names a lock.
+    Nothing,
+    /// The topmost one that does: those between have its annotations.
+    Named(Workload),
+    /// None of those that could be read; this one could not.
+    Unreadable(String),
+}
+
+/// What is above the pod. The search ends at a workload that the user may not read.
+pub async fn above(client: &Client, namespace: &str, owners: &[OwnerReference]) -> Above {
     let mut owners = owners.to_vec();
-    let mut named = None;
+    let mut named = Above::Nothing;
     for _ in 0..LONGEST_CHAIN {
         let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
             break;
         };
         let read = tokio::time::timeout(PATIENCE, read(client, namespace, owner));
         let Ok(Some(found)) = read.await else {
+            if named == Above::Nothing {
+                named = Above::Unreadable(called(owner));
+            }
             break;
         };
         let lock = found.annotations().get(keys::LOCK);
         if let Some(lock) = lock.or_else(|| found.labels().get(keys::LOCK)) {
-            named = Some(Workload {
-                name: format!("{}/{}", owner.kind.to_lowercase(), owner.name),
+            named = Above::Named(Workload {
+                name: called(owner),
                 lock: lock.clone(),
                 is_followed: is_of(&FOLLOWED, owner),
             });
@@ -83,6 +96,10 @@ async fn read(client: &Client, namespace: &str, owner: &OwnerReference) -> Optio
     };
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
     api.get_opt(&owner.name).await.ok().flatten()
+}
+
+fn called(owner: &OwnerReference) -> String {
+    format!("{}/{}", owner.kind.to_lowercase(), owner.name)
 }
 
 fn group(owner: &OwnerReference) -> (&str, &str) {
