@@ -31,6 +31,9 @@ use crate::zookeeper::queues::picture::Queue;
 /// no event.
 pub const RECHECK: Duration = Duration::from_secs(600);
 
+/// Least time between two attempts to bring another agreement into force.
+const AGREE_AGAIN: Duration = Duration::from_secs(10);
+
 /// Least time between two yield requests for one lock: longer than a pod needs to stop and the next
 /// one to begin, so that no lock goes through a workload in one rush.
 const YIELD_PAUSE: Duration = Duration::from_secs(10);
@@ -225,9 +228,11 @@ async fn ensure(
                     ),
                 ));
             }
-            // It is tried again when a contender leaves the queue: that changes the picture.
+            // It is tried again when a contender leaves the queue: that changes the picture. No event tells of the end of a
+            // child that may not be read.
             if let Agreed::Pending { before } = agreed {
                 applied.not_ready = Some(pending(before, agreement, &resolved.queue));
+                applied.again = Some(AGREE_AGAIN.mul_f64(1.0 + fastrand::f64()));
                 return Ok(());
             }
             ctx.memories.edit(&resolved.key, |memory| {
@@ -253,6 +258,18 @@ async fn ensure(
 /// What has to happen before another setting of the lock is in force.
 fn pending(before: Option<Agreement>, wanted: Agreement, queue: &Queue) -> Problem {
     let before = before.map_or_else(|| "something else".to_owned(), |before| before.to_string());
+    let sentence = if queue.contenders().len() == 0 {
+        format!(
+            "{before} was agreed on, and {wanted} comes into force when the lock root has no children: delete those below it \
+             in ZooKeeper, which the operator may not read"
+        )
+    } else {
+        in_the_queue(&before, wanted, queue)
+    };
+    Problem::new(lockkeeper_crds::lock::Reason::AgreementPending, sentence)
+}
+
+fn in_the_queue(before: &str, wanted: Agreement, queue: &Queue) -> String {
     // ZooKeeper does not distinguish contenders from other children.
     let besides = match queue.bystanders().min() {
         Some(child) => format!(
@@ -261,12 +278,9 @@ fn pending(before: Option<Agreement>, wanted: Agreement, queue: &Queue) -> Probl
         ),
         None => String::new(),
     };
-    Problem::new(
-        lockkeeper_crds::lock::Reason::AgreementPending,
-        format!(
-            "the contenders in the queue have agreed on {before}; {wanted} comes into force when the queue is empty: \
-             scale the workload to zero, or restart its pods all at once{besides}"
-        ),
+    format!(
+        "the contenders in the queue have agreed on {before}; {wanted} comes into force when the queue is empty: scale the \
+         workload to zero, or restart its pods all at once{besides}"
     )
 }
 

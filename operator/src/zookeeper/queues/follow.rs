@@ -40,6 +40,9 @@ use crate::zookeeper::paths::{Layout, Place};
 /// grow to 1 MB (`jute.maxbuffer`) between the look at its length and the read: this bounds that, too.
 const READS: usize = 64;
 
+/// Lock roots that are listed again at each look: a few a second.
+const LISTS: usize = 100;
+
 /// Events that are taken in one after the other, before other tasks get a turn.
 const EVENTS: usize = 1024;
 
@@ -66,6 +69,8 @@ pub(super) struct Follow {
     /// What is known of the lock roots that were given up. The picture says which they are.
     given_up: HashMap<LockKey, GivenUp>,
     look: Interval,
+    /// The last lock whose children were listed again.
+    listed_again: Option<LockKey>,
     churn: Churn,
     renewals: Renewals,
     /// What events have taken since there was none.
@@ -100,6 +105,7 @@ impl Follow {
             first: Some(First::default()),
             given_up: HashMap::new(),
             look,
+            listed_again: None,
             churn: Churn::default(),
             renewals: Renewals::new(Instant::now()),
             in_a_row: 0,
@@ -142,6 +148,7 @@ impl Follow {
                     self.given_up.entry(key.clone()).or_insert(GivenUp { version: None });
                     self.read(Place::Lock(key), shared);
                 }
+                self.list_again(shared);
                 Ok(())
             }
         }
@@ -192,6 +199,7 @@ impl Follow {
             (Place::Lock(key), Answer::Children(Children { names, long })) => {
                 let waiting = self.waiting(&key.namespace);
                 let known = self.look_at(shared, |picture| picture.contenders_of(&key.namespace));
+                let (names, long) = self.unread_of(&key, names, long, shared);
                 if waiting + known + names.len() + long.len() > CHILDREN_OF_NAMESPACE {
                     self.give_up(&key, Excess::Namespace, None, shared);
                     return;
@@ -267,7 +275,7 @@ impl Follow {
 
     /// A child of which nothing but its name is known.
     fn put_unread(&mut self, key: &LockKey, name: String, shared: &Shared) {
-        let contender = Contender::read(name, FencingToken(0), true, &[]);
+        let contender = Contender::unread(name);
         self.edit(key, shared, |picture| picture.put(key, contender));
     }
 

@@ -62,6 +62,16 @@ pub struct Picture {
 // === impl Contender ===
 
 impl Contender {
+    /// A child of which nothing but its name is known.
+    pub fn unread(name: impl Into<Arc<str>>) -> Self {
+        Self::read(name, FencingToken(0), true, &[])
+    }
+
+    /// Whether it could not be read: every node was made by a transaction.
+    pub fn is_unread(&self) -> bool {
+        self.token == FencingToken(0)
+    }
+
     /// A contender as it was read.
     pub fn read(name: impl Into<Arc<str>>, token: FencingToken, is_ephemeral: bool, data: &[u8]) -> Self {
         let parsed = ContenderData::parse(data);
@@ -101,6 +111,19 @@ impl Queue {
     /// Why the queue is not followed, if it is not: then nothing is known of its contenders.
     pub fn excess(&self) -> Option<&Excess> {
         self.excess.as_ref()
+    }
+
+    /// Whether children may have come or gone that no event tells of, since the operator may not read them: one of them is
+    /// known, or contenders wait although none holds.
+    pub fn is_doubtful(&self) -> bool {
+        let mut contenders = self.contenders().peekable();
+        let has_some = contenders.peek().is_some();
+        let (mut is_held, mut has_unread) = (false, false);
+        for contender in contenders {
+            is_held |= contender.data.is_held();
+            has_unread |= contender.is_unread();
+        }
+        has_unread || (has_some && !is_held)
     }
 
     /// A queue as another process has seen it.
@@ -205,6 +228,16 @@ impl Picture {
         let all = self.queues.iter();
         all.filter(|(_, queue)| queue.excess.is_some())
             .map(|(key, _)| key)
+    }
+
+    /// At most so many locks whose children have to be listed again, because events may not tell of all of them. Those
+    /// behind `last` come first.
+    pub fn doubtful(&self, last: Option<&LockKey>, most: usize) -> Vec<LockKey> {
+        let doubtful = self.queues.iter().filter(|(_, queue)| queue.is_doubtful());
+        let mut keys: Vec<_> = doubtful.map(|(key, _)| key).collect();
+        keys.sort_unstable_by_key(|key| (last.is_some_and(|last| *key <= last), *key));
+        keys.truncate(most);
+        keys.into_iter().cloned().collect()
     }
 
     /// Whether this queue is not followed.

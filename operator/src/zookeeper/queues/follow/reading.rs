@@ -1,9 +1,10 @@
 //! What is to be read, and the reads that are under way.
 
-use super::{Follow, READS};
+use super::{Follow, LISTS, READS};
+use crate::lock_key::LockKey;
 use crate::zookeeper::children::{CHILDREN, CHILDREN_OF_NAMESPACE};
 use crate::zookeeper::paths::Place;
-use crate::zookeeper::queues::picture::Excess;
+use crate::zookeeper::queues::picture::{Contender, Excess};
 use crate::zookeeper::queues::view::Shared;
 
 impl Follow {
@@ -20,6 +21,39 @@ impl Follow {
             Some(first) => first.backlog.insert(place),
             None => self.backlog.insert(place),
         }
+    }
+
+    /// Lists children again of which events may not tell: from 3.8.4 and 3.9.2 on, a server tells of a node only those who
+    /// may read it (ZOOKEEPER-4799).
+    pub(super) fn list_again(&mut self, shared: &Shared) {
+        let last = self.listed_again.clone();
+        let keys = self.look_at(shared, |picture| picture.doubtful(last.as_ref(), LISTS));
+        self.listed_again = keys.last().cloned();
+        for key in keys {
+            self.read(Place::Lock(key), shared);
+        }
+    }
+
+    /// Of the children in a new list, those that were not read; the others are followed by their events. Those go of which
+    /// nothing but the name was known, and which are not in the list.
+    pub(super) fn unread_of(
+        &mut self,
+        key: &LockKey,
+        mut names: Vec<String>,
+        long: Vec<String>,
+        shared: &Shared,
+    ) -> (Vec<String>, Vec<String>) {
+        let known = self
+            .look_at(shared, |picture| picture.queue(key).cloned())
+            .unwrap_or_default();
+        let is_listed = |name: &str| names.iter().chain(&long).any(|listed| listed == name);
+        let unread = known.contenders().filter(|contender| contender.is_unread());
+        let gone: Vec<_> = unread.filter(|contender| !is_listed(&contender.name)).collect();
+        for contender in gone {
+            self.edit(key, shared, |picture| picture.remove(key, &contender.name));
+        }
+        names.retain(|name| known.contender(name).is_none_or(Contender::is_unread));
+        (names, long)
     }
 
     /// Reads what has changed.
