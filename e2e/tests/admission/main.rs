@@ -8,6 +8,7 @@ mod injecting;
 mod kinds;
 mod lookups;
 mod meshes;
+mod nodes;
 mod outage;
 mod pods;
 mod policy;

@@ -1,6 +1,7 @@
 //! The operator as a process, with a real API server and a real ensemble, under exactly the rights that
 //! the chart gives it.
 
+mod agreeing;
 mod churn;
 mod contender;
 mod deleting;
@@ -8,6 +9,7 @@ mod ensembles;
 mod fencing;
 mod following;
 mod gate;
+mod guarded;
 mod handing_over;
 mod history;
 mod killed;
@@ -20,4 +22,6 @@ mod replicas;
 mod rotating;
 mod seat;
 mod secured;
+mod unfollowed;
+mod unreadable;
 mod world;

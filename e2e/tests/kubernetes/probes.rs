@@ -1,6 +1,7 @@
 //! An application's own probes, called by a real kubelet.
 
-use lockkeeper_product::space::{Space, calm};
+use lockkeeper_product::space::{BOUND, Space, calm};
+use lockkeeper_testbed::process::wait_for;
 use serde_json::{Value, json};
 
 /// A port at which no process listens.
@@ -79,28 +80,36 @@ fn a_standby_is_not_restarted_by_its_own_probes_and_is_once_it_runs_and_does_not
     space.assert_exclusive();
 }
 
-/// Waits until the pod's kubelet has seen its liveness probe pass this often.
+/// Waits until the kubelet has seen the liveness probe of this application's pod pass this often.
 fn wait_for_probes(space: &Space, app: &str, count: u64) {
     let selector = format!("--selector=app={app}");
-    let ask = |what: &str| {
-        let field = format!("--output=jsonpath={{.items[0].{what}}}");
-        space.kubectl(&["get", "pods", &selector, &field]).unwrap()
-    };
-    let (uid, node) = (ask("metadata.uid"), ask("spec.nodeName"));
+    let name = "--output=jsonpath={.items[0].metadata.name}";
+    let pod = space.kubectl(&["get", "pods", &selector, name]).unwrap();
+    wait_for(BOUND, || {
+        (liveness_probes(space, &pod, "app", "successful") >= count).then_some(())
+    })
+    .unwrap_or_else(|| panic!("{}", space.story()));
+}
+
+/// How often the liveness probe of a container had a result, `successful` or `failed`, as its kubelet says.
+pub fn liveness_probes(space: &Space, pod: &str, container: &str, result: &str) -> u64 {
+    let place = "--output=jsonpath={.metadata.uid} {.spec.nodeName}";
+    let place = space.kubectl(&["get", "pod", pod, place]).unwrap();
+    let (uid, node) = place.split_once(' ').unwrap();
     let probes = format!("/api/v1/nodes/{node}/proxy/metrics/probes");
-    space.eventually(&["get", "--raw", &probes], |metrics| {
-        let ours = metrics.lines().find(|line| {
-            line.starts_with("prober_probe_total{")
-                && [
-                    uid.as_str(),
-                    "\"Liveness\"",
-                    "\"successful\"",
-                    "container=\"app\"",
-                ]
-                .iter()
-                .all(|part| line.contains(part))
-        });
-        let passed = ours.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-        passed.is_some_and(|passed| passed >= count as f64)
+    let metrics = space.kubectl(&["get", "--raw", &probes]).unwrap();
+    let labels = [
+        format!("\"{uid}\""),
+        "\"Liveness\"".to_owned(),
+        format!("\"{result}\""),
+        format!("container=\"{container}\""),
+    ];
+    let ours = metrics.lines().find(|line| {
+        line.starts_with("prober_probe_total{") && labels.iter().all(|label| line.contains(label))
     });
+    // A kubelet counts in floating point, and has no line before the first one.
+    ours.map_or(0, |line| {
+        let (_, count) = line.rsplit_once(' ').unwrap();
+        count.parse::<f64>().unwrap() as u64
+    })
 }

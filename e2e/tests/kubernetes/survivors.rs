@@ -92,18 +92,29 @@ fn hangs(pid: Pid) -> bool {
 
 #[test]
 fn a_pod_with_a_process_that_outlives_sigkill_keeps_the_lock_and_is_named_until_a_user_gives_it_up() {
-    let Some(space) = Space::new("survivors") else {
+    assert_it_keeps_the_lock_until_a_user_gives_it_up("survivors", "wrap");
+}
+
+#[test]
+fn a_container_beside_its_guard_that_outlives_sigkill_keeps_the_lock_until_a_user_gives_it_up() {
+    assert_it_keeps_the_lock_until_a_user_gives_it_up("beside-survivors", "signal");
+}
+
+fn assert_it_keeps_the_lock_until_a_user_gives_it_up(name: &str, guard: &str) {
+    let Some(space) = Space::new(name) else {
         return;
     };
     let Some(disk) = Disk::new(&space) else { return };
     let mut container = space.recording(&[]);
     container["command"][1] = json!("/records/disk/record");
-    let pod = space.pod(&[container]);
-    space.apply(&[
-        space.lock("report", &json!({})),
-        space.workload("Deployment", "report", Some(2), pod),
-    ]);
+    let mut workload = space.workload("Deployment", "report", Some(2), space.pod(&[container]));
+    workload["metadata"]["annotations"]["lockkeeper.io/guard"] = json!(guard);
+    space.apply(&[space.lock("report", &json!({})), workload]);
     space.wait_until_waiting("report", 1);
+    let guards = "--output=jsonpath={.status.holders[*].guard}";
+    space.eventually(&["get", "distributedlock", "report", guards], |guards| {
+        guards == guard
+    });
     let [holder] = &space.holders("report")[..] else {
         panic!("{}", space.story())
     };

@@ -2,6 +2,7 @@
 
 mod churn;
 mod ensembles;
+mod floods;
 #[path = "../../../operator/tests/strangers/hostile.rs"]
 #[expect(
     dead_code,

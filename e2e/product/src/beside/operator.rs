@@ -135,6 +135,11 @@ impl Operator {
 }
 
 impl Pages {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddrV4 {
+        self.address
+    }
+
     /// Whether it reports that it is ready.
     pub async fn is_ready(&self) -> bool {
         let answer = self.ask("/readyz").await.unwrap_or_default();
