@@ -58,11 +58,16 @@ pub async fn above(client: &Client, namespace: &str, owners: &[OwnerReference]) 
             break;
         };
         let read = tokio::time::timeout(PATIENCE, read(client, namespace, owner));
-        let Ok(Some(found)) = read.await else {
-            if named == Above::Nothing {
-                named = Above::Unreadable(called(owner));
+        let found = match read.await {
+            Ok(Ok(Some(found))) => found,
+            // What is no part of a namespace, such as the node of a static pod, is not found either.
+            Ok(Ok(None)) => break,
+            Ok(Err(Unread)) | Err(_) => {
+                if named == Above::Nothing {
+                    named = Above::Unreadable(called(owner));
+                }
+                break;
             }
-            break;
         };
         let lock = found.annotations().get(keys::LOCK);
         if let Some(lock) = lock.or_else(|| found.labels().get(keys::LOCK)) {
@@ -77,7 +82,14 @@ pub async fn above(client: &Client, namespace: &str, owners: &[OwnerReference]) 
     named
 }
 
-async fn read(client: &Client, namespace: &str, owner: &OwnerReference) -> Option<DynamicObject> {
+/// The user may not read it, or nobody can say what it is.
+struct Unread;
+
+async fn read(
+    client: &Client,
+    namespace: &str,
+    owner: &OwnerReference,
+) -> Result<Option<DynamicObject>, Unread> {
     let (group, version) = group(owner);
     // The author of the pod writes them, and they become parts of requests of the user who asks.
     if !is_name(&owner.name)
@@ -85,17 +97,18 @@ async fn read(client: &Client, namespace: &str, owner: &OwnerReference) -> Optio
         || !is_word(version)
         || !(group.is_empty() || is_name(group))
     {
-        return None;
+        return Err(Unread);
     }
     let kind = GroupVersionKind::gvk(group, version, &owner.kind);
     // The plurals of Kubernetes' own are regular; those of others only the API server knows.
     let resource = if is_of(&FOLLOWED, owner) || is_of(&BETWEEN, owner) {
         ApiResource::from_gvk(&kind)
     } else {
-        discovery::oneshot::pinned_kind(client, &kind).await.ok()?.0
+        let found = discovery::oneshot::pinned_kind(client, &kind).await;
+        found.map_err(|_| Unread)?.0
     };
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    api.get_opt(&owner.name).await.ok().flatten()
+    api.get_opt(&owner.name).await.map_err(|_| Unread)
 }
 
 fn called(owner: &OwnerReference) -> String {

@@ -58,54 +58,30 @@ pub fn known_user(container: &Container, pod: &Pod, image: Option<&ImageConfig>)
     stated_user(container, pod).or_else(of_image)
 }
 
-/// The user and the group of an image that gives nothing but numbers: `uid` or `uid:gid` (`User` in config.md of the
-/// OCI image format).
-fn numbers_of(image: &ImageConfig) -> Option<(i64, Option<i64>)> {
-    match image.user.split_once(':') {
-        None => Some((image.user.parse().ok()?, None)),
-        Some((user, group)) => Some((user.parse().ok()?, Some(group.parse().ok()?))),
-    }
-}
-
 /// Writes the user that only the image states into the guarded container, so that the container keeps the guard's user
-/// when another image comes behind the tag or into the running pod. Without a group a runtime takes that of the user in
-/// the image, with and without `runAsUser`.
+/// when another image comes behind the tag or into the running pod. The group stays as it is: of an image, kubelets take a
+/// user's number alone (`getImageUser` of the kubelet, `getUserFromImage` of containerd), as if it were `runAsUser`.
 pub(super) fn pin_user(
     guarded: &mut Map<String, Value>,
     container: &Container,
     pod: &Pod,
     image: Option<&ImageConfig>,
 ) {
-    let Some((user, group)) = image.and_then(numbers_of) else {
-        return;
-    };
-    if user == 0 || stated_user(container, pod).is_some() {
+    if stated_user(container, pod).is_some() {
         return;
     }
-    let context = object_in(guarded, "securityContext");
-    context.insert("runAsUser".to_owned(), user.into());
-    if let Some(group) = group.filter(|_| stated_group(container, pod).is_none()) {
-        context.insert("runAsGroup".to_owned(), group.into());
+    if let Some(user) = known_user(container, pod, image).filter(|user| *user != 0) {
+        object_in(guarded, "securityContext").insert("runAsUser".to_owned(), user.into());
     }
-}
-
-fn stated_group(container: &Container, pod: &Pod) -> Option<i64> {
-    let own = container
-        .security_context
-        .as_ref()
-        .and_then(|context| context.run_as_group);
-    own.or_else(|| pod.spec.as_ref()?.security_context.as_ref()?.run_as_group)
 }
 
 /// The user of the sidecar: the application's own, which may signal it without any capability (`kill(2)`), or root
-/// with `KILL`. Capabilities are effective for root only. A user of the image counts if [`pin_user`] can write it down
-/// without a change of the group.
+/// with `KILL`. Capabilities are effective for root only.
 ///
 /// # Errors
 /// When it would have to be root and the pod forbids that.
 pub fn user(container: &Container, pod: &Pod, image: Option<&ImageConfig>) -> Result<User, Refusal> {
-    let of_image = || Some(image.and_then(numbers_of)?.0);
-    match stated_user(container, pod).or_else(of_image) {
+    match known_user(container, pod, image) {
         Some(user) if user != 0 => Ok(User::Plain(user)),
         _ if is_non_root(container, pod) => Err(Refusal::UnknownUser(container.name.clone())),
         _ => Ok(User::RootWithKill),

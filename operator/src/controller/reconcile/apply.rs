@@ -25,7 +25,7 @@ use crate::metrics::Cause;
 use crate::problem::Problem;
 use crate::zookeeper::client::Way;
 use crate::zookeeper::nodes::{Agreed, Removal, TreeError};
-use crate::zookeeper::queues::picture::Queue;
+use crate::zookeeper::queues::picture::{Contender, Queue};
 
 /// How long nodes that were found in order are believed to be: rights that are changed by hand make
 /// no event.
@@ -232,7 +232,8 @@ async fn ensure(
             // child that may not be read.
             if let Agreed::Pending { before } = agreed {
                 applied.not_ready = Some(pending(before, agreement, &resolved.queue));
-                applied.again = Some(AGREE_AGAIN.mul_f64(1.0 + fastrand::f64()));
+                let rest = AGREE_AGAIN.mul_f64(1.0 + fastrand::f64());
+                applied.again = applied.again.into_iter().chain([rest]).min();
                 return Ok(());
             }
             ctx.memories.edit(&resolved.key, |memory| {
@@ -258,20 +259,27 @@ async fn ensure(
 /// What has to happen before another setting of the lock is in force.
 fn pending(before: Option<Agreement>, wanted: Agreement, queue: &Queue) -> Problem {
     let before = before.map_or_else(|| "something else".to_owned(), |before| before.to_string());
-    let sentence = if queue.contenders().len() == 0 {
+    let hidden = queue
+        .contenders()
+        .filter(|child| child.is_unread())
+        .map(|child| &*child.name)
+        .min();
+    let is_empty = queue.excess().is_none() && queue.contenders().all(Contender::is_unread);
+    let sentence = if is_empty {
+        let what = hidden.map_or_else(|| "its children".to_owned(), |child| format!("the node {child}"));
         format!(
-            "{before} was agreed on, and {wanted} comes into force when the lock root has no children: delete those below it \
-             in ZooKeeper, which the operator may not read"
+            "{before} was agreed on, and {wanted} comes into force when the lock root has no children: delete {what} in \
+             ZooKeeper, which the operator may not read"
         )
     } else {
-        in_the_queue(&before, wanted, queue)
+        in_the_queue(&before, wanted, queue, hidden)
     };
     Problem::new(lockkeeper_crds::lock::Reason::AgreementPending, sentence)
 }
 
-fn in_the_queue(before: &str, wanted: Agreement, queue: &Queue) -> String {
+fn in_the_queue(before: &str, wanted: Agreement, queue: &Queue, hidden: Option<&str>) -> String {
     // ZooKeeper does not distinguish contenders from other children.
-    let besides = match queue.bystanders().min() {
+    let besides = match queue.bystanders().min().or(hidden) {
         Some(child) => format!(
             "; and delete the node {child} below the lock root, which is no place in the queue and keeps the root \
              from being made anew"
@@ -354,7 +362,6 @@ async fn set_finalizer(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zookeeper::queues::picture::Contender;
     use lockkeeper_lock::FencingToken;
 
     #[test]

@@ -199,8 +199,8 @@ impl Follow {
             (Place::Lock(key), Answer::Children(Children { names, long })) => {
                 let waiting = self.waiting(&key.namespace);
                 let known = self.look_at(shared, |picture| picture.contenders_of(&key.namespace));
-                let (names, long) = self.unread_of(&key, names, long, shared);
-                if waiting + known + names.len() + long.len() > CHILDREN_OF_NAMESPACE {
+                let (names, new) = self.unread_of(&key, names, &long, shared);
+                if waiting + known + new > CHILDREN_OF_NAMESPACE {
                     self.give_up(&key, Excess::Namespace, None, shared);
                     return;
                 }

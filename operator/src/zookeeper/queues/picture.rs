@@ -116,14 +116,9 @@ impl Queue {
     /// Whether children may have come or gone that no event tells of, since the operator may not read them: one of them is
     /// known, or contenders wait although none holds.
     pub fn is_doubtful(&self) -> bool {
-        let mut contenders = self.contenders().peekable();
-        let has_some = contenders.peek().is_some();
-        let (mut is_held, mut has_unread) = (false, false);
-        for contender in contenders {
-            is_held |= contender.data.is_held();
-            has_unread |= contender.is_unread();
-        }
-        has_unread || (has_some && !is_held)
+        let is_any = |what: fn(&Contender) -> bool| self.contenders().any(what);
+        let is_held = || is_any(|contender| contender.data.is_held());
+        is_any(Contender::is_unread) || (is_any(|contender| contender.is_ephemeral) && !is_held())
     }
 
     /// A queue as another process has seen it.

@@ -1,5 +1,7 @@
 //! What is to be read, and the reads that are under way.
 
+use std::collections::HashSet;
+
 use super::{Follow, LISTS, READS};
 use crate::lock_key::LockKey;
 use crate::zookeeper::children::{CHILDREN, CHILDREN_OF_NAMESPACE};
@@ -34,26 +36,30 @@ impl Follow {
         }
     }
 
-    /// Of the children in a new list, those that were not read; the others are followed by their events. Those go of which
-    /// nothing but the name was known, and which are not in the list.
+    /// Of the children in a new list, those that were not read, and how many children are new; the others are followed by
+    /// their events. Those go of which nothing but the name was known, and which are not in the list.
     pub(super) fn unread_of(
         &mut self,
         key: &LockKey,
         mut names: Vec<String>,
-        long: Vec<String>,
+        long: &[String],
         shared: &Shared,
-    ) -> (Vec<String>, Vec<String>) {
+    ) -> (Vec<String>, usize) {
         let known = self
             .look_at(shared, |picture| picture.queue(key).cloned())
             .unwrap_or_default();
-        let is_listed = |name: &str| names.iter().chain(&long).any(|listed| listed == name);
-        let unread = known.contenders().filter(|contender| contender.is_unread());
-        let gone: Vec<_> = unread.filter(|contender| !is_listed(&contender.name)).collect();
-        for contender in gone {
-            self.edit(key, shared, |picture| picture.remove(key, &contender.name));
+        let listed: HashSet<&str> = names.iter().chain(long).map(String::as_str).collect();
+        for contender in known.contenders().filter(|contender| contender.is_unread()) {
+            if !listed.contains(&*contender.name) {
+                self.edit(key, shared, |picture| picture.remove(key, &contender.name));
+            }
         }
+        let new = listed
+            .iter()
+            .filter(|name| known.contender(name).is_none())
+            .count();
         names.retain(|name| known.contender(name).is_none_or(Contender::is_unread));
-        (names, long)
+        (names, new)
     }
 
     /// Reads what has changed.
