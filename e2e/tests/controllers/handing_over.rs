@@ -98,7 +98,7 @@ async fn a_user_hands_over_by_an_annotation_which_goes_when_it_was_heard() {
     );
 
     space.annotate("report", "lockkeeper.io/handoff", "nobody").await;
-    let note = space.wait_for_event("report", "HandoffRefused").await;
+    let note = space.wait_for_note("report", "HandoffRefused", "nobody ").await;
     assert_eq!(note, "nobody does not wait for the lock");
     for contender in contenders {
         contender.leave().await;

@@ -72,8 +72,12 @@ async fn a_pod_takes_no_lock_beside_a_child_that_it_may_not_read_and_names_it_an
         guarded.wait_until_it_says("/readyz", &[format!("{child} may not be read")]);
         if pod != "queued" {
             // No server tells the operator of that child: it lists again what waits although nobody holds.
+            let name = child.rsplit('/').next().unwrap();
+            let is_named = |lock: &DistributedLock| {
+                is_unknown(lock) && message(lock, "Ready").starts_with(&format!("the node {name} "))
+            };
             space
-                .wait_for_lock("report", "the child is named", is_unknown)
+                .wait_for_lock("report", "the child is named", is_named)
                 .await;
         }
         assert!(!guarded.has_run(), "beside {child}: {}", guarded.pod.said());

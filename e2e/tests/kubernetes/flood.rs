@@ -65,8 +65,6 @@ fn no_kubelet_restarts_a_keeper_under_a_flood_of_silent_connections_and_its_lock
         drop(floods);
         let restarts = space.kubectl(&["get", "pods", "--selector=app=worker", RESTARTS]);
         assert_eq!(restarts.unwrap(), "0 0", "{}", space.story());
-        // Whether they come in a row is chance.
-        assert!(failed < THRESHOLD, "{failed} probes failed");
         space.assert_undisturbed(&pair);
     }
     space.assert_exclusive();

@@ -94,10 +94,10 @@ fn wait_for_probes(space: &Space, app: &str, count: u64) {
 /// How often the liveness probe of a container had a result, `successful` or `failed`, as its kubelet says.
 pub fn liveness_probes(space: &Space, pod: &str, container: &str, result: &str) -> u64 {
     let place = "--output=jsonpath={.metadata.uid} {.spec.nodeName}";
-    let place = space.kubectl(&["get", "pod", pod, place]).unwrap();
+    let place = space.eventually(&["get", "pod", pod, place], |place| place.contains(' '));
     let (uid, node) = place.split_once(' ').unwrap();
     let probes = format!("/api/v1/nodes/{node}/proxy/metrics/probes");
-    let metrics = space.kubectl(&["get", "--raw", &probes]).unwrap();
+    let metrics = space.eventually(&["get", "--raw", &probes], |metrics| !metrics.is_empty());
     let labels = [
         format!("\"{uid}\""),
         "\"Liveness\"".to_owned(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::answer::Answer;
 use super::place::Place;
 use super::requests::strangers::{self, Listed};
-use super::requests::watch::{Watched, until_gone, watch};
+use super::requests::watch::{Watched, until_gone_or_changed, watch};
 use super::seen::Seen;
 use super::state::{Link, Task};
 use crate::clock::Clock;
@@ -112,6 +112,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 let is_held = said.is_held();
                 let seen = entry.watched.entry(name.clone()).or_default();
                 seen.look(&node, said, self.clock.now());
+                let was_unreadable = std::mem::take(&mut seen.is_unreadable);
                 if is_held {
                     // Once it is our turn, every contender that left was before us.
                     if !entry.is_our_turn
@@ -134,6 +135,9 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                         event: event.await,
                     }
                 });
+                if was_unreadable {
+                    self.tell_strangers(self.bystanders.clone());
+                }
             }
             Err(EnsembleError::NoNode) => self.predecessor_event(name, NodeEvent::Deleted),
             Err(EnsembleError::NoAuth) => self.await_unreadable(name),
@@ -147,7 +151,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             return;
         };
         entry.watched.entry(name.clone()).or_default().is_unreadable = true;
-        let gone = until_gone(Arc::clone(connection), self.options.root.clone(), name.clone());
+        let gone = until_gone_or_changed(Arc::clone(connection), self.options.root.clone(), name.clone());
         self.ask(async move {
             Answer::UnreadableEvent {
                 name,
@@ -214,6 +218,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         if is_first && !entry.is_our_turn {
             entry.is_our_turn = true;
             entry.watched.clear();
+            // A contender that need not be waited for any more may not be readable.
+            self.refusal = None;
         }
     }
 

@@ -19,8 +19,10 @@ impl From<zk::Error> for EnsembleError {
             zk::Error::NodeExists => Self::NodeExists,
             zk::Error::BadVersion => Self::BadVersion,
             zk::Error::NotEmpty => Self::NotEmpty,
-            // An I/O error ends the connection; the client wraps it.
-            zk::Error::Custom(_) => Self::ConnectionLoss,
+            // An I/O error ends the connection; the client wraps it. A leader says that it cannot marshal a request when it
+            // fails at one for any reason of its own, such as a session that another client is ending at that moment
+            // (`PrepRequestProcessor.pRequest`).
+            zk::Error::Custom(_) | zk::Error::MarshallingError => Self::ConnectionLoss,
             other => Self::Other(other.to_string()),
         }
     }

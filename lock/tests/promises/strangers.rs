@@ -149,17 +149,21 @@ async fn a_child_that_may_not_be_read_and_more_children_than_are_looked_at_count
 #[tokio::test(start_paused = true)]
 async fn a_contender_before_us_that_may_not_be_read_is_waited_for_and_named() {
     let world = world();
-    let (holder, waiter) = (lock(&world, "holder"), lock(&world, "waiter"));
-    holder.acquire().await.unwrap();
-    let first = world.children(ROOT).remove(0);
-    let path = format!("{ROOT}/{first}");
+    world.create("/locks", b"");
+    world.create(ROOT, b"");
+    let path = format!("{ROOT}/_c_6c24a9dd0d4d8d3f0e0c9a2d2a0a7b11-lock-0000000000");
+    world.create_owned(&path, b"", THEIRS);
     world.forbid(&path);
+    let waiter = lock(&world, "waiter");
     waiter.contend().await.unwrap();
     let waiting = status_where(&waiter, |status| status.refusal == Some(unreadable(&path))).await;
     assert_eq!(waiting.state, LockState::Waiting);
-    // As after the end of its session.
+    assert!(is_still(&waiter, |status| status.refusal == Some(unreadable(&path))).await);
+    // Nobody announces a right.
     world.allow(&path);
-    holder.release().await.unwrap();
+    let waiting = status_where(&waiter, |status| status.refusal.is_none()).await;
+    assert_eq!(waiting.state, LockState::Waiting);
+    world.delete(&path);
     state(&waiter, LockState::Held).await;
     assert_eq!(waiter.status().refusal, None);
 }

@@ -1,6 +1,7 @@
 //! Reads a node and watches it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -17,29 +18,30 @@ pub(in crate::task) async fn watch<C: Connection>(connection: Arc<C>, path: Stri
     Ok((node, event.boxed()))
 }
 
-/// Waits until a child is gone that we may not read. Servers tell such a client neither of its changes nor of its end
-/// (ZOOKEEPER-4799), but they do tell that its parent has other children.
+/// Time after which a child that could not be read is tried again.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// Waits until a child that we may not read is gone ([`NodeEvent::Deleted`]), or it is time to try to read it again
+/// ([`NodeEvent::Changed`]). Servers tell such a client neither of its changes nor of its end (ZOOKEEPER-4799), but they do
+/// tell that its parent has other children. Nobody is told of rights.
 ///
 /// # Errors
 /// When the parent cannot be watched: then nothing is known of the child.
-pub(in crate::task) async fn until_gone<C: Connection>(
+pub(in crate::task) async fn until_gone_or_changed<C: Connection>(
     connection: Arc<C>,
     root: String,
     name: String,
 ) -> EnsembleResult<NodeEvent> {
-    loop {
-        let (family, event) = match connection.watch_children(&root).await {
-            Err(EnsembleError::NoNode) => return Ok(NodeEvent::Deleted),
-            found => found?,
-        };
-        if !family.names.contains(&name) {
-            return Ok(NodeEvent::Deleted);
-        }
-        match event.await {
-            NodeEvent::Changed => {}
-            event => return Ok(event),
-        }
+    let (family, event) = match connection.watch_children(&root).await {
+        Err(EnsembleError::NoNode) => return Ok(NodeEvent::Deleted),
+        found => found?,
+    };
+    if !family.names.contains(&name) {
+        return Ok(NodeEvent::Deleted);
     }
+    Ok(tokio::time::timeout(AGAIN, event)
+        .await
+        .unwrap_or(NodeEvent::Changed))
 }
 
 /// Reads and watches the control node; creates it if it is missing and we may create it.
