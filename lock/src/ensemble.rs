@@ -132,24 +132,6 @@ pub struct Incarnation {
     pub version: i32,
 }
 
-/// Which node there is, without its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// The transaction that created it.
-    pub czxid: FencingToken,
-    /// The session with which it ends; 0 for a persistent node.
-    pub owner: i64,
-}
-
-/// Which node there is, and the names of its children.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Family {
-    /// The node.
-    pub standing: Standing,
-    /// The names of its children, in no order.
-    pub names: Vec<String>,
-}
-
 /// The children of a node, and the node that they belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Children {
@@ -157,6 +139,8 @@ pub struct Children {
     pub names: Vec<String>,
     /// The node itself, at that moment.
     pub parent: Incarnation,
+    /// The session with which the node ends; 0 for a persistent node.
+    pub owner: i64,
 }
 
 impl Node {
@@ -285,13 +269,13 @@ pub trait Connection: Send + Sync + 'static {
     + Send
     + 'static;
 
-    /// A node's children, and a watch for the next child that comes or goes ([`NodeEvent::Changed`]), or for its own
-    /// deletion: of a node that never has children, such as an ephemeral one, for its deletion alone. A server reports
+    /// The children, and a watch for the next child that comes or goes ([`NodeEvent::Changed`]), or for the
+    /// node's own deletion: of a node that never has children, such as an ephemeral one, for its deletion alone. A server reports
     /// deletions in their order. It takes the right to read this node, and none to read its children.
     fn watch_children(
         &self,
         path: &str,
-    ) -> impl Future<Output = EnsembleResult<(Family, BoxFuture<'static, NodeEvent>)>> + Send + 'static;
+    ) -> impl Future<Output = EnsembleResult<(Children, BoxFuture<'static, NodeEvent>)>> + Send + 'static;
 
     /// A watch for the creation of a node that does not exist ([`NodeEvent::Changed`]); `None` if the node exists.
     /// Newer servers require the right to read an existing node ([`EnsembleError::NoAuth`]), and announce its creation

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lockkeeper_lock::ensemble::{
-    Children, Closed, Connection, Created, Ensemble, EnsembleError, EnsembleResult, Family, MultiError, Node,
+    Children, Closed, Connection, Created, Ensemble, EnsembleError, EnsembleResult, MultiError, Node,
     NodeEvent, Op, Session,
 };
 use lockkeeper_lock::{ContenderData, SessionKey, is_contender};
@@ -284,14 +284,15 @@ impl<C: Connection> Connection for RecordingConnection<C> {
     fn watch_children(
         &self,
         path: &str,
-    ) -> impl Future<Output = EnsembleResult<(Family, BoxFuture<'static, NodeEvent>)>> + Send + 'static {
+    ) -> impl Future<Output = EnsembleResult<(Children, BoxFuture<'static, NodeEvent>)>> + Send + 'static
+    {
         let (inner, book, path) = (Arc::clone(&self.inner), self.book.clone(), path.to_owned());
         async move {
             let result = inner.watch_children(&path).await;
             book.look(&path, result.as_ref().map(|_| None));
-            let (family, event) = result?;
+            let (children, event) = result?;
             let event = event.inspect(move |event| book.happened(&path, *event));
-            Ok((family, event.boxed()))
+            Ok((children, event.boxed()))
         }
     }
 

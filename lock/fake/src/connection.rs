@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lockkeeper_lock::ensemble::{
-    Children, Closed, Connection, Created, EnsembleError, EnsembleResult, Family, MultiError, Node,
-    NodeEvent, Op, Session,
+    Children, Closed, Connection, Created, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent, Op,
+    Session,
 };
 use lockkeeper_lock::{SESSION_PASSWORD_LEN, SessionKey};
 use tokio::sync::{oneshot, watch};
@@ -145,12 +145,13 @@ impl Connection for FakeConnection {
     fn watch_children(
         &self,
         path: &str,
-    ) -> impl Future<Output = EnsembleResult<(Family, BoxFuture<'static, NodeEvent>)>> + Send + 'static {
+    ) -> impl Future<Output = EnsembleResult<(Children, BoxFuture<'static, NodeEvent>)>> + Send + 'static
+    {
         let (sender, event) = oneshot::channel();
         let answer = self.call(Request::WatchChildren(path.to_owned()), Some(sender));
         answer.map(|answer| match answer.map_err(|failed| failed.error)? {
-            Outcome::Family(family) => Ok((
-                family,
+            Outcome::Children(children) => Ok((
+                children,
                 event
                     .map(|event| event.unwrap_or(NodeEvent::Disconnected))
                     .boxed(),

@@ -1,6 +1,6 @@
 //! Messages between clients and servers.
 
-use lockkeeper_lock::ensemble::{Children, Created, Family, MultiError, Node, Session};
+use lockkeeper_lock::ensemble::{Children, Created, MultiError, Node, Session};
 
 use crate::tree::{Change, Write};
 
@@ -27,7 +27,6 @@ pub(crate) enum Outcome {
     Created(Created),
     Children(Children),
     Node(Node),
-    Family(Family),
     Missing,
 }
 

@@ -1,8 +1,6 @@
 //! A server: carries out the requests of its clients, and the commits of the leader.
 
-use lockkeeper_lock::ensemble::{
-    Closed, EnsembleError, EnsembleResult, Family, MultiError, Node, NodeEvent, Session, Standing,
-};
+use lockkeeper_lock::ensemble::{Closed, EnsembleError, EnsembleResult, MultiError, NodeEvent, Session};
 
 use crate::link::LinkId;
 use crate::messages::{Answer, Origin, Outcome, Pending, Request};
@@ -239,11 +237,9 @@ impl State {
                 Ok(Outcome::Node(node))
             }
             Request::WatchChildren(path) => {
-                let Node { czxid, owner, .. } = tree.node(&path)?;
-                let standing = Standing { czxid, owner };
-                let names = tree.children(&path)?;
+                let children = tree.listing(&path)?;
                 self.watch(server, path, connection, number, true);
-                Ok(Outcome::Family(Family { standing, names }))
+                Ok(Outcome::Children(children))
             }
             Request::WatchCreation(path) => match tree.node(&path) {
                 Ok(_) => Ok(Outcome::Done),

@@ -121,9 +121,11 @@ impl Tree {
 
     /// The children with their parent, as a server lists them.
     pub(crate) fn listing(&self, path: &str) -> EnsembleResult<Children> {
+        let node = self.node(path)?;
         Ok(Children {
             names: self.children(path)?,
-            parent: self.node(path)?.incarnation(),
+            parent: node.incarnation(),
+            owner: node.owner,
         })
     }
 

@@ -8,7 +8,7 @@ use super::requests::attach::Attached;
 use super::requests::find::Found;
 use super::requests::strangers::Listed;
 use crate::clock::BootInstant;
-use crate::ensemble::{Closed, EnsembleError, EnsembleResult, Family, MultiError, Node, NodeEvent};
+use crate::ensemble::{Children, Closed, EnsembleError, EnsembleResult, MultiError, Node, NodeEvent};
 use crate::participant::Participant;
 use crate::ticket::SessionKey;
 
@@ -54,7 +54,7 @@ pub(super) enum Answer<Connection> {
         sent: BootInstant,
         result: EnsembleResult<Node>,
     },
-    Own(EnsembleResult<(Family, BoxFuture<'static, NodeEvent>)>),
+    Own(EnsembleResult<(Children, BoxFuture<'static, NodeEvent>)>),
     OwnEvent(NodeEvent),
     Control {
         reading: u64,

@@ -12,7 +12,7 @@ use super::requests::watch::{NOT_THERE, Watched, watch_control};
 use super::state::{Link, Task, Write};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{
-    Connection, Ensemble, EnsembleError, EnsembleResult, Family, MultiError, NodeEvent, Op,
+    Children, Connection, Ensemble, EnsembleError, EnsembleResult, MultiError, NodeEvent, Op,
 };
 use crate::error::LockError;
 use crate::loss::LossReason;
@@ -268,13 +268,13 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    pub(super) fn own(&mut self, result: EnsembleResult<(Family, BoxFuture<'static, NodeEvent>)>) {
+    pub(super) fn own(&mut self, result: EnsembleResult<(Children, BoxFuture<'static, NodeEvent>)>) {
         let (Place::In(entry), Link::Up(connection)) = (&mut self.place, &self.link) else {
             return;
         };
         match result {
-            Ok((Family { standing: node, .. }, mut event)) => {
-                if node.owner != connection.session().id || node.czxid != entry.token {
+            Ok((children, mut event)) => {
+                if children.owner != connection.session().id || children.parent.czxid != entry.token {
                     return self.entry_is_gone(LossReason::ContenderDeleted);
                 }
                 // The event may be here already, before the next answer in the line.

@@ -7,8 +7,8 @@ use crate::ensemble::Ensemble;
 use crate::error::LockError;
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
-    /// Reports the clients beside which the lock is not held, and names once the children that do not count.
-    pub(super) fn tell_strangers(&mut self, bystanders: Vec<String>) {
+    /// Reports the clients beside which the lock is not held.
+    pub(super) fn tell_strangers(&mut self) {
         let Place::In(entry) = &self.place else { return };
         let path = |name: &str| format!("{}/{name}", self.options.root);
         let refusal = entry.ahead.as_ref().and_then(|ahead| {
@@ -33,6 +33,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             }
             self.refusal = refusal;
         }
+    }
+
+    /// Names once the children that do not count.
+    pub(super) fn tell_bystanders(&mut self, bystanders: Vec<String>) {
         if self.bystanders != bystanders {
             if !bystanders.is_empty() {
                 tracing::warn!(

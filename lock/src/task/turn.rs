@@ -88,7 +88,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                             entry.past.suspects.extend(ahead.names().map(str::to_owned));
                         }
                         entry.ahead = Some(ahead);
-                        self.tell_strangers(listed.bystanders);
+                        self.tell_strangers();
+                        self.tell_bystanders(listed.bystanders);
                         self.look_whether_it_is_our_turn();
                     }
                     None => self.entry_is_gone(LossReason::ContenderDeleted),
@@ -136,7 +137,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                     }
                 });
                 if was_unreadable {
-                    self.tell_strangers(self.bystanders.clone());
+                    self.tell_strangers();
                 }
             }
             Err(EnsembleError::NoNode) => self.predecessor_event(name, NodeEvent::Deleted),
@@ -158,7 +159,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 result: gone.await,
             }
         });
-        self.tell_strangers(self.bystanders.clone());
+        self.tell_strangers();
     }
 
     pub(super) fn unreadable_event(&mut self, name: String, result: EnsembleResult<NodeEvent>) {

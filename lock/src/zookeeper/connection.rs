@@ -18,8 +18,8 @@ use super::executor::Executor;
 use super::handshake;
 use super::rights::Rights;
 use crate::ensemble::{
-    Children, Closed, Connection, Created, EnsembleError, EnsembleResult, Family, Incarnation, MultiError,
-    Node, NodeEvent, Op, Session, Standing,
+    Children, Closed, Connection, Created, EnsembleError, EnsembleResult, Incarnation, MultiError, Node,
+    NodeEvent, Op, Session,
 };
 use crate::ticket::SessionKey;
 use crate::token::FencingToken;
@@ -134,6 +134,17 @@ fn token(stat: &zk::Stat) -> FencingToken {
     FencingToken(stat.czxid)
 }
 
+fn children(names: Vec<String>, stat: &zk::Stat) -> Children {
+    Children {
+        names,
+        parent: Incarnation {
+            czxid: token(stat),
+            version: stat.version,
+        },
+        owner: stat.ephemeral_owner,
+    }
+}
+
 impl Connection for ZooKeeperConnection {
     fn session(&self) -> Session {
         let client = &self.inner.client;
@@ -204,11 +215,7 @@ impl Connection for ZooKeeperConnection {
         let path = path.to_owned();
         self.call(move |inner| async move {
             let (names, stat) = inner.client.get_children(&inner.whole(&path)).await?;
-            let parent = Incarnation {
-                czxid: token(&stat),
-                version: stat.version,
-            };
-            Ok(Children { names, parent })
+            Ok(children(names, &stat))
         })
     }
 
@@ -236,18 +243,15 @@ impl Connection for ZooKeeperConnection {
     fn watch_children(
         &self,
         path: &str,
-    ) -> impl Future<Output = EnsembleResult<(Family, BoxFuture<'static, NodeEvent>)>> + Send + 'static {
+    ) -> impl Future<Output = EnsembleResult<(Children, BoxFuture<'static, NodeEvent>)>> + Send + 'static
+    {
         let path = path.to_owned();
         let inner = Arc::clone(&self.inner);
         let watched = self
             .call(move |inner| async move { inner.client.get_and_watch_children(&inner.whole(&path)).await });
         async move {
             let (names, stat, watcher) = watched.await?;
-            let standing = Standing {
-                czxid: token(&stat),
-                owner: stat.ephemeral_owner,
-            };
-            Ok((Family { standing, names }, event(watcher, inner).boxed()))
+            Ok((children(names, &stat), event(watcher, inner).boxed()))
         }
     }
 

@@ -18,8 +18,8 @@ pub fn unmarked(name: &str, above: &Above, is_left_out: bool) -> String {
             is_followed: true,
         }) if is_left_out => format!(
             "{name} runs WITHOUT the lock {lock} that {workload} names: its namespace has the label {}: \
-                 disabled, so its pods are not marked; remove {} from {workload}, or the label from the namespace, \
-                 and then {PUT_BEHIND}",
+             disabled, so its pods are not marked; remove {} from {workload}, or the label from the namespace, \
+             and then {PUT_BEHIND}",
             keys::INJECTION,
             keys::LOCK,
         ),
@@ -30,13 +30,13 @@ pub fn unmarked(name: &str, above: &Above, is_left_out: bool) -> String {
             is_followed: true,
         }) => format!(
             "{name} runs WITHOUT the lock {lock} that {workload} names: the annotation is older than the \
-                 operator, or the operator's chart leaves this namespace out; if it is older, {PUT_BEHIND}"
+             operator, or the operator's chart leaves this namespace out; if it is older, {PUT_BEHIND}"
         ),
         Above::Named(Workload {
             name: workload, lock, ..
         }) => format!(
             "{name} runs WITHOUT the lock {lock} that {workload} names: Lockkeeper does not look at that kind, but at \
-                 its pods; write {}: {lock} into the metadata of its pod template",
+             its pods; write {}: {lock} into the metadata of its pod template",
             keys::LOCK
         ),
         Above::Nothing => format!(

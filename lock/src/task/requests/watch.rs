@@ -32,11 +32,11 @@ pub(in crate::task) async fn until_gone_or_changed<C: Connection>(
     root: String,
     name: String,
 ) -> EnsembleResult<NodeEvent> {
-    let (family, event) = match connection.watch_children(&root).await {
+    let (children, event) = match connection.watch_children(&root).await {
         Err(EnsembleError::NoNode) => return Ok(NodeEvent::Deleted),
         found => found?,
     };
-    if !family.names.contains(&name) {
+    if !children.names.contains(&name) {
         return Ok(NodeEvent::Deleted);
     }
     Ok(tokio::time::timeout(AGAIN, event)

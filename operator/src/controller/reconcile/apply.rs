@@ -64,6 +64,13 @@ pub struct Applied {
     pub version: Option<String>,
 }
 
+impl Applied {
+    /// The rest waits for this time at the longest.
+    fn come_again(&mut self, rest: Duration) {
+        self.again = self.again.into_iter().chain([rest]).min();
+    }
+}
+
 /// Carries out the plan.
 ///
 /// # Errors
@@ -96,7 +103,7 @@ pub async fn apply(
     if *finalizer == Finalizer::Add {
         match finalizer_rest(resolved.queue.exists, ctx.started.elapsed()) {
             Duration::ZERO => applied.version = set_finalizer(ctx, writer, resolved, true).await?,
-            rest => applied.again = applied.again.into_iter().chain([rest]).min(),
+            rest => applied.come_again(rest),
         }
     }
     match nodes {
@@ -138,7 +145,7 @@ pub async fn apply(
                 ctx.memories
                     .edit(&resolved.key, |memory| memory.trial = Some(trial.clone()));
             } else {
-                applied.again = applied.again.into_iter().chain([rest]).min();
+                applied.come_again(rest);
             }
         }
         Handoff::Asked(request) => {
@@ -232,8 +239,7 @@ async fn ensure(
             // child that may not be read.
             if let Agreed::Pending { before } = agreed {
                 applied.not_ready = Some(pending(before, agreement, &resolved.queue));
-                let rest = AGREE_AGAIN.mul_f64(1.0 + fastrand::f64());
-                applied.again = applied.again.into_iter().chain([rest]).min();
+                applied.come_again(AGREE_AGAIN.mul_f64(1.0 + fastrand::f64()));
                 return Ok(());
             }
             ctx.memories.edit(&resolved.key, |memory| {

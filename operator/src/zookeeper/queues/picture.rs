@@ -115,7 +115,7 @@ impl Queue {
 
     /// Whether children may have come or gone that no event tells of, since the operator may not read them: one of them is
     /// known, or contenders wait although none holds.
-    pub fn is_doubtful(&self) -> bool {
+    fn is_doubtful(&self) -> bool {
         let is_any = |what: fn(&Contender) -> bool| self.contenders().any(what);
         let is_held = || is_any(|contender| contender.data.is_held());
         is_any(Contender::is_unread) || (is_any(|contender| contender.is_ephemeral) && !is_held())
