@@ -12,6 +12,7 @@ pub mod binaries;
 pub mod chart;
 mod deletions;
 pub mod installation;
+pub mod nobody;
 pub mod pod;
 pub mod space;
 pub mod worker;

@@ -119,6 +119,17 @@ impl Space {
             .unwrap_or_else(|error| panic!("{error:#}\n{}", self.story()))
     }
 
+    /// Waits until a controller was told these words in place of a pod.
+    pub fn wait_until_refused(&self, words: &str) {
+        let events = [
+            "get",
+            "events",
+            "--field-selector=reason=FailedCreate",
+            "--output=jsonpath={.items[*].message}",
+        ];
+        self.eventually(&events, |said| said.contains(words));
+    }
+
     /// Creates or changes objects.
     ///
     /// It tries again while the webhook cannot be reached, as users do: a crashed node leaves connections of

@@ -100,15 +100,7 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
     space
         .kubectl(&["rollout", "restart", "deployment/report"])
         .unwrap();
-    let events = [
-        "get",
-        "events",
-        "--field-selector=reason=FailedCreate",
-        "--output=jsonpath={.items[*].message}",
-    ];
-    space.eventually(&events, |said| {
-        said.contains("nothing would stop it from running twice")
-    });
+    space.wait_until_refused("nothing would stop it from running twice");
     space.assert_undisturbed(&pair);
     space.kubectl(&["rollout", "undo", "deployment/report"]).unwrap();
     // Users have made the locks, so they stay, and the CRD stays too.
@@ -292,13 +284,7 @@ fn an_operator_that_is_led_to_another_root_admits_no_second_holder_and_shows_the
         .kubectl(&["delete", "pod", &standby, "--timeout=120s"])
         .unwrap();
     // Its successor is not admitted, or waits; it must not run.
-    let events = [
-        "get",
-        "events",
-        "--field-selector=reason=FailedCreate",
-        "--output=jsonpath={.items[*].message}",
-    ];
-    space.eventually(&events, |said| said.contains("admits no pod now"));
+    space.wait_until_refused("admits no pod now");
     let reason = "--output=jsonpath={.status.conditions[?(@.type=='Ready')].reason}";
     space.eventually(&["get", "dlock", "report", reason], |reason| {
         reason == "EnsembleChanged"

@@ -46,13 +46,7 @@ fn a_lock_whose_operator_moves_to_another_root_has_one_holder_there_when_its_pod
     space
         .kubectl(&["scale", "deployment/report", "--replicas=3"])
         .unwrap();
-    let events = [
-        "get",
-        "events",
-        "--field-selector=reason=FailedCreate",
-        "--output=jsonpath={.items[*].message}",
-    ];
-    space.eventually(&events, |said| said.contains("admits no pod now"));
+    space.wait_until_refused("admits no pod now");
     let known = "--output=jsonpath={.status.holders[*].pod} {.status.queue[*].pod}";
     let known = space.kubectl(&["get", "dlock", "report", known]).unwrap();
     let waiter = pods.split_whitespace().find(|pod| *pod != first).unwrap();

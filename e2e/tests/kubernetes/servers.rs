@@ -130,15 +130,7 @@ fn without_the_operator_locks_change_hands_marked_pods_are_refused_and_others_ar
         .kubectl(&["delete", "pod", &pair.holder, "--wait=false"])
         .unwrap();
     let (_, next) = space.assert_handed_over(&pair);
-    space.eventually(
-        &[
-            "get",
-            "events",
-            "--field-selector=reason=FailedCreate",
-            "--output=jsonpath={.items[*].message}",
-        ],
-        |events| events.contains("pods.lockkeeper.io"),
-    );
+    space.wait_until_refused("pods.lockkeeper.io");
     // Marked pods, and workloads that get a mark, are refused; unmarked objects are admitted.
     let plain = json!({
         "apiVersion": "v1",

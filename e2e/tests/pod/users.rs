@@ -1,12 +1,10 @@
 //! Guards of other users at a keeper's socket. A guard is given deadlines and starts the application, so a user that
 //! may not guard must not come to be taken for one.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use lockkeeper_product::binaries;
+use lockkeeper_product::nobody::{AS_NOBODY, open, room};
 use lockkeeper_product::pod::{BOUND, Pod};
 use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Config, Ensemble, Process};
@@ -17,16 +15,6 @@ use crate::judging::is_root;
 const LOCK: &str = "/locks/users";
 const QUEUED: [&str; 5] = ["wait", "--for", "queued", "--timeout", "30s"];
 
-/// Becomes a user that is neither root nor the keeper's.
-const NOBODY: [&str; 6] = [
-    "setpriv",
-    "--reuid",
-    "65534",
-    "--regid",
-    "65534",
-    "--clear-groups",
-];
-
 /// What a user without any right has in a pod: the binary, and the way to the sockets.
 struct Stranger {
     program: PathBuf,
@@ -36,15 +24,8 @@ struct Stranger {
 
 impl Stranger {
     fn new(ensemble: &Ensemble, pod: &Pod) -> Self {
-        let open = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-        let own = pod.volume.join("stranger");
-        std::fs::create_dir(&own).unwrap();
-        let program = own.join("lockkeeper");
-        std::fs::copy(binaries::lockkeeper().unwrap(), &program).unwrap();
-        open(ensemble.directory(), 0o755);
-        open(&pod.volume, 0o755);
-        open(&own, 0o777);
-        open(&program, 0o755);
+        open(ensemble.directory(), 0o755).unwrap();
+        let (own, program) = room(&pod.volume, "stranger").unwrap();
         Self {
             program,
             started: own.join("started"),
@@ -56,7 +37,7 @@ impl Stranger {
         let mut command = Command::new("unshare");
         command
             .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
-            .args(NOBODY)
+            .args(AS_NOBODY)
             .arg(&self.program)
             .arg("guard")
             .arg("--guard-socket")
@@ -69,9 +50,9 @@ impl Stranger {
 
     /// What another of its programs is told that connects to the guards' socket.
     fn connects(&self, pod: &Pod) -> String {
-        let mut command = Command::new(NOBODY[0]);
+        let mut command = Command::new(AS_NOBODY[0]);
         command
-            .args(&NOBODY[1..])
+            .args(&AS_NOBODY[1..])
             .arg(&self.program)
             .args(["status", "--socket"])
             .arg(pod.guard_socket());

@@ -7,16 +7,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use lockkeeper_product::binaries;
+use lockkeeper_product::nobody::{AS_NOBODY, USER, room};
 use lockkeeper_product::worker::program_of;
 use lockkeeper_testbed::Ensemble;
 use lockkeeper_testbed::process::wait_for;
 use rustix::process::{Pid, Signal};
 
 use crate::harness::{BOUND, Run, client, ensemble};
-use crate::users::{NOBODY, room};
-
-/// The user of [`NOBODY`].
-const USER: u32 = 65534;
 
 /// Where the run of a case is executed.
 #[derive(Clone, Copy)]
@@ -97,19 +94,23 @@ fn labelled(line: &str) -> Option<(&str, &str)> {
 }
 
 fn start(ensemble: &Ensemble, name: &str, by: By, choice: &str, delegated: &Delegated) -> (Run, String) {
-    let (directory, program) = room(ensemble, name);
+    let (directory, program) = room(ensemble.directory(), name).unwrap();
     let socket = directory.join("lock.sock").to_str().unwrap().to_owned();
     let mut command = match by {
         By::Root => Command::new(binaries::lockkeeper().unwrap()),
         By::Nobody => {
-            let mut command = Command::new(NOBODY[0]);
-            command.args(&NOBODY[1..]).arg(program);
+            let mut command = Command::new(AS_NOBODY[0]);
+            command.args(&AS_NOBODY[1..]).arg(program);
             command
         }
         By::Delegate => {
             // As a service manager does: it puts the process into the group, and then lets it become the user.
             let procs = delegated.0.join("cgroup.procs");
-            let script = format!("echo 0 >{} && exec {} \"$@\"", procs.display(), NOBODY.join(" "));
+            let script = format!(
+                "echo 0 >{} && exec {} \"$@\"",
+                procs.display(),
+                AS_NOBODY.join(" ")
+            );
             let mut command = Command::new("sh");
             command.args(["-c", &script, "sh"]).arg(program);
             command

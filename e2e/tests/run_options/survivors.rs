@@ -1,15 +1,14 @@
 //! Processes that outlive SIGKILL, for which the keeper keeps the lock. Here it is a process of root, which a
 //! guard of another user may not signal; `frozen.rs` has processes in uninterruptible sleep.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper_judge::checker::{Rule, check};
 use lockkeeper_judge::record::{Record, Records};
 use lockkeeper_product::binaries;
+use lockkeeper_product::nobody::{AS_NOBODY, copy, room};
 use lockkeeper_product::worker::Worker;
 use lockkeeper_testbed::Ensemble;
 use lockkeeper_testbed::process::wait_for;
@@ -34,8 +33,6 @@ const LONG: &str = "60s";
 /// As [`SOME_SESSIONS`], for these.
 const SOME_LONG_SESSIONS: Duration = Duration::from_secs(64);
 
-const NOBODY: [&str; 5] = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
-
 /// The state of the lock of `run` once the keeper knows of a survivor.
 pub fn survivor(run: &Run, socket: &str) -> Value {
     let survivor = || {
@@ -54,27 +51,20 @@ struct Holder {
 
 impl Holder {
     fn start(ensemble: &Ensemble, name: &'static str, lock: &str, session: &str) -> Self {
-        let directory = ensemble.directory().join(name);
-        std::fs::create_dir(&directory).unwrap();
-        let open = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-        open(ensemble.directory(), 0o755);
-        open(&directory, 0o777);
-        let copy = |from: &Path, to: &str, mode| {
-            let copy = directory.join(to);
-            std::fs::copy(from, &copy).unwrap();
-            open(&copy, mode);
-            copy
-        };
+        let (directory, lockkeeper) = room(ensemble.directory(), name).unwrap();
         let setpriv = Command::new("sh")
             .args(["-c", "command -v setpriv"])
             .output()
             .unwrap();
         let setpriv = PathBuf::from(String::from_utf8(setpriv.stdout).unwrap().trim());
-        let become_root = copy(&setpriv, "become-root", 0o4755);
-        let lockkeeper = copy(&binaries::lockkeeper().unwrap(), "lockkeeper", 0o755);
-        let recorder = copy(&binaries::recorder().unwrap(), "recorder", 0o755);
-        let mut command = Command::new(setpriv);
-        command.args(NOBODY).arg(lockkeeper).args(["run", "--lock", lock]);
+        let (become_root, recorder) = (directory.join("become-root"), directory.join("recorder"));
+        copy(&setpriv, &become_root, 0o4755).unwrap();
+        copy(&binaries::recorder().unwrap(), &recorder, 0o755).unwrap();
+        let mut command = Command::new(AS_NOBODY[0]);
+        command
+            .args(&AS_NOBODY[1..])
+            .arg(lockkeeper)
+            .args(["run", "--lock", lock]);
         command.args(["--connect", &ensemble.connect_string()]);
         command.args([
             "--session-timeout",

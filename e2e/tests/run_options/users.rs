@@ -1,47 +1,21 @@
 //! Other users at the socket of a run.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use lockkeeper_judge::checker::{Rule, check};
 use lockkeeper_lock::BootInstant;
-use lockkeeper_product::binaries;
+use lockkeeper_product::nobody::{AS_NOBODY, room};
 use lockkeeper_product::worker::all_records;
-use lockkeeper_testbed::Ensemble;
 use lockkeeper_testbed::process::wait_for;
 
 use crate::ending::TELL_SOCKET;
 use crate::harness::{BOUND, Run, client, ensemble, wait_for_contenders, worker};
 
-/// Becomes a user without any right, who is neither root nor the keeper's.
-pub const NOBODY: [&str; 6] = [
-    "setpriv",
-    "--reuid",
-    "65534",
-    "--regid",
-    "65534",
-    "--clear-groups",
-];
-
-/// A directory that this user reaches and may write to, with a copy of the binary.
-pub fn room(ensemble: &Ensemble, name: &str) -> (PathBuf, PathBuf) {
-    let open = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-    let directory = ensemble.directory().join(name);
-    std::fs::create_dir(&directory).unwrap();
-    let program = directory.join("lockkeeper");
-    std::fs::copy(binaries::lockkeeper().unwrap(), &program).unwrap();
-    open(ensemble.directory(), 0o755);
-    open(&directory, 0o777);
-    open(&program, 0o755);
-    (directory, program)
-}
-
 /// What `lockkeeper WORDS` of this user is told at a socket.
 fn as_nobody(program: &Path, words: &[&str], socket: &str) -> (Option<i32>, String) {
-    let mut command = Command::new(NOBODY[0]);
-    command.args(&NOBODY[1..]).arg(program).args(words);
+    let mut command = Command::new(AS_NOBODY[0]);
+    command.args(&AS_NOBODY[1..]).arg(program).args(words);
     let output = command.args(["--socket", socket]).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8(said).unwrap())
@@ -54,7 +28,7 @@ fn another_user_may_look_at_the_socket_of_a_run_and_ends_nothing_and_the_holder_
         return lockkeeper_skip::skip("needs root to become another user");
     }
     let lock = "/users/named-socket";
-    let (directory, program) = room(&ensemble, "users");
+    let (directory, program) = room(ensemble.directory(), "users").unwrap();
     let path = directory.join("lock.sock");
     let socket = path.to_str().unwrap();
     let holder = worker(&ensemble, "users-holder", lock, &["--socket", socket], &[]);
@@ -91,7 +65,7 @@ fn another_user_does_not_reach_the_socket_of_a_run_that_names_none() {
     if !rustix::process::getuid().is_root() {
         return lockkeeper_skip::skip("needs root to become another user");
     }
-    let (_, program) = room(&ensemble, "users-private");
+    let (_, program) = room(ensemble.directory(), "users-private").unwrap();
     let run = Run::start(
         &ensemble,
         "users-private-run",

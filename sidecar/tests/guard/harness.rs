@@ -21,6 +21,16 @@ use crate::Test;
 pub const A: FencingToken = FencingToken(4_294_967_331);
 pub const B: FencingToken = FencingToken(4_294_967_400);
 
+/// A command that becomes a user without any right, and executes what follows.
+pub const AS_NOBODY: [&str; 6] = [
+    "setpriv",
+    "--reuid",
+    "65534",
+    "--regid",
+    "65534",
+    "--clear-groups",
+];
+
 /// Longer than anything here takes on a loaded machine.
 pub const LONG: Duration = Duration::from_secs(20);
 

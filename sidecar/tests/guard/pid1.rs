@@ -6,8 +6,8 @@ use lockkeeper_sidecar::link::protocol::{FromGuard, ToGuard};
 use rustix::process::{Pid, Signal};
 
 use crate::harness::{
-    A, B, Guard, assert_in_time, children, eventually, has, is_alive, is_root, open_for_everybody, shell,
-    state, until, until_paused,
+    A, AS_NOBODY, B, Guard, assert_in_time, children, eventually, has, is_alive, is_root, open_for_everybody,
+    shell, state, until, until_paused,
 };
 use crate::tests;
 use crate::tree::{copy_for_everybody, root_for_everybody};
@@ -82,15 +82,7 @@ fn pid_1_ends_with_its_namespace_when_something_may_not_be_signalled() {
     let become_root = root_for_everybody(tools.path());
     let script =
         format!("{become_root} {program} role:record record-root & exec {program} role:record record-main");
-    let nobody = [
-        "setpriv",
-        "--reuid",
-        "65534",
-        "--regid",
-        "65534",
-        "--clear-groups",
-    ];
-    let prefix = [&NAMESPACE[..], &nobody].concat();
+    let prefix = [&NAMESPACE[..], &AS_NOBODY].concat();
     let mut guard = Guard::start_program(program.as_ref(), &prefix, &["pid1"], &shell(&script));
     guard.begin(A, 60_000, 60_000);
     guard.recorders("record", 2);

@@ -7,7 +7,7 @@ use lockkeeper_sidecar::link::protocol::{FromGuard, ToGuard};
 use rustix::process::{Pid, Signal, getpgid, getsid};
 
 use crate::harness::{
-    A, Guard, LONG, assert_in_time, children, has, is_alive, is_root, own_program, shell, until,
+    A, AS_NOBODY, Guard, LONG, assert_in_time, children, has, is_alive, is_root, own_program, shell, until,
 };
 use crate::tests;
 
@@ -132,15 +132,7 @@ fn what_may_not_be_signalled_is_reported_and_never_called_gone() {
         "{} {program} role:record record-root & exec {program} role:record record-main",
         root_for_everybody(tools.path())
     );
-    let prefix = [
-        "setpriv",
-        "--reuid",
-        "65534",
-        "--regid",
-        "65534",
-        "--clear-groups",
-    ];
-    let mut guard = Guard::start_program(program.as_ref(), &prefix, &["subreaper"], &shell(&script));
+    let mut guard = Guard::start_program(program.as_ref(), &AS_NOBODY, &["subreaper"], &shell(&script));
     guard.begin(A, 60_000, 60_000);
     let root = guard.recorders("record-root", 1)[0];
     guard.send(ToGuard::Revoke { token: A });

@@ -75,13 +75,7 @@ fn in_a_flood_of_silent_connections_from_elsewhere_a_kubelets_probe_is_answered_
     write(folder.path(), "tls.key", &certificate.key);
     block_on(&node, || async {
         let objects = Objects::start().await;
-        let cluster =
-            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "kube-system" } });
-        objects.put("/api/v1/namespaces/kube-system", cluster);
-        let kubeconfig = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "x", "users": [],
-            "clusters": [{ "name": "x", "cluster": { "server": format!("http://{}", objects.address) } }],
-            "contexts": [{ "name": "x", "context": { "cluster": "x", "user": "" } }] });
-        fs::write(at("kubeconfig"), kubeconfig.to_string()).unwrap();
+        fs::write(at("kubeconfig"), objects.kubeconfig().to_string()).unwrap();
         let mut operator = Operator::start(&Launch {
             name: "operator",
             host: &node,

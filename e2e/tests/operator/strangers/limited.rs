@@ -42,10 +42,6 @@ impl Limited {
         });
         let ensemble = ensemble.await.unwrap();
         let objects = Objects::start().await;
-        // The namespace whose UID identifies the cluster.
-        let cluster =
-            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "kube-system" } });
-        objects.put("/api/v1/namespaces/kube-system", cluster);
         objects.put(
             "/api/v1/namespaces/shop/secrets/team",
             json!({ "apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": { "auth": "dGVhbTpzZWNyZXQ=" } }),
@@ -53,10 +49,7 @@ impl Limited {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("auth"), "digest:operator:password\n").unwrap();
-        let cluster = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "x", "users": [],
-            "clusters": [{ "name": "x", "cluster": { "server": format!("http://{}", objects.address) } }],
-            "contexts": [{ "name": "x", "context": { "cluster": "x", "user": "" } }] });
-        fs::write(at("kubeconfig"), cluster.to_string()).unwrap();
+        fs::write(at("kubeconfig"), objects.kubeconfig().to_string()).unwrap();
         let options = [
             "--connect",
             &ensemble.connect_string(),

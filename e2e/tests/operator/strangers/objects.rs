@@ -33,6 +33,7 @@ struct Shared {
 }
 
 impl Objects {
+    /// With the namespace whose UID identifies the cluster.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let objects = Self {
@@ -43,6 +44,9 @@ impl Objects {
                 seen: Mutex::default(),
             }),
         };
+        let cluster =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "kube-system" } });
+        objects.put("/api/v1/namespaces/kube-system", cluster);
         let shared = Arc::clone(&objects.shared);
         tokio::spawn(async move {
             loop {
@@ -57,6 +61,13 @@ impl Objects {
             }
         });
         objects
+    }
+
+    /// What leads a client here.
+    pub fn kubeconfig(&self) -> Value {
+        json!({ "apiVersion": "v1", "kind": "Config", "current-context": "x", "users": [],
+            "clusters": [{ "name": "x", "cluster": { "server": format!("http://{}", self.address) } }],
+            "contexts": [{ "name": "x", "context": { "cluster": "x", "user": "" } }] })
     }
 
     /// Creates or replaces an object.
