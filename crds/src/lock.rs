@@ -130,8 +130,8 @@ pub struct DistributedLockSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zookeeper: Option<ZooKeeperSpec>,
 
-    /// What happens to the lock's nodes in ZooKeeper when this object is deleted. The deletion waits until no pod holds
-    /// the lock. `Delete`: the operator deletes them. `Retain`: they stay. Default: `Delete`.
+    /// What happens to the lock's nodes in ZooKeeper when this object is deleted. The deletion waits while a client is
+    /// in the queue. `Delete`: the operator deletes them. `Retain`: they stay. Default: `Delete`.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 }

@@ -69,8 +69,8 @@ documented! {
         /// `Ready=False`: `mode` or `maxHolders` was changed while contenders are in the queue. The change takes effect
         /// when the queue is empty; pods that were created with the new setting wait outside the queue until then.
         AgreementPending,
-        /// `Ready=False`: a client stands in the queue, and the name of its node does not show its place. No pod holds
-        /// the lock beside it; the message names the node.
+        /// `Ready=False`: a client stands in the queue, and the name of its node does not show its place; or the
+        /// operator may not read a child of the lock root. No pod holds the lock beside it; the message names the node.
         UnknownContender,
         /// `Ready=False`, `Held=Unknown`: there is more below the lock root than the operator reads, so it does not
         /// follow the queue; the message has the details. The rest of the status stays as it was. Other locks are not
@@ -95,7 +95,7 @@ documented! {
         /// lacks a field that the operator has to write before it creates nodes of the lock: upgrade the chart
         /// `lockkeeper-crds`.
         ResourceOutdated,
-        /// `Ready=False`: the object is being deleted, and waits for the holders that the message names.
+        /// `Ready=False`: the object is being deleted, and waits for the clients in its queue; the message names them.
         Deleting,
         /// `Held=True`: one holder or more.
         HeldByPods,
