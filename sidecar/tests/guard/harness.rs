@@ -37,15 +37,18 @@ pub const LONG: Duration = Duration::from_secs(20);
 /// The fixed part of the margin behind the deadline.
 pub const MARGIN: Duration = lockkeeper_lock::KILL_ALLOWANCE;
 
-/// The test program's main: `[--list] [part of a name]`.
+/// The test program's main: `[--list] [part of a name ...]`; without names all tests, as in the standard harness.
 pub fn main(groups: &[&[Test]]) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let parts: Vec<_> = arguments
+        .iter()
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
     let chosen = groups
         .iter()
         .copied()
         .flatten()
-        .filter(|(name, _)| filter.is_none_or(|part| name.contains(part)));
+        .filter(|(name, _)| parts.is_empty() || parts.iter().any(|part| name.contains(*part)));
     if arguments.iter().any(|argument| argument == "--list") {
         chosen.for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
