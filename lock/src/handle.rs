@@ -111,7 +111,7 @@ impl<C: Clock> Lock<C> {
         )
     }
 
-    /// A view of this lock.
+    /// A view of this lock, for code that only watches it.
     pub fn view(&self) -> LockView<C> {
         self.view.clone()
     }

@@ -1,7 +1,6 @@
 //! Answers and events that the task waits for.
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::requests::agreement::{Entered, NotEntered};
 use super::requests::attach::Attached;
@@ -75,14 +74,4 @@ pub(super) enum Answer<Connection> {
         result: EnsembleResult<()>,
     },
     Participants(EnsembleResult<Vec<Participant>>),
-}
-
-pub(super) type Answers<Connection> = FuturesUnordered<BoxFuture<'static, Answer<Connection>>>;
-
-/// The next answer; waits without a limit while there is no request.
-pub(super) async fn next<Connection>(answers: &mut Answers<Connection>) -> Answer<Connection> {
-    match answers.next().await {
-        Some(answer) => answer,
-        None => std::future::pending().await,
-    }
 }

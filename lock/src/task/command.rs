@@ -32,3 +32,10 @@ pub(crate) enum Command {
     /// End the session and the task. Only for a lock that is not in the queue.
     Close(oneshot::Sender<()>),
 }
+
+/// Answers all who wait; nobody has to wait any longer.
+pub(super) fn answer<T: Clone>(replies: impl IntoIterator<Item = Reply<T>>, answer: &Result<T, LockError>) {
+    for reply in replies {
+        let _ = reply.send(answer.clone());
+    }
+}

@@ -1,47 +1,48 @@
 //! Enters the queue: until the contender is created.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::answer::Answer;
 use super::command::Reply;
-use super::past::Record;
-use super::place::{Entry, Left, Place};
+use super::entering::Entering;
+use super::line::Line;
+use super::own::Own;
+use super::past::Past;
+use super::pending::Write;
+use super::place::Place;
+use super::renewals::Renewals;
 use super::requests::agreement::{self, Entered, NotEntered, Wanted};
+use super::requests::bar::Bar;
 use super::requests::find::{Found, find};
 use super::requests::{membership, provision};
-use super::state::{Link, Task, Write};
+use super::statement::Statement;
+use super::tenure::Tenure;
+use super::{Entry, Task};
 use crate::clock::{BootInstant, Clock};
-use crate::ensemble::{Connection, Created, Ensemble, EnsembleError, EnsembleResult, Incarnation};
+use crate::ensemble::{Connection, Created, Ensemble, EnsembleError, EnsembleResult, Incarnation, NodeEvent};
 use crate::error::LockError;
 use crate::lease::Lease;
 use crate::record::{ContenderData, Said, contender_data, now};
-use crate::takeover::TakeoverLease;
-use crate::ticket::protected;
+use crate::ticket::{Ticket, protected};
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
     pub(super) fn contend(&mut self, reply: Reply<()>) {
-        if let Some(reason) = self.lost {
+        if let Some(reason) = self.wishes.lost() {
             let _ = reply.send(Err(LockError::Lost(reason)));
             return;
         }
-        if let Some(releasing) = &mut self.releasing {
-            // The present contender leaves; the command is about the next one.
-            releasing.queue_again = true;
-            return self.contend_replies.push(reply);
+        self.wishes.contend(reply);
+        if self.wishes.is_releasing() {
+            return;
         }
-        self.is_contending = true;
         self.begin_with_what_is_left();
-        if !self.is_barred {
-            self.refusal = None;
+        if !matches!(self.place, Place::Barred) {
+            self.obstacles.clear();
         }
-        if matches!(self.place, Place::In(_)) {
-            let _ = reply.send(Ok(()));
-        } else {
-            self.contend_replies.push(reply);
+        if self.place.is_in() {
+            self.wishes.entered();
         }
     }
 
@@ -50,7 +51,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         let Some(ticket) = self.options.ticket.take() else {
             return;
         };
-        if self.session.is_some() || !matches!(self.place, Place::Out) {
+        if self.link.last().is_some() || !matches!(self.place, Place::Out) {
             return;
         }
         tracing::info!(
@@ -59,20 +60,13 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             "Going on with the contender of the process before us"
         );
         self.lease = Lease::new(ticket.session_timeout, self.options.timing.tick_time);
-        self.resuming = Some(ticket);
-        self.is_urgent = true;
-        // Its creation was acknowledged. If it is not there any more, it is gone.
-        self.place = Place::Entering {
-            prefix: self.prefix(ticket.contender),
-            is_asked: false,
-            is_uncertain: true,
-            left: Some(Left { lease: ticket.lease }),
-        };
+        self.link.resume(ticket);
+        self.place = Place::Entering(Entering::left(self.prefix(ticket.contender), ticket));
     }
 
     /// The name of our contender up to its number. Its unique part identifies it after a lost answer (Curator's
     /// "protection").
-    pub(super) fn prefix(&self, unique: Uuid) -> String {
+    fn prefix(&self, unique: Uuid) -> String {
         format!(
             "{}/{}{}",
             self.options.root,
@@ -81,30 +75,32 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         )
     }
 
+    /// Out of the queue: enters it if our owner wants that.
+    pub(super) fn drive_out(&mut self, connection: &Arc<E::Connection>) {
+        if self.wishes.is_contending() {
+            self.place = Place::Entering(Entering::new(self.prefix(Uuid::new_v4())));
+            self.drive_entering(connection);
+        }
+    }
+
     pub(super) fn drive_entering(&mut self, connection: &Arc<E::Connection>) {
-        let Place::Entering {
-            prefix,
-            is_asked,
-            is_uncertain,
-            ..
-        } = &mut self.place
-        else {
+        let Place::Entering(entering) = &mut self.place else {
             return;
         };
-        if std::mem::replace(is_asked, true) {
+        let Some((prefix, may_exist)) = entering.begin() else {
             return;
-        }
-        let (root, prefix, is_uncertain) = (self.options.root.clone(), prefix.clone(), *is_uncertain);
+        };
+        let root = self.options.root.clone();
         let connection = Arc::clone(connection);
         let sent = self.writing(Write::Enter);
-        if is_uncertain {
+        if may_exist {
             let mode = self.options.mode;
-            self.ask(async move { Answer::Found(Box::new(find(connection, root, prefix, mode).await)) });
-            return;
+            let finding = find(connection, root, prefix, mode);
+            return self.pending.ask(finding, |found| Answer::Found(Box::new(found)));
         }
         let control = self.options.provisioned.then(|| self.options.control.clone());
         let ensemble = self.options.ensemble.clone();
-        let (wanted, known) = (self.wanted(prefix), self.agreed);
+        let (wanted, known) = (self.wanted(prefix), self.admission.agreed());
         let entering = async move {
             if let Some(ensemble) = ensemble
                 && let Some(bar) = membership::verify(&*connection, &ensemble).await?
@@ -116,12 +112,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 None => agreement::enter(connection, wanted, known).await,
             }
         };
-        self.ask(async move {
-            Answer::Entered {
-                sent,
-                result: entering.await,
-            }
-        });
+        self.pending
+            .ask(entering, move |result| Answer::Entered { sent, result });
     }
 
     /// The data with which to create our next contender.
@@ -144,111 +136,111 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     }
 
     pub(super) fn entered(&mut self, sent: BootInstant, result: Result<Entered, NotEntered>) {
-        self.written(Write::Enter);
+        self.pending.written(Write::Enter);
         match result {
             Ok(Entered { created, agreed }) => {
                 let is_acknowledged = self.acknowledge(sent);
-                self.last_renewal = self.clock.now();
-                self.agreed = Some(agreed);
+                self.admission.agree(agreed);
                 self.adopt(created, Some(agreed), is_acknowledged.then_some(sent));
             }
             Err(NotEntered::Refused(refusal)) => self.fail(refusal),
             Err(NotEntered::Barred(bar)) => self.barred(bar),
             Err(NotEntered::Failed(error)) => {
-                if let (EnsembleError::Throttled, Place::Entering { is_asked, .. }) =
-                    (&error, &mut self.place)
-                {
+                if let (EnsembleError::Throttled, Place::Entering(entering)) = (&error, &mut self.place) {
                     // Nothing was created.
-                    *is_asked = false;
+                    entering.not_carried_out();
                 }
-                if !self.is_about_link(&error) {
-                    let action = format!("cannot create a contender below {}", self.options.root);
-                    self.fail(LockError::Refused { action, error });
-                }
+                let action = format!("cannot create a contender below {}", self.options.root);
+                self.refused(action, error);
             }
         }
     }
 
+    /// The contender was not created. Checks again when something changes, or may have changed.
+    fn barred(&mut self, bar: Bar) {
+        let Bar {
+            refusal,
+            changed,
+            then,
+        } = bar;
+        self.obstacles.wait_for(Some(refusal), &self.options.root);
+        if self.wishes.is_releasing() {
+            return self.released();
+        }
+        self.place = Place::Barred;
+        let pause = self.admission.next_pause(changed.is_some());
+        let clock = self.clock.clone();
+        let changed = changed.unwrap_or_else(|| Box::pin(std::future::pending()));
+        let change = async move {
+            tokio::select! {
+                event = changed => event,
+                () = clock.sleep(pause) => then,
+            }
+        };
+        self.pending.ask(change, Answer::Unbarred);
+    }
+
+    pub(super) fn unbarred(&mut self, event: NodeEvent) {
+        self.place = Place::Out;
+        if event == NodeEvent::Disconnected {
+            self.connection_lost();
+        }
+    }
+
     pub(super) fn found(&mut self, result: EnsembleResult<Option<Found>>) {
-        self.written(Write::Enter);
+        self.pending.written(Write::Enter);
         match result {
             Ok(Some(Found {
                 created,
                 agreed,
                 data,
             })) => {
-                let left = match &self.place {
-                    Place::Entering { left, .. } => *left,
+                let ticket = match &self.place {
+                    Place::Entering(entering) => entering.ticket(),
                     _ => None,
                 };
                 self.adopt(created, agreed, None);
-                if let Some(left) = left {
-                    self.go_on_with(left, data);
+                if let Some(ticket) = ticket {
+                    self.go_on_with(ticket, data);
                 }
             }
             // Not created yet. The request may still be on its way, and the server that it was sent to would carry it
             // out when the session comes back to that server. That would be a second, unknown contender until the
             // session ends. So we leave this session to expire, and begin another one.
             Ok(None) => self.begin_another_session(),
-            Err(error) => {
-                if !self.is_about_link(&error) {
-                    let action = format!("cannot list {}", self.options.root);
-                    self.fail(LockError::Refused { action, error });
-                }
-            }
+            Err(error) => self.refused(format!("cannot list {}", self.options.root), error),
         }
     }
 
     /// `sent` is when its creation was sent, if that was acknowledged.
     fn adopt(&mut self, created: Created, agreed: Option<Incarnation>, sent: Option<BootInstant>) {
-        let Link::Up(connection) = &self.link else { return };
+        let Some(connection) = self.link.connection() else {
+            return;
+        };
         if created.owner != connection.session().id {
             // The server handed out another session without an error: our contender is gone.
             return self.session_expired();
         }
-        self.refusal = None;
-        self.bar_pause = Duration::ZERO;
-        let name = created.path.rsplit('/').next().unwrap_or_default().to_owned();
-        let lease = self.options.timing.lease().map(|lease| {
-            let mut lease = TakeoverLease::new(lease);
-            if let Some(sent) = sent {
-                lease.renew(sent);
-            }
-            lease
-        });
+        self.obstacles.clear();
+        self.admission.admitted();
+        let mut renewals = Renewals::of_waiter(self.options.timing.lease(), self.clock.now());
+        if let Some(sent) = sent {
+            renewals.acknowledged(sent);
+        }
         let is_left = self.place.is_left();
         self.place = Place::In(Box::new(Entry {
-            name,
-            path: created.path,
-            token: created.czxid,
-            agreed,
-            ahead: None,
-            is_listing: false,
-            watched: HashMap::new(),
-            past: Box::default(),
-            is_our_turn: false,
-            is_renewing: false,
-            is_held: false,
-            is_marked: false,
-            since: now(),
-            lease,
-            states_lease: false,
-            took_over: None,
-            said_survivors: None,
-            is_said_unsure: false,
-            taking: None,
-            is_own_watched: false,
-            is_own_seen: false,
-            predecessor_unclean: false,
-            is_left,
+            own: Own::new(created, agreed),
+            line: Line::unknown(),
+            past: Past::default(),
+            tenure: if is_left { Tenure::Left } else { Tenure::NotHeld },
+            statement: Statement::of_waiter(),
+            renewals,
         }));
-        for reply in self.contend_replies.drain(..) {
-            let _ = reply.send(Ok(()));
-        }
+        self.wishes.entered();
     }
 
     /// Our contender is one that another process has left to us, with these data.
-    fn go_on_with(&mut self, left: Left, data: ContenderData) {
+    fn go_on_with(&mut self, ticket: Ticket, data: ContenderData) {
         let own = self.options.identity.pod.as_ref();
         if own.is_some_and(|own| data.pod.as_ref().is_none_or(|pod| pod.uid != own.uid)) {
             tracing::error!(
@@ -257,20 +249,14 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             );
             return self.nothing_is_left();
         }
-        let writes_holders = self.options.writes_holders();
         let Place::In(entry) = &mut self.place else { return };
-        if writes_holders {
-            // The process before us may have written it.
-            entry.past.record = Record::Asked;
+        if self.options.writes_holders() {
+            entry.past = Past::unsure();
         }
-        entry.lease = left.lease.map(TakeoverLease::new);
-        entry.states_lease = left.lease.is_some();
-        entry.is_marked = data.is_held();
-        entry.since = data.since.unwrap_or_else(now);
-        entry.took_over = data.took_over;
-        entry.said_survivors = data.survivors;
-        if let Link::Up(connection) = &self.link {
-            connection.adopt(&entry.path);
+        entry.renewals.go_on(ticket.lease);
+        entry.statement = Statement::left(data);
+        if let Some(connection) = self.link.connection() {
+            connection.adopt(entry.own.path());
         }
     }
 }

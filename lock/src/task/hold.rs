@@ -6,53 +6,44 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+use super::Task;
 use super::answer::Answer;
+use super::pending::Write;
 use super::place::Place;
 use super::requests::watch::{NOT_THERE, Watched, watch_control};
-use super::state::{Link, Task, Write};
+use super::tenure::Tenure;
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{
     Children, Connection, Ensemble, EnsembleError, EnsembleResult, MultiError, NodeEvent, Op,
 };
-use crate::error::LockError;
 use crate::loss::LossReason;
-use crate::record::{Control, now as time_of_day};
+use crate::record::Control;
+
+/// Writes of our data.
+const OF_DATA: [Write; 3] = [Write::Mark, Write::Renewal, Write::TakeOver];
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
     /// The holder renews. So does the heir: its lease has to be valid when its turn comes. Every contender renews once
     /// over a new connection: that is a proof by itself. If the lease had lapsed, the proof takes one more renewal;
     /// contenders further back send it when they need a lease.
     pub(super) fn renewal_due(&self) -> Option<BootInstant> {
-        let (Link::Up(_), Place::In(entry)) = (&self.link, &self.place) else {
-            return None;
-        };
-        let is_given_up = self.lost.is_some() && !self.is_retained();
+        let entry = self.place.entry().filter(|_| self.link.is_up())?;
+        let is_lost = self.wishes.lost().is_some();
+        let is_given_up = self.wishes.is_releasing() || (is_lost && !self.is_retained());
         // A takeover writes our data too. Until we know whether it was carried out, they may be all that tells.
-        let is_writing = [Write::Renewal, Write::TakeOver]
-            .iter()
-            .any(|write| self.writes[*write as usize].is_some());
-        if is_given_up || self.releasing.is_some() || is_writing {
+        if is_given_up || self.pending.has_any(&[Write::Renewal, Write::TakeOver]) {
             return None;
         }
         if self.lease.is_attach_unproven() {
             return Some(BootInstant::from_nanos(0));
         }
-        let renews = entry.is_our_turn || self.lost.is_some() || self.is_heir() || entry.states_lease;
-        if renews
-            && self.lost.is_none()
-            && !self.is_safe_from_takeover(self.clock.now() + self.least_lease(true))
-        {
+        let is_next = entry.line.is_our_turn() || entry.line.is_heir();
+        let renews = is_next || is_lost || entry.renewals.states_lease();
+        if renews && !is_lost && !self.is_safe_from_takeover(self.clock.now() + self.least_lease(true)) {
             return Some(BootInstant::from_nanos(0));
         }
-        let regular = renews.then(|| self.last_renewal + self.interval())?;
+        let regular = renews.then(|| entry.renewals.last() + self.interval())?;
         Some(self.lease.proof_due().map_or(regular, |due| due.min(regular)))
-    }
-
-    pub(super) fn is_heir(&self) -> bool {
-        match &self.place {
-            Place::In(entry) => entry.ahead.as_ref().is_some_and(|ahead| ahead.place().is_heir),
-            _ => false,
-        }
     }
 
     /// Whether a contender that has lost the lock stays in the queue.
@@ -66,7 +57,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             self.renew(connection);
         }
         // What was refused is not tried at once again.
-        if self.is_retained() && self.refusal.is_none() {
+        if self.is_retained() && self.obstacles.refusal().is_none() {
             self.tell_survivors(connection);
         }
     }
@@ -76,13 +67,13 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         if self.renewal_due().is_some_and(|due| due <= now) {
             self.renew(connection);
         }
-        let is_heir = self.is_heir();
+        let is_heir = self.place.is_heir();
         let Place::In(entry) = &mut self.place else { return };
-        if !entry.is_our_turn && !is_heir {
+        if !entry.line.is_our_turn() && !is_heir {
             return;
         }
-        let was_renewing = std::mem::replace(&mut entry.is_renewing, true);
-        let is_held = entry.is_held;
+        let was_renewing = entry.renewals.begin();
+        let is_held = entry.tenure.is_held();
         if is_heir {
             self.watch_own(connection);
         }
@@ -90,31 +81,16 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         if !is_held && is_too_short && self.lease.proof_due().is_none() {
             return self.prove_by_attaching();
         }
-        if !std::mem::replace(&mut self.is_control_watched, true) {
-            let watched = watch_control(
-                Arc::clone(connection),
-                self.options.control.clone(),
-                self.options.provisioned,
-            );
-            self.control_reading += 1;
-            let reading = self.control_reading;
-            self.ask(async move {
-                Answer::Control {
-                    reading,
-                    result: watched.await,
-                }
-            });
-        }
+        self.read_control(connection);
         if self.options.ask_for_predecessor {
             self.keep_the_record(connection, now);
         }
         self.hold_if_it_is_our_turn(now);
         let Place::In(entry) = &mut self.place else { return };
-        if !entry.is_held {
+        if !entry.tenure.is_held() {
             return;
         }
-        if !std::mem::replace(&mut entry.is_marked, true) {
-            entry.since = time_of_day();
+        if entry.statement.mark() {
             self.mark(connection);
         }
         self.tell_survivors(connection);
@@ -129,36 +105,26 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         };
         let sent = self.writing(Write::Mark);
         let marking = connection.set_data(&path, data, None);
-        self.ask(async move {
-            Answer::Marked {
-                sent,
-                result: marking.await,
-            }
-        });
-    }
-
-    /// Whether a write of our data is under way.
-    fn is_writing_data(&self) -> bool {
-        [Write::Mark, Write::Renewal, Write::TakeOver]
-            .iter()
-            .any(|write| self.writes[*write as usize].is_some())
+        self.pending
+            .ask(marking, move |result| Answer::Marked { sent, result });
     }
 
     /// Writes into our data what has outlived SIGKILL, if that has changed. A reader of the queue then sees why the lock is
     /// kept.
     fn tell_survivors(&mut self, connection: &Arc<E::Connection>) {
-        let Place::In(entry) = &self.place else { return };
-        let is_told = entry.said_survivors == self.word().survivors && !entry.is_said_unsure;
-        if !is_told && !self.is_writing_data() {
+        let survivors = self.word().survivors;
+        let Some(entry) = self.place.entry() else { return };
+        if !entry.statement.states(survivors) && !self.pending.has_any(&OF_DATA) {
             self.mark(connection);
         }
     }
 
     /// A write of our data was acknowledged. If it was the last one under way, they are as we know them.
     fn data_are_known(&mut self) {
-        let is_sure = !self.is_writing_data();
-        if let Place::In(entry) = &mut self.place {
-            entry.is_said_unsure &= !is_sure;
+        if let Place::In(entry) = &mut self.place
+            && !self.pending.has_any(&OF_DATA)
+        {
+            entry.statement.acknowledged();
         }
     }
 
@@ -167,9 +133,9 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     /// is still in the queue.
     fn watch_own(&mut self, connection: &Arc<E::Connection>) {
         let Place::In(entry) = &mut self.place else { return };
-        if !std::mem::replace(&mut entry.is_own_watched, true) {
-            let watched = connection.watch_children(&entry.path);
-            self.ask(async move { Answer::Own(watched.await) });
+        if entry.own.begin_watch() {
+            let watched = connection.watch_children(entry.own.path());
+            self.pending.ask(watched, Answer::Own);
         }
     }
 
@@ -186,28 +152,28 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     /// Holding means that no contender is before us *and* that our leases are valid on our own clock.
     fn hold_if_it_is_our_turn(&mut self, now: BootInstant) {
-        let is_taking_over = self.writes[Write::TakeOver as usize].is_some();
+        let is_taking_over = self.pending.has_any(&[Write::TakeOver]);
         let is_valid = self.is_valid(now + self.least_lease(true));
         let Place::In(entry) = &mut self.place else { return };
-        if entry.is_held || !entry.is_our_turn || !is_valid || is_taking_over {
+        if entry.tenure.is_held() || !entry.line.is_our_turn() || !is_valid || is_taking_over {
             return;
         }
-        if self.options.ask_for_predecessor {
-            if !entry.past.record.is_done() {
-                return;
-            }
-            entry.predecessor_unclean = !entry.past.debts.is_empty();
+        let asks = self.options.ask_for_predecessor;
+        if asks && !entry.past.is_recorded() {
+            return;
         }
-        entry.is_held = true;
-        entry.is_left = false;
+        entry.tenure = Tenure::Held {
+            is_predecessor_unclean: asks && entry.past.has_debts(),
+        };
     }
 
     fn renew(&mut self, connection: &Arc<E::Connection>) {
-        let Place::In(entry) = &self.place else { return };
-        let path = entry.path.clone();
+        let is_lost = self.wishes.lost().is_some();
+        let Some(entry) = self.place.entry() else { return };
+        let path = entry.own.path().to_owned();
         // A waiter further back is left to its session: it renews only once over each connection.
-        let is_waiter = !entry.is_our_turn && self.lost.is_none() && !self.is_heir();
-        let states_lease = entry.lease.is_some() && (entry.states_lease || !is_waiter);
+        let is_waiter = !entry.line.is_our_turn() && !is_lost && !entry.line.is_heir();
+        let states_lease = entry.renewals.lease().is_some() && (entry.renewals.states_lease() || !is_waiter);
         let said = states_lease.then(|| self.say_anew(None)).flatten();
         let op = match said {
             Some((path, data)) => Op::SetData {
@@ -218,19 +184,19 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             None => Op::Check { path },
         };
         let sent = self.writing(Write::Renewal);
-        self.last_renewal = sent;
+        if let Place::In(entry) = &mut self.place {
+            entry.renewals.sent(sent);
+        }
         let renewing = connection.multi(vec![op]);
-        self.ask(async move {
-            Answer::Renewed {
-                sent,
-                states_lease,
-                result: renewing.await,
-            }
+        self.pending.ask(renewing, move |result| Answer::Renewed {
+            sent,
+            states_lease,
+            result,
         });
     }
 
     pub(super) fn renewed(&mut self, sent: BootInstant, states_lease: bool, result: Result<(), MultiError>) {
-        self.written(Write::Renewal);
+        self.pending.written(Write::Renewal);
         match result {
             Ok(()) => {
                 let is_acknowledged = match states_lease {
@@ -246,45 +212,38 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                     observer.renewed(self.clock.now() - sent);
                 }
             }
-            Err(MultiError {
-                error: EnsembleError::NoNode,
-                ..
-            }) => {
-                self.entry_is_gone(LossReason::ContenderDeleted);
-            }
             Err(MultiError { error, .. }) => self.contender_refused("renew", error),
         }
     }
 
     pub(super) fn marked(&mut self, sent: BootInstant, result: EnsembleResult<()>) {
-        self.written(Write::Mark);
+        self.pending.written(Write::Mark);
         match result {
             Ok(()) => {
                 self.data_are_known();
                 self.acknowledge_own(sent);
             }
-            Err(EnsembleError::NoNode) => self.entry_is_gone(LossReason::ContenderDeleted),
             Err(error) => self.contender_refused("mark as held", error),
         }
     }
 
     pub(super) fn own(&mut self, result: EnsembleResult<(Children, BoxFuture<'static, NodeEvent>)>) {
-        let (Place::In(entry), Link::Up(connection)) = (&mut self.place, &self.link) else {
+        let (Some(entry), Some(connection)) = (self.place.entry_mut(), self.link.connection()) else {
             return;
         };
         match result {
             Ok((children, mut event)) => {
-                if children.owner != connection.session().id || children.parent.czxid != entry.token {
+                let (session, token) = (connection.session().id, entry.own.token());
+                if children.owner != session || children.parent.czxid != token {
                     return self.entry_is_gone(LossReason::ContenderDeleted);
                 }
                 // The event may be here already, before the next answer in the line.
                 if let Some(event) = tokio::task::unconstrained(&mut event).now_or_never() {
                     return self.own_event(event);
                 }
-                entry.is_own_seen = true;
-                self.ask(async move { Answer::OwnEvent(event.await) });
+                entry.own.watched();
+                self.pending.ask(event, Answer::OwnEvent);
             }
-            Err(EnsembleError::NoNode) => self.entry_is_gone(LossReason::ContenderDeleted),
             Err(error) => self.contender_refused("watch", error),
         }
     }
@@ -292,38 +251,34 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     pub(super) fn own_event(&mut self, event: NodeEvent) {
         let Place::In(entry) = &mut self.place else { return };
         match event {
-            NodeEvent::Changed => {
-                entry.is_own_watched = false;
-                entry.is_own_seen = false;
-            }
+            NodeEvent::Changed => entry.own.unwatched(),
             NodeEvent::Deleted => self.entry_is_gone(LossReason::ContenderDeleted),
             NodeEvent::Disconnected => self.connection_lost(),
         }
     }
 
-    pub(super) fn contender_refused(&mut self, verb: &str, error: EnsembleError) {
-        if !self.is_about_link(&error) {
-            let action = match &self.place {
-                Place::In(entry) => format!("cannot {verb} {}", entry.path),
-                _ => format!("cannot {verb}"),
-            };
-            let error = LockError::Refused { action, error };
-            if !self.is_kept_through(&error) {
-                self.fail(error);
-            }
-        }
+    fn read_control(&mut self, connection: &Arc<E::Connection>) {
+        let Some(reading) = self.control.begin_reading() else {
+            return;
+        };
+        let watched = watch_control(
+            Arc::clone(connection),
+            self.options.control.clone(),
+            self.options.provisioned,
+        );
+        self.pending
+            .ask(watched, move |result| Answer::Control { reading, result });
     }
 
     pub(super) fn control(&mut self, reading: u64, result: Watched) {
-        if reading != self.control_reading {
+        if !self.control.is_newest(reading) {
             return;
         }
-        self.control_read = reading;
         match result {
             Ok((node, event)) => {
                 let version = (node.czxid != NOT_THERE).then_some(node.version);
-                self.control = Some((Control::parse(&node.data), version));
-                self.ask(async move { Answer::ControlEvent(event.await) });
+                self.control.is_read(Control::parse(&node.data), version);
+                self.pending.ask(event, Answer::ControlEvent);
                 self.yield_as_a_waiter();
             }
             // The lock works without it. But no client can ask us to yield, and no release counts as clean.
@@ -332,20 +287,18 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                     path = self.options.control,
                     "No right to read the control node; continuing without it"
                 );
-                self.control = Some((Control::default(), None));
+                self.control.is_read(Control::default(), None);
             }
             Err(error) => {
-                if !self.is_about_link(&error) {
-                    let action = format!("cannot read the control node {}", self.options.control);
-                    self.fail(LockError::Refused { action, error });
-                }
+                let action = format!("cannot read the control node {}", self.options.control);
+                self.refused(action, error);
             }
         }
     }
 
     pub(super) fn control_event(&mut self, event: NodeEvent) {
         match event {
-            NodeEvent::Changed | NodeEvent::Deleted => self.is_control_watched = false,
+            NodeEvent::Changed | NodeEvent::Deleted => self.control.outdated(),
             NodeEvent::Disconnected => self.connection_lost(),
         }
     }
@@ -354,13 +307,12 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     /// is gone.
     fn yield_as_a_waiter(&mut self) {
         // A contender that is leaving does not queue again because of this, and only the owner releases a lost lock.
-        if self.releasing.is_some() || self.lost.is_some() {
+        if self.wishes.is_over() {
             return;
         }
-        let (Place::In(entry), Some((control, _))) = (&self.place, &self.control) else {
-            return;
-        };
-        if !entry.is_held && !entry.is_left && control.asks(&entry.name) {
+        let Some(entry) = self.place.entry() else { return };
+        let is_waiter = matches!(entry.tenure, Tenure::NotHeld);
+        if is_waiter && self.control.asks(entry.own.name()) {
             tracing::info!(
                 lock.path = self.options.root,
                 "Asked to step down while waiting; queueing again"
@@ -371,19 +323,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     /// Reports the lock lost at the deadline.
     pub(super) fn watch_the_lease(&mut self) {
-        if self.is_held() && self.releasing.is_none() && !self.is_valid(self.clock.now()) {
+        if self.place.is_held() && !self.wishes.is_releasing() && !self.is_valid(self.clock.now()) {
             self.lose(LossReason::DeadlineReached);
-        }
-    }
-
-    pub(super) fn lose(&mut self, reason: LossReason) {
-        self.lost = Some(reason);
-        self.is_contending = false;
-        if let Place::In(entry) = &mut self.place {
-            entry.is_held = false;
-        }
-        for reply in self.contend_replies.drain(..) {
-            let _ = reply.send(Err(LockError::Lost(reason)));
         }
     }
 }

@@ -1,18 +1,14 @@
-//! What we know about the contenders before us, and the record that a holder leaves behind.
-
-use std::collections::BTreeSet;
+//! Who held before us and may still be writing, and the record that we leave to those after us.
 
 use crate::queue::Mode;
-use crate::record::{CleanRelease, Control, Debts};
+use crate::record::{Claimant, CleanRelease, Control, Debts, Holder};
 
-/// Contenders before us that matter when we hold.
+/// What the control node and we know of each other.
 #[derive(Default)]
 pub(super) struct Past {
-    /// Those that we have seen before us, and that may have held the lock last.
-    pub(super) suspects: BTreeSet<String>,
-    pub(super) record: Record,
+    record: Record,
     /// Those that may still be writing, and for which we have not waited.
-    pub(super) debts: Debts,
+    debts: Debts,
 }
 
 /// Whether we are recorded among the holders.
@@ -30,25 +26,132 @@ pub(super) enum Record {
     Refused,
 }
 
-impl Record {
+/// What our record needs.
+pub(super) enum Need {
+    Nothing,
+    /// We have to go on without one.
+    GoWithout,
+    /// The control node gets these data if it still has this version.
+    Write {
+        data: Vec<u8>,
+        version: i32,
+        /// Whether they leave out those that we waited for.
+        is_settlement: bool,
+    },
+}
+
+impl Past {
+    /// Of a contender that another process has left to us, and may have recorded.
+    pub(super) fn unsure() -> Self {
+        Self {
+            record: Record::Asked,
+            debts: Debts::default(),
+        }
+    }
+
     /// Whether the record needs nothing more before we hold.
-    pub(super) fn is_done(self) -> bool {
-        matches!(self, Self::Written | Self::Impossible | Self::Refused)
+    pub(super) fn is_recorded(&self) -> bool {
+        matches!(
+            self.record,
+            Record::Written | Record::Impossible | Record::Refused
+        )
     }
 
     /// Whether the record may name us, so that our end has to be noted.
-    pub(super) fn may_be_written(self) -> bool {
-        matches!(self, Self::Asked | Self::Written)
+    pub(super) fn may_name_us(&self) -> bool {
+        matches!(self.record, Record::Asked | Record::Written)
+    }
+
+    /// Whether a former holder may still be writing.
+    pub(super) fn has_debts(&self) -> bool {
+        !self.debts.is_empty()
+    }
+
+    /// What to do after the control node was read, with this version. `is_settled` if our owner has waited for those
+    /// that may still be writing. What is to be written counts as asked for.
+    pub(super) fn keep_record(
+        &mut self,
+        (control, version): (&Control, Option<i32>),
+        claimant: &Claimant<'_>,
+        is_settled: bool,
+    ) -> Need {
+        let Some(version) = version else {
+            return match self.record {
+                Record::Impossible | Record::Refused => Need::Nothing,
+                _ => Need::GoWithout,
+            };
+        };
+        let is_named = control.names(&claimant.own);
+        let mut is_settlement = false;
+        let control = match self.record {
+            Record::Refused => return Need::Nothing,
+            // It was written, but the answer was lost.
+            Record::Asked if control.holders.iter().flatten().any(|one| *one == claimant.own) => {
+                self.record = Record::Written;
+                self.debts = control.debts(claimant);
+                return Need::Nothing;
+            }
+            Record::Written if is_named && (self.debts.is_empty() || !is_settled) => return Need::Nothing,
+            Record::Written if is_named => {
+                is_settlement = true;
+                control.clone().without(&self.debts)
+            }
+            Record::Written => {
+                // We wait once for those that we know already. If a client has removed others, they are unknown.
+                self.debts.more = self.debts.more.max(u32::from(control.holders.is_none()));
+                control.clone().with_claim(claimant, &self.debts)
+            }
+            Record::Unwritten | Record::Asked | Record::Impossible => {
+                self.record = Record::Asked;
+                self.debts = control.debts(claimant);
+                control.clone().with_claim(claimant, &self.debts)
+            }
+        };
+        Need::Write {
+            data: control.to_data(),
+            version,
+            is_settlement,
+        }
+    }
+
+    /// The record is written. With a settlement nobody is left of whom we know.
+    pub(super) fn recorded(&mut self, is_settlement: bool) {
+        self.record = Record::Written;
+        if is_settlement {
+            self.debts = Debts::default();
+        }
+    }
+
+    /// There is no record of us. With `is_asked_for` it counts that we cannot find out which holders died.
+    pub(super) fn go_without(&mut self, record: Record, is_asked_for: bool) {
+        self.record = record;
+        if is_asked_for {
+            self.debts = Debts::unknown();
+        }
+    }
+
+    /// What to record when we release. `is_settled` as for [`Past::keep_record`].
+    pub(super) fn farewell(&self, own: Holder, mode: Mode, is_settled: bool) -> Farewell {
+        Farewell {
+            release: CleanRelease {
+                contender: own.contender,
+                token: own.token,
+            },
+            mode,
+            is_written: self.may_name_us() || self.has_debts(),
+            is_settled,
+            debts: self.debts.clone(),
+        }
     }
 }
 
 /// The record that a holder leaves behind when it releases cleanly.
 pub(super) struct Farewell {
-    pub(super) release: CleanRelease,
-    pub(super) mode: Mode,
-    pub(super) is_written: bool,
-    pub(super) is_settled: bool,
-    pub(super) debts: Debts,
+    release: CleanRelease,
+    mode: Mode,
+    is_written: bool,
+    is_settled: bool,
+    debts: Debts,
 }
 
 impl Farewell {

@@ -3,13 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::FutureExt;
-use futures_util::stream::StreamExt;
-
-use super::answer::{Answer, next};
+use super::Task;
+use super::answer::Answer;
 use super::command::Command;
 use super::place::Place;
-use super::state::{Link, Task};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::Ensemble;
 
@@ -23,14 +20,13 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             let wake = Self::sleep_until(self.clock.clone(), self.next_wake());
             tokio::select! {
                 biased;
-                answer = next(&mut self.answers) => {
+                answer = self.pending.next() => {
                     self.take(answer);
                     // A release causes two events for the heir. Handle both before the next step.
-                    while let Some(Some(answer)) = self.answers.next().now_or_never() {
+                    while let Some(answer) = self.pending.next_at_hand() {
                         self.take(answer);
                     }
                 }
-                answer = next(&mut self.link_answers) => self.take(answer),
                 command = self.commands.recv() => match command {
                     Some(Command::Close(done)) => return self.close(done).await,
                     Some(command) => self.obey(command),
@@ -57,7 +53,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         match answer {
             Answer::Attached(result) => self.attached(result),
             Answer::Closed(closed) => self.closed(closed),
-            Answer::Key(key) => self.key = key,
+            Answer::Key(key) => self.link.told_key(key),
             Answer::Entered { sent, result } => self.entered(sent, result),
             Answer::Found(result) => self.found(*result),
             Answer::Unbarred(event) => self.unbarred(event),
@@ -95,38 +91,29 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     fn drive(&mut self) {
         self.watch_the_lease();
         self.keep_the_link();
-        let Link::Up(connection) = &self.link else { return };
+        let Some(connection) = self.link.connection() else {
+            return;
+        };
         let connection = Arc::clone(connection);
         self.ask_participants(&connection);
-        if self.releasing.is_some() {
+        if self.wishes.is_releasing() {
             return self.drive_release(&connection);
         }
-        if self.lost.is_some() {
+        if self.wishes.lost().is_some() {
             return self.drive_lost(&connection);
         }
         match &self.place {
-            Place::Out => {
-                if self.is_contending && !self.is_barred {
-                    self.place = Place::Entering {
-                        prefix: self.prefix(uuid::Uuid::new_v4()),
-                        is_asked: false,
-                        is_uncertain: false,
-                        left: None,
-                    };
-                    self.drive_entering(&connection);
-                }
-            }
-            Place::Entering { .. } => self.drive_entering(&connection),
+            Place::Out => self.drive_out(&connection),
+            Place::Barred => {}
+            Place::Entering(_) => self.drive_entering(&connection),
             Place::In(_) => self.drive_queue(&connection),
         }
     }
 
     fn next_wake(&self) -> Option<BootInstant> {
         let renewal = self.renewal_due();
-        let deadline = match &self.place {
-            Place::In(entry) if entry.is_held && self.releasing.is_none() => self.deadline(),
-            _ => None,
-        };
+        let is_bound = self.place.is_held() && !self.wishes.is_releasing();
+        let deadline = self.deadline().filter(|_| is_bound);
         [renewal, self.stuck_at(), deadline, self.takeover_due()]
             .into_iter()
             .flatten()

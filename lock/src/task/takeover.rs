@@ -3,24 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Task;
 use super::answer::Answer;
+use super::pending::Write;
 use super::place::Place;
-use super::state::{Task, Write};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Connection, Ensemble, EnsembleError, MultiError, Op};
 use crate::loss::LossReason;
-use crate::record::{Said, TookOver, contender_data};
+use crate::record::{Pod, TookOver, contender_data};
+use crate::takeover::Sighting;
 use crate::timing;
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
     /// The moment by which everything under the lock has to have ended: by both leases.
     pub(super) fn deadline(&self) -> Option<BootInstant> {
         let of_session = self.lease.deadline()?;
-        let Place::In(entry) = &self.place else {
-            return Some(of_session);
-        };
-        match &entry.lease {
-            Some(lease) => Some(lease.deadline()?.min(of_session)),
+        match self.place.entry() {
+            Some(entry) => entry.renewals.earlier_deadline(of_session),
             None => Some(of_session),
         }
     }
@@ -32,18 +31,13 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     /// Whether the takeover lease is valid at `moment`.
     pub(super) fn is_safe_from_takeover(&self, moment: BootInstant) -> bool {
-        match &self.place {
-            Place::In(entry) => entry.lease.is_none_or(|lease| lease.is_valid(moment)),
-            _ => true,
-        }
+        let entry = self.place.entry();
+        entry.is_none_or(|entry| entry.renewals.is_safe(moment))
     }
 
     /// Time between two renewals: our contender may state a shorter lease than the present times would give.
     pub(super) fn interval(&self) -> Duration {
-        let lease = match &self.place {
-            Place::In(entry) => entry.lease.map(|lease| lease.duration()),
-            _ => None,
-        };
+        let lease = self.place.entry().and_then(|entry| entry.renewals.lease());
         timing::interval(self.options.timing.interval(), lease)
     }
 
@@ -52,78 +46,50 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         if !self.acknowledge(sent) {
             return false;
         }
-        if let Place::In(entry) = &mut self.place
-            && let Some(lease) = &mut entry.lease
-        {
-            lease.renew(sent);
+        if let Place::In(entry) = &mut self.place {
+            entry.renewals.acknowledged(sent);
         }
         true
     }
 
     /// The path of our contender, and its data anew. They state L if there is one, and whose place we are about to take.
-    pub(super) fn say_anew(&mut self, took_over: Option<&TookOver>) -> Option<(String, Vec<u8>)> {
+    pub(super) fn say_anew(&mut self, taking: Option<&TookOver>) -> Option<(String, Vec<u8>)> {
         let survivors = self.word().survivors;
-        let Place::In(entry) = &mut self.place else {
-            return None;
-        };
-        entry.states_lease |= entry.lease.is_some();
-        entry.is_said_unsure |= entry.said_survivors != survivors;
-        entry.said_survivors = survivors;
-        let said = Said {
-            is_held: entry.is_marked,
-            since: entry.since.clone(),
-            stop_budget: self.options.timing.stop_grace,
-            lease: entry.lease.map(|lease| lease.duration()),
-            took_over: took_over.or(entry.took_over.as_ref()).cloned(),
-            survivors: entry.said_survivors,
-        };
-        Some((entry.path.clone(), contender_data(&self.options.identity, &said)))
+        let entry = self.place.entry_mut()?;
+        let (lease, stop_budget) = (entry.renewals.state_lease(), self.options.timing.stop_grace);
+        let said = entry.statement.say(survivors, lease, taking, stop_budget);
+        let data = contender_data(&self.options.identity, &said);
+        Some((entry.own.path().to_owned(), data))
     }
 
     /// When the next contender before us has been silent for too long.
     pub(super) fn takeover_due(&self) -> Option<BootInstant> {
-        self.silent().map(|(due, _)| due)
+        self.silent().map(|(sighting, ..)| sighting.silent_at())
     }
 
-    /// The contender before us whose silence lasts too long first, and from when on.
-    fn silent(&self) -> Option<(BootInstant, &str)> {
-        let Place::In(entry) = &self.place else {
-            return None;
-        };
-        let is_leaving = self.releasing.is_some() || self.lost.is_some();
-        let is_asked = self.writes[Write::TakeOver as usize].is_some();
-        if entry.lease.is_none() || entry.ahead.is_none() || entry.is_our_turn || is_leaving || is_asked {
+    /// The contender before us whose silence lasts too long first, with its name and its pod.
+    fn silent(&self) -> Option<(Sighting, &str, Option<&Pod>)> {
+        let entry = self.place.entry()?;
+        entry.renewals.lease()?;
+        if self.wishes.is_over() || self.pending.has_any(&[Write::TakeOver]) {
             return None;
         }
-        let silent = entry.watched.iter().filter_map(|(name, seen)| {
-            let sighting = seen.sighting?;
-            Some((sighting.silent_at(), name.as_str()))
-        });
-        silent.min()
+        entry.line.silent()
     }
 
     /// Deletes a contender before us that has been silent for longer than its lease, if it is still silent, and renews
     /// our own in the same transaction.
     pub(super) fn drive_takeover(&mut self, connection: &Arc<E::Connection>) {
         let now = self.clock.now();
-        let Some((_, name)) = self.silent().filter(|(due, _)| *due < now) else {
-            return;
-        };
-        let name = name.to_owned();
-        let Place::In(entry) = &mut self.place else { return };
-        let Some((seen, sighting)) = entry
-            .watched
-            .get(&name)
-            .and_then(|seen| Some((seen, seen.sighting?)))
-        else {
+        let silent = self.silent().filter(|(sighting, ..)| sighting.silent_at() < now);
+        let Some((sighting, name, pod)) = silent else {
             return;
         };
         let of = TookOver {
-            contender: name.clone(),
-            pod: seen.pod.clone(),
+            contender: name.to_owned(),
+            pod: pod.cloned(),
             silent_millis: u64::try_from(sighting.silence(now).as_millis()).unwrap_or(u64::MAX),
         };
-        entry.taking = Some(of.clone());
         let Some((path, data)) = self.say_anew(Some(&of)) else {
             return;
         };
@@ -136,21 +102,22 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 version: None,
             },
             Op::Delete {
-                path: format!("{}/{name}", self.options.root),
+                path: format!("{}/{}", self.options.root, of.contender),
                 version: Some(version),
             },
         ]);
-        self.ask(async move {
-            Answer::TookOver {
-                sent,
-                version,
-                result: taking.await,
-            }
+        if let Place::In(entry) = &mut self.place {
+            entry.statement.take(of);
+        }
+        self.pending.ask(taking, move |result| Answer::TookOver {
+            sent,
+            version,
+            result,
         });
     }
 
     pub(super) fn took_over(&mut self, sent: BootInstant, version: i32, result: Result<(), MultiError>) {
-        self.written(Write::TakeOver);
+        self.pending.written(Write::TakeOver);
         let Err(MultiError { index, error }) = result else {
             if !self.acknowledge_own(sent) {
                 return self.drop_link();
@@ -160,17 +127,15 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         match error {
             EnsembleError::NoNode if index == 0 => self.entry_is_gone(LossReason::ContenderDeleted),
             // It has renewed or left: the event is on its way, and with the next answer the wait begins anew.
-            EnsembleError::BadVersion | EnsembleError::NoNode => self.has_not_taken_over(version),
+            EnsembleError::BadVersion | EnsembleError::NoNode => drop(self.has_not_taken_over(version)),
             error if index == 1 && !error.is_connection() && error != EnsembleError::SessionExpired => {
-                if let Place::In(entry) = &self.place {
-                    tracing::warn!(
-                        lock.path = self.options.root,
-                        contender = entry.taking.as_ref().map(|of| of.contender.as_str()),
-                        %error,
-                        "Cannot take the place of a silent contender; waiting for the end of its session"
-                    );
-                }
-                self.has_not_taken_over(version);
+                let of = self.has_not_taken_over(version);
+                tracing::warn!(
+                    lock.path = self.options.root,
+                    contender = of.map(|of| of.contender),
+                    %error,
+                    "Cannot take the place of a silent contender; waiting for the end of its session"
+                );
             }
             error => self.contender_refused("take the place of a silent contender with", error),
         }
@@ -179,7 +144,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     /// Our contender has the place that we asked for.
     pub(super) fn has_taken_over(&mut self) {
         let Place::In(entry) = &mut self.place else { return };
-        let Some(of) = entry.taking.take() else { return };
+        let Some(of) = entry.statement.taken() else { return };
         tracing::warn!(
             lock.path = self.options.root,
             contender = of.contender,
@@ -187,7 +152,6 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             silent_millis = of.silent_millis,
             "Took the place of a contender that did not renew for longer than its lease"
         );
-        entry.took_over = Some(of);
         if let Some(observer) = &self.options.observer {
             observer.took_over();
         }
@@ -195,12 +159,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     /// Forgets that version of the contender whose place we have not got, and leaves it to its session until another
     /// one is seen.
-    fn has_not_taken_over(&mut self, version: i32) {
-        if let Place::In(entry) = &mut self.place
-            && let Some(of) = entry.taking.take()
-            && let Some(seen) = entry.watched.get_mut(&of.contender)
-        {
-            seen.sighting.take_if(|sighting| sighting.version == version);
-        }
+    fn has_not_taken_over(&mut self, version: i32) -> Option<TookOver> {
+        let entry = self.place.entry_mut()?;
+        let of = entry.statement.not_taken()?;
+        entry.line.leave_to_its_session(&of.contender, version);
+        Some(of)
     }
 }

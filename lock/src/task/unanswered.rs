@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::Task;
 use super::answer::Answer;
-use super::place::Place;
-use super::state::{Link, Task, Write};
+use super::pending::Write;
 use crate::clock::{BootInstant, Clock};
-use crate::ensemble::{Connection, Ensemble, EnsembleError, EnsembleResult, Node, Op};
+use crate::ensemble::{Connection, Ensemble, EnsembleResult, Node, Op};
 use crate::loss::LossReason;
 use crate::record::ContenderData;
 
@@ -17,36 +17,36 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     /// The next write to our data would replace them. So this counts as a takeover under way: until it is answered,
     /// nothing else is written there.
     pub(super) fn look_for_the_takeover(&mut self, connection: &Arc<E::Connection>) {
-        let Place::In(entry) = &self.place else { return };
-        if entry.taking.is_none() || self.writes[Write::TakeOver as usize].is_some() {
+        let Some(entry) = self.place.entry() else { return };
+        if entry.statement.taking().is_none() || self.pending.has_any(&[Write::TakeOver]) {
             return;
         }
-        let (connection, path) = (Arc::clone(connection), entry.path.clone());
+        let (connection, path) = (Arc::clone(connection), entry.own.path().to_owned());
         let sent = self.writing(Write::TakeOver);
-        self.ask(async move {
-            let result = read(&*connection, path).await;
-            Answer::OwnData { sent, result }
-        });
+        self.pending
+            .ask(read(connection, path), move |result| Answer::OwnData {
+                sent,
+                result,
+            });
     }
 
     pub(super) fn own_data(&mut self, sent: BootInstant, result: EnsembleResult<Node>) {
-        self.written(Write::TakeOver);
+        self.pending.written(Write::TakeOver);
         let node = match result {
             Ok(node) => node,
-            Err(EnsembleError::NoNode) => return self.entry_is_gone(LossReason::ContenderDeleted),
             Err(error) => return self.contender_refused("read", error),
         };
-        let (Place::In(entry), Link::Up(connection)) = (&mut self.place, &self.link) else {
+        let (Some(entry), Some(connection)) = (self.place.entry_mut(), self.link.connection()) else {
             return;
         };
-        if node.owner != connection.session().id || node.czxid != entry.token {
+        if node.owner != connection.session().id || node.czxid != entry.own.token() {
             return self.entry_is_gone(LossReason::ContenderDeleted);
         }
         let said = ContenderData::parse(&node.data).took_over;
         let contender = said.as_ref().map(|of| of.contender.as_str());
-        let is_done = contender == entry.taking.as_ref().map(|of| of.contender.as_str());
-        if !is_done {
-            entry.taking = None;
+        let taking = entry.statement.taking().map(|of| of.contender.as_str());
+        if contender != taking {
+            entry.statement.not_taken();
         }
         // The answer counts only over a connection that was never interrupted. Otherwise we look again.
         if !self.acknowledge(sent) {
@@ -59,7 +59,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 /// Our own contender at `path`, after a quorum write that changes nothing. The transaction may have been between the
 /// leader and its followers when another server took our session. That write is behind it, so its answer comes after
 /// the transaction's commit.
-async fn read<C: Connection>(connection: &C, path: String) -> EnsembleResult<Node> {
+async fn read<C: Connection>(connection: Arc<C>, path: String) -> EnsembleResult<Node> {
     let checked = connection.multi(vec![Op::Check { path: path.clone() }]).await;
     checked.map_err(|failed| failed.error)?;
     connection.node(&path).await

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Ensemble, EnsembleError};
 use crate::task::haste::Haste;
-use crate::ticket::Ticket;
+use crate::task::link::Session;
 
 /// A new connection, and the moment from which the leader counts the session anew.
 pub(in crate::task) struct Attached<C> {
@@ -16,29 +16,19 @@ pub(in crate::task) struct Attached<C> {
     pub(in crate::task) connection: C,
 }
 
-/// What is known of the session to connect with.
-pub(in crate::task) enum Known<C> {
-    /// There is none yet.
-    Nothing,
-    /// It had this connection.
-    Connection(Arc<C>),
-    /// Another process has begun it.
-    Ticket(Ticket),
-}
-
 /// Tries the servers in turn until one takes the session, or refuses for good.
 pub(in crate::task) async fn attach<E: Ensemble, C: Clock>(
     ensemble: Arc<E>,
     clock: C,
-    session: Known<E::Connection>,
+    session: Session<Arc<E::Connection>>,
     first: usize,
     haste: Haste,
     patience: Duration,
 ) -> Result<Attached<E::Connection>, EnsembleError> {
     // Only a session that comes back needs the pause.
     let wait = match session {
-        Known::Connection(_) => haste.wait(),
-        Known::Ticket(_) | Known::Nothing => Duration::ZERO,
+        Session::Ours { .. } => haste.wait(),
+        Session::Left(_) | Session::New => Duration::ZERO,
     };
     if !wait.is_zero() {
         clock.sleep(wait).await;
@@ -50,9 +40,9 @@ pub(in crate::task) async fn attach<E: Ensemble, C: Clock>(
         for server in (first..first + ensemble.servers()).map(|index| index % ensemble.servers()) {
             let asked = clock.now();
             let attached = match &session {
-                Known::Nothing => ensemble.attach(server, None, patience).await,
-                Known::Connection(before) => ensemble.attach(server, Some(before), patience).await,
-                Known::Ticket(ticket) => {
+                Session::New => ensemble.attach(server, None, patience).await,
+                Session::Ours { last, .. } => ensemble.attach(server, Some(last), patience).await,
+                Session::Left(ticket) => {
                     let timeout = ticket.session_timeout;
                     ensemble.resume(server, &ticket.session, timeout, patience).await
                 }
@@ -72,7 +62,7 @@ pub(in crate::task) async fn attach<E: Ensemble, C: Clock>(
                 Err(error) => return Err(error),
             }
         }
-        if matches!(session, Known::Nothing)
+        if matches!(session, Session::New)
             && let Some(objection) = ensemble.objection().await
         {
             return Err(objection);
