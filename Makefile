@@ -43,8 +43,10 @@ skipped = if [ -s $(LOCKKEEPER_SKIPPED) ]; then \
     else \
         echo "No test was skipped."; \
     fi
-prepare-tests = if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then $(CLUSTER) build; fi; \
-    mkdir -p target && rm -f $(LOCKKEEPER_SKIPPED)
+forget-skipped = mkdir -p target && rm -f $(LOCKKEEPER_SKIPPED)
+prepare-tests = if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then $(CLUSTER) build; fi; $(forget-skipped)
+# What a lint cannot check here it says, unless nothing may be skipped.
+skip-lint = echo "skipped: $(1)"; [ "$${LOCKKEEPER_REQUIRE-}" != all ]
 # Test programs that need a Kubernetes. Those of one list share a cluster, one program after the other; the two lists
 # take about as long, and run side by side.
 KUBERNETES_TESTS_1 := api cluster kubernetes
@@ -145,10 +147,14 @@ CHECK := MAKEFLAGS= RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY
 
 .PHONY: check
 check: ## Check format, lints, and all unit and model tests: no Java, no Go, no root
+	@$(forget-skipped)
 	@$(CARGO) fmt --all --check
 	@$(CHECK) --no-run
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target check-guard check-long check-rest
-	@$(took)
+	@failed=0; \
+	$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target check-guard check-long check-rest || failed=1; \
+	$(skipped); \
+	$(took); \
+	exit $$failed
 
 # The guard's tests mostly wait for processes and deadlines; the others of these three mostly compute.
 LONG_CHECKS := histories whole lease_model strangers
@@ -163,12 +169,12 @@ check-rest:
 	@$(CHECK) --doc
 
 .PHONY: test
-test: setup ## Run all tests, those on a real ensemble and a real Kubernetes included; LOCKKEEPER_REQUIRE=all: skip none
+test: setup $(TLC) ## Run all tests, those on a real ensemble and a real Kubernetes included; LOCKKEEPER_REQUIRE=all: skip none
 	@$(prepare-tests)
 	# Built at once, since two cargos that build wait for each other; each part is shown when it has ended.
 	@failed=0; \
 	$(RUN_TESTS) --no-run --quiet || exit 1; \
-	$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(TEST_KUBERNETES) test-others || failed=1; \
+	$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=target $(TEST_KUBERNETES) $(TEST_OTHERS) || failed=1; \
 	$(skipped); \
 	$(took); \
 	exit $$failed
@@ -191,12 +197,27 @@ $(TEST_KUBERNETES): test-kubernetes-%:
 
 .PHONY: test-others
 test-others: setup $(TLC) ## Run all other tests, those on a real ensemble included
+	@$(forget-skipped)
+	@failed=0; \
+	$(RUN_TESTS) --no-run --quiet || exit 1; \
+	$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(TEST_OTHERS) || failed=1; \
+	$(skipped); \
+	$(took); \
+	exit $$failed
+
+# What needs no server mostly computes; what needs one mostly waits.
+TEST_OTHERS := test-models test-ensemble
+.PHONY: $(TEST_OTHERS)
+test-models:
 	@failed=0; \
 	LOCKKEEPER_HISTORIES=$(HISTORIES) \
-	    $(RUN_TESTS) --lib --bins $(addprefix --test ,$(filter-out $(KUBERNETES_TESTS),$(TESTS))) || failed=1; \
+	    $(RUN_TESTS) --lib --bins $(addprefix --test ,$(call tests-of,$(DEFAULT_MEMBERS))) || failed=1; \
 	$(RUN_TESTS) --doc || failed=1; \
 	$(took); \
 	exit $$failed
+test-ensemble: $(TLC)
+	@$(RUN_TESTS) $(addprefix --test ,$(filter-out $(KUBERNETES_TESTS) $(call tests-of,$(DEFAULT_MEMBERS)),$(TESTS)))
+	@$(took)
 
 # Of the lock's task, and of lock, keeper and guard together. A bare `cargo test` plays some hundred.
 HISTORIES := 10000
@@ -223,7 +244,7 @@ lint-charts: setup ## Check the charts with helm
 	    $$helm lint --strict charts/lockkeeper-crds; \
 	    for values in charts/lockkeeper/ci/*.yaml; do $$helm lint --strict charts/lockkeeper --values "$$values"; done; \
 	else \
-	    echo "skipped: helm lint (helm is built with the cluster, which needs root and Go)"; \
+	    $(call skip-lint,helm lint (helm is built with the cluster$(comma) which needs root and Go)); \
 	fi
 
 .PHONY: lint-workflows
@@ -231,7 +252,7 @@ lint-workflows: ## Check the workflows on GitHub with actionlint
 	@if command -v go >/dev/null; then \
 	    go run github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT) -color=false; \
 	else \
-	    echo "skipped: actionlint (it needs Go)"; \
+	    $(call skip-lint,actionlint (it needs Go)); \
 	fi
 
 .PHONY: deny

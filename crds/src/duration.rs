@@ -5,12 +5,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use lockkeeper_daemon::duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The text that the rules of the schema accept: a whole number and one unit, below a hundred hours. CEL, which counts
 /// nanoseconds in 64 bits, can calculate with such durations.
-pub const PATTERN: &str = "^([0-9]{1,8}ms|[0-9]{1,5}s|[0-9]{1,4}m|[0-9]{1,2}h)$";
+pub(crate) const PATTERN: &str = "^([0-9]{1,8}ms|[0-9]{1,5}s|[0-9]{1,4}m|[0-9]{1,2}h)$";
 
 /// Longest text that [`PATTERN`] matches, in characters. The API server estimates the cost of a rule from it.
 const MAX_LENGTH: usize = 10;
@@ -33,17 +34,17 @@ pub struct ApiDuration(Duration);
 pub struct InvalidDuration(String);
 
 impl ApiDuration {
-    /// A span of whole milliseconds.
+    /// A span of whole milliseconds, the smallest unit of the API. No limits are checked.
     pub const fn from_millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
     }
 
-    /// A span of whole seconds.
+    /// A span of whole seconds. No limits are checked.
     pub const fn from_secs(secs: u64) -> Self {
         Self(Duration::from_secs(secs))
     }
 
-    /// The span itself.
+    /// The span as the standard library has it, always of whole milliseconds.
     pub const fn get(self) -> Duration {
         self.0
     }
@@ -68,21 +69,17 @@ impl FromStr for ApiDuration {
     type Err = InvalidDuration;
 
     fn from_str(text: &str) -> Result<Self, InvalidDuration> {
-        let units = [
-            ("ms", 1, 8),
-            ("s", 1_000, 5),
-            ("m", 60_000, 4),
-            ("h", 3_600_000, 2),
-        ];
-        let unit_at = text
-            .bytes()
-            .position(|b| !b.is_ascii_digit())
-            .unwrap_or(text.len());
-        let (number, unit) = text.split_at(unit_at);
-        units
-            .iter()
-            .find(|(name, _, digits)| *name == unit && number.len() <= *digits)
-            .and_then(|(_, millis, _)| Some(Self::from_millis(number.parse::<u64>().ok()? * millis)))
+        let longest = match text.trim_start_matches(|c: char| c.is_ascii_digit()) {
+            "ms" => "99999999ms",
+            "s" => "99999s",
+            "m" => "9999m",
+            "h" => "99h",
+            _ => "",
+        };
+        duration::parse(text)
+            .ok()
+            .filter(|_| text.len() <= longest.len())
+            .map(Self)
             .ok_or_else(|| InvalidDuration(text.to_owned()))
     }
 }
@@ -90,13 +87,7 @@ impl FromStr for ApiDuration {
 /// In the largest unit that gives a whole number.
 impl fmt::Display for ApiDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_millis() {
-            0 => f.write_str("0s"),
-            millis if millis.is_multiple_of(3_600_000) => write!(f, "{}h", millis / 3_600_000),
-            millis if millis.is_multiple_of(60_000) => write!(f, "{}m", millis / 60_000),
-            millis if millis.is_multiple_of(1_000) => write!(f, "{}s", millis / 1_000),
-            millis => write!(f, "{millis}ms"),
-        }
+        f.write_str(&duration::format(self.0))
     }
 }
 

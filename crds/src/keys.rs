@@ -4,7 +4,7 @@ mod request;
 mod resources;
 
 pub use request::{Access, Guard, KeyError, LockRequest, Readiness, agreed};
-pub use resources::{KINDS, SidecarResources, amount};
+pub use resources::{SidecarResources, amount};
 
 /// Group of the API, and prefix of every key.
 pub const GROUP: &str = "lockkeeper.io";
@@ -24,11 +24,11 @@ pub const READINESS: &str = "lockkeeper.io/readiness";
 pub const ACCESS: &str = "lockkeeper.io/access";
 
 /// Requests and limits of the sidecar in these pods, as JSON. Only an annotation: the value does not fit into a label.
-pub const SIDECAR_RESOURCES: &str = "lockkeeper.io/sidecar-resources";
+pub(crate) const SIDECAR_RESOURCES: &str = "lockkeeper.io/sidecar-resources";
 
 /// Annotation of workloads, `true`: their lock may change while pods run. The API server reads it, in the policy
 /// `lockkeeper-workloads` of the chart.
-pub const ALLOW_OVERLAP: &str = "lockkeeper.io/allow-overlap";
+pub(crate) const ALLOW_OVERLAP: &str = "lockkeeper.io/allow-overlap";
 
 /// Annotation of locks with which a user asks for a handoff: name of a pod that waits, or empty for the next in the
 /// queue. The operator removes it after it has asked the holder, or refused.

@@ -17,7 +17,7 @@ pub enum ApiLease {
     /// The shortest that leaves as much time for lost answers as the session alone.
     #[default]
     Auto,
-    /// So long.
+    /// A length that the user chose.
     Of(ApiDuration),
 }
 

@@ -1,11 +1,13 @@
 //! The Kubernetes API of Lockkeeper: the `DistributedLock` resource and the labels and annotations that
 //! put a workload's pods behind a lock.
 
+#![warn(missing_docs)]
+
 mod cel;
 pub mod definition;
-pub mod duration;
+mod duration;
 pub mod keys;
-pub mod lease;
+mod lease;
 pub mod lock;
 pub mod manifest;
 mod reference;

@@ -17,7 +17,9 @@ pub use status::{
     DistributedLockStatus, EnsembleStatus, Fenced, HOLDERS_SHOWN, Holder, QUEUE_SHOWN, QueuedContender,
     Survivors, TakenFrom, Trial,
 };
-pub use zookeeper::{MAX_TICK_TIME, MIN_TICK_TIME, SecretRef, ZooKeeperSpec};
+#[cfg(feature = "validation")]
+pub(crate) use zookeeper::{MAX_TICK_TIME, MIN_TICK_TIME};
+pub use zookeeper::{SecretRef, ZooKeeperSpec};
 
 /// The settings of a lock. A pod keeps the settings that it was created with: a change affects only pods that are
 /// created after it.
@@ -137,21 +139,17 @@ pub struct DistributedLockSpec {
 }
 
 /// Shortest session timeout: two ticks of the fastest ensemble that makes sense.
-pub const MIN_SESSION_TIMEOUT: ApiDuration = ApiDuration::from_secs(1);
-/// Most holders.
-pub const MAX_HOLDERS: i32 = 1000;
-/// Longest session timeout.
-pub const MAX_SESSION_TIMEOUT: ApiDuration = ApiDuration::from_secs(3_600);
+pub(crate) const MIN_SESSION_TIMEOUT: ApiDuration = ApiDuration::from_secs(1);
+pub(crate) const MAX_HOLDERS: i32 = 1000;
+pub(crate) const MAX_SESSION_TIMEOUT: ApiDuration = ApiDuration::from_secs(3_600);
 /// Shortest renewal interval: each holder writes twenty times a second.
-pub const MIN_RENEW_INTERVAL: ApiDuration = ApiDuration::from_millis(50);
-/// Longest renewal interval.
-pub const MAX_RENEW_INTERVAL: ApiDuration = ApiDuration::from_secs(600);
+pub(crate) const MIN_RENEW_INTERVAL: ApiDuration = ApiDuration::from_millis(50);
+pub(crate) const MAX_RENEW_INTERVAL: ApiDuration = ApiDuration::from_secs(600);
 /// Shortest lease duration: a renewal each sixteenth of a second.
-pub const MIN_LEASE_DURATION: ApiDuration = ApiDuration::from_millis(500);
+pub(crate) const MIN_LEASE_DURATION: ApiDuration = ApiDuration::from_millis(500);
 /// Longest lease duration, equal to `lockkeeper_lock::LONGEST_LEASE`.
-pub const MAX_LEASE_DURATION: ApiDuration = ApiDuration::from_secs(3_600);
-/// Longest lock delay.
-pub const MAX_LOCK_DELAY: ApiDuration = ApiDuration::from_secs(24 * 3_600);
+pub(crate) const MAX_LEASE_DURATION: ApiDuration = ApiDuration::from_secs(3_600);
+pub(crate) const MAX_LOCK_DELAY: ApiDuration = ApiDuration::from_secs(24 * 3_600);
 
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $(#[$first_doc:meta])* $first:ident, $($(#[$variant_doc:meta])* $variant:ident),+ $(,)? }) => {

@@ -25,12 +25,12 @@ metadata:
     {{- end }}
 ";
 
-/// A generated file.
+/// A generated file, as it has to be in the repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     /// Its path from the root of the repository.
     pub path: &'static str,
-    /// Its content.
+    /// Its whole text.
     pub content: String,
 }
 

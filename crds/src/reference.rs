@@ -9,8 +9,7 @@ use crate::lock::{ConditionType, Reason};
 
 const TEXT: &str = include_str!("reference.md");
 
-/// The page.
-pub fn reference() -> String {
+pub(crate) fn reference() -> String {
     TEXT.replace("{spec}", &table("spec"))
         .replace("{status}", &table("status"))
         .replace(

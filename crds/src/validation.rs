@@ -33,11 +33,11 @@ pub enum InvalidSpec {
     Duration {
         /// Name of the field in the resource.
         field: &'static str,
-        /// What it is.
+        /// What the field is set to.
         value: ApiDuration,
-        /// Shortest.
+        /// The shortest that the schema allows.
         least: ApiDuration,
-        /// Longest.
+        /// The longest that the schema allows.
         most: ApiDuration,
     },
     /// A lease duration outside its limits.
@@ -55,7 +55,7 @@ pub enum InvalidSpec {
          readers; leave maxHolders out or set mode to Exclusive"
     )]
     HoldersOfMode,
-    /// Not a connect string.
+    /// `zookeeper.connect` is not a connect string, for this reason.
     #[error("zookeeper.connect: {0}")]
     Connect(String),
     /// Authorities without a TLS server, or a TLS server without authorities.

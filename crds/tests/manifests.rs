@@ -6,9 +6,8 @@ use std::path::Path;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray,
 };
-use lockkeeper_crds::duration::ApiDuration;
 use lockkeeper_crds::keys::{self, Access, Guard, Readiness};
-use lockkeeper_crds::{DistributedLock, DistributedLockSpec, definition, manifest};
+use lockkeeper_crds::{ApiDuration, DistributedLock, DistributedLockSpec, definition, manifest};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()

@@ -24,20 +24,16 @@ pub type Stopping = watch::Receiver<bool>;
 
 /// A source of connections.
 pub trait Listen {
-    /// A connection.
     type Stream: Send + 'static;
 
-    /// The next connection, and its source.
     fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Source)>> + Send;
 
     /// The process at the other end, if the kernel knows it.
     fn peer(stream: &Self::Stream) -> Option<UCred>;
 }
 
-/// The bounds of a server.
 #[derive(Debug)]
 pub struct Bounds {
-    /// The places that its connections share.
     pub places: Places,
     /// How long connections may take to end when the server ends.
     pub drain: Duration,

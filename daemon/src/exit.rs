@@ -40,7 +40,6 @@ pub enum Exit {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{sentence}")]
 pub struct Failure {
-    /// The exit code of the process.
     pub exit: Exit,
     /// One sentence for a person, without a full stop.
     pub sentence: String,
@@ -73,7 +72,6 @@ impl Termination for Exit {
 // === impl Failure ===
 
 impl Failure {
-    /// A failure with any exit code.
     pub fn new(exit: Exit, sentence: impl fmt::Display) -> Self {
         Self {
             exit,

@@ -2,6 +2,8 @@
 //!
 //! Without features it has only exit codes, durations and credentials, on every system.
 
+#![warn(unreachable_pub)]
+
 #[cfg(feature = "http")]
 pub mod accept;
 pub mod credentials;

@@ -48,7 +48,6 @@ struct Shared {
     freed: Notify,
 }
 
-/// The source of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source(IpAddr);
 
@@ -100,7 +99,7 @@ struct Seat {
 
 impl Source {
     /// All clients of a Unix socket: they are on this machine.
-    pub const LOCAL: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    pub(crate) const LOCAL: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
     /// An IPv6 host has a whole network of 2^64 addresses (RFC 4291, 2.5.1), so the network counts as the source.
     pub fn of(address: IpAddr) -> Self {
@@ -115,7 +114,7 @@ impl Source {
 
 impl Places {
     /// `limit` places, without memory for data.
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self::with_memory(limit, 0)
     }
 
@@ -129,7 +128,7 @@ impl Places {
     }
 
     /// A place for a new connection. If none is free, another connection loses its place.
-    pub fn take(&self, source: Source) -> Place {
+    pub(crate) fn take(&self, source: Source) -> Place {
         self.take_at(source, BootInstant::now())
     }
 
@@ -171,12 +170,10 @@ impl Places {
 // === impl Place ===
 
 impl Place {
-    /// The source of the connection.
     pub fn source(&self) -> Source {
         self.source
     }
 
-    /// Records the progress of the connection.
     pub fn stand(&self, standing: Standing) {
         let mut table = self.places.table();
         let is_queued = table.unqueue(self.number);

@@ -37,9 +37,7 @@ pub struct Tls {
 /// A certificate and its key. Its `Debug` does not show the key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientIdentity {
-    /// The certificate.
     pub certificate: String,
-    /// Its key.
     pub key: String,
 }
 

@@ -42,7 +42,7 @@ pub enum Objection {
          same setting: it can change only while none is in the queue"
     )]
     Differs {
-        /// What is written.
+        /// The agreement in the lock root.
         agreed: Agreement,
         /// What this contender is set to.
         asked: Agreement,
@@ -103,7 +103,7 @@ impl Agreement {
         }
     }
 
-    /// The data of a lock root.
+    /// The data of a lock root with this agreement: a JSON document.
     pub fn to_data(self) -> Vec<u8> {
         let (kind, max_holders) = match self {
             Self::Exclusive(holders) => (Kind::Exclusive, holders),

@@ -78,7 +78,7 @@ const fn nanos(duration: Duration) -> u64 {
 
 /// Where the lock takes the time from: [`BootClock`], or a simulated clock in model tests.
 pub trait Clock: Clone + Send + Sync + 'static {
-    /// The moment now.
+    /// The moment now, which never goes back.
     fn now(&self) -> BootInstant;
 
     /// Waits for a while. It may wake late, never early; callers check [`Clock::now`] afterwards.

@@ -53,7 +53,7 @@ pub enum EnsembleError {
     /// The node, or its parent, does not exist.
     #[error("the node does not exist")]
     NoNode,
-    /// The node exists.
+    /// The node that was to be created exists.
     #[error("the node exists already")]
     NodeExists,
     /// The node does not have the expected version.
@@ -70,7 +70,7 @@ pub enum EnsembleError {
 impl EnsembleError {
     /// Whether the error leaves the request open. The caller has to try it again on a new connection of the same
     /// session. The server may or may not have carried it out, unless the error is [`Self::Throttled`].
-    pub fn is_connection(&self) -> bool {
+    pub(crate) fn is_connection(&self) -> bool {
         matches!(
             self,
             Self::ConnectionLoss | Self::SessionMoved | Self::Throttled | Self::Unreachable { .. }
@@ -112,7 +112,7 @@ pub struct Created {
 /// A node's data, and its metadata in ZooKeeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its data.
+    /// Its data; empty if nobody wrote any.
     pub data: Vec<u8>,
     /// The transaction that created it.
     pub czxid: FencingToken,
@@ -180,12 +180,12 @@ pub enum NodeEvent {
 pub enum Op {
     /// The node has to exist.
     Check {
-        /// Its path.
+        /// Path of the node, below the chroot.
         path: String,
     },
     /// Set a node's data.
     SetData {
-        /// Its path.
+        /// Path of the node, below the chroot.
         path: String,
         /// The new data.
         data: Vec<u8>,
@@ -194,14 +194,14 @@ pub enum Op {
     },
     /// Create a persistent node.
     Create {
-        /// Its path.
+        /// Path of the node, below the chroot. Its parent has to exist.
         path: String,
-        /// Its data.
+        /// The data that it begins with.
         data: Vec<u8>,
     },
-    /// Delete a node.
+    /// Delete a node, which must have no children.
     Delete {
-        /// Its path.
+        /// Path of the node, below the chroot.
         path: String,
         /// The version that its data have to have; `None` if any.
         version: Option<i32>,
@@ -215,7 +215,7 @@ pub enum Op {
 pub struct MultiError {
     /// Index of the failed operation; 0 when the whole request failed.
     pub index: usize,
-    /// Why.
+    /// Why it failed.
     pub error: EnsembleError,
 }
 
@@ -255,10 +255,10 @@ pub trait Connection: Send + Sync + 'static {
         data: Vec<u8>,
     ) -> impl Future<Output = EnsembleResult<()>> + Send + 'static;
 
-    /// The children.
+    /// The names of a node's children, and the node; [`EnsembleError::NoNode`] if it is missing.
     fn children(&self, path: &str) -> impl Future<Output = EnsembleResult<Children>> + Send + 'static;
 
-    /// A node.
+    /// The data of a node, and its metadata; [`EnsembleError::NoNode`] if it is missing.
     fn node(&self, path: &str) -> impl Future<Output = EnsembleResult<Node>> + Send + 'static;
 
     /// A node, and a watch for the next change of its data or its deletion.
@@ -285,7 +285,8 @@ pub trait Connection: Send + Sync + 'static {
         path: &str,
     ) -> impl Future<Output = EnsembleResult<Option<BoxFuture<'static, NodeEvent>>>> + Send + 'static;
 
-    /// Sets a node's data.
+    /// Sets a node's data if they have this version, and otherwise fails with [`EnsembleError::BadVersion`]; `None` for
+    /// any version.
     fn set_data(
         &self,
         path: &str,

@@ -13,7 +13,7 @@ pub enum LockError {
     Refused {
         /// What was tried, with the path.
         action: String,
-        /// The answer.
+        /// What the ensemble answered.
         error: EnsembleError,
     },
     /// The servers grant a session timeout that does not fit the other times.
@@ -30,7 +30,7 @@ pub enum LockError {
          their order is unknown: make a new lock root"
     )]
     OutOfNumbers {
-        /// The lock root.
+        /// Path of the lock root.
         root: String,
         /// The first contender that shows it.
         contender: String,
@@ -47,15 +47,15 @@ pub enum LockError {
     /// we create the lock root ourselves; otherwise the task waits.
     #[error("no place in the queue of {path}: {objection}")]
     NotAgreed {
-        /// The lock root.
+        /// Path of the lock root.
         path: String,
-        /// What is wrong.
+        /// How the agreement differs from our setting, or why it cannot be read.
         objection: Objection,
     },
     /// A client in the queue may or may not come before us. The task waits for it to leave.
     #[error(
-        "{path} belongs to a client whose place in the queue cannot be told from that name: end that client, or give \
-         it a lock root of its own"
+        "{path} belongs to a client of an unknown kind, so its name does not show its place in the queue: stop that \
+         client, or give it a lock root of its own"
     )]
     Stranger {
         /// Its node below the lock root.
@@ -63,11 +63,11 @@ pub enum LockError {
     },
     /// A child of the lock root may not be read, so it may be a client that comes before us. The task waits for its end.
     #[error(
-        "{path} may not be read, so a client may be there that comes first: give the contenders of this lock the right to \
-         read it, end that client, or give it a lock root of its own"
+        "we have no right to read {path}, and it may belong to a client that is before us: give the contenders of this \
+         lock the right to read it, stop that client, or give it a lock root of its own"
     )]
     Unreadable {
-        /// The child.
+        /// Path of the child.
         path: String,
     },
     /// The servers belong to another ensemble than the lock's. The task waits: their names may lead to the right one

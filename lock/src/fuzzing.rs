@@ -1,7 +1,7 @@
 //! The parsers of external input, for the crate `fuzz`. The released binary does not have this module: see the feature
 //! `fuzzing`.
 
-pub use crate::queue::{Ahead, Contender, Place, excludes, out_of_numbers, sorted, unknown};
+pub use crate::queue::{Ahead, Contender, Place, excludes, sorted, unknown};
 pub use crate::record::{Said, contender_data};
 pub use crate::task::ensemble_id;
 

@@ -147,13 +147,13 @@ impl Lease {
     }
 
     /// Whether the present connection still waits for its first acknowledged write.
-    pub fn is_attach_unproven(&self) -> bool {
+    pub(crate) fn is_attach_unproven(&self) -> bool {
         self.attached.is_some()
     }
 
     /// When the next write is due that proves something by itself: at once over a new connection, and [`SLACK`] after
     /// the acknowledgement that would have extended a lapsed lease. `None` if a proof takes four renewals.
-    pub fn proof_due(&self) -> Option<BootInstant> {
+    pub(crate) fn proof_due(&self) -> Option<BootInstant> {
         match self.attached {
             Some(_) => Some(BootInstant::from_nanos(0)),
             None => self.unconfirmed.map(|first| first.acknowledged + SLACK),

@@ -47,8 +47,13 @@
 //!
 //! No `Drop` releases anything. A [`Lock`] that is dropped, for example by a panic, is abandoned: its contender stays
 //! until the session expires, so everything that still runs has until the end of its lease.
+
+#![warn(missing_docs)]
+// Without the feature, what only the module `fuzzing` shows would be reported.
+#![cfg_attr(feature = "fuzzing", warn(unreachable_pub))]
+
 mod agreement;
-pub mod clock;
+mod clock;
 pub mod ensemble;
 mod error;
 #[cfg(feature = "fuzzing")]

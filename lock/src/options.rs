@@ -26,7 +26,7 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
 pub struct EnsembleId {
     /// The node that holds the ID, and nothing else.
     pub node: String,
-    /// The ID.
+    /// The ID that the node has to hold.
     pub id: uuid::Uuid,
 }
 
@@ -58,7 +58,7 @@ pub struct LockOptions {
     pub gives_ticket: bool,
     /// The contender with which to begin, in place of a new one, if it still exists.
     pub ticket: Option<Ticket>,
-    /// Receives the events to count.
+    /// Receives the events to count; `None` if nobody counts them.
     pub observer: Option<Arc<dyn Observer>>,
 }
 

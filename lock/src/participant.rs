@@ -13,7 +13,7 @@ use crate::token::FencingToken;
 pub struct Participant {
     /// Name below the lock root.
     pub name: String,
-    /// Its token.
+    /// The token under which it holds the lock, or will.
     pub token: FencingToken,
     /// Whether it need not wait for a contender before it.
     pub is_holder: bool,

@@ -68,7 +68,7 @@ pub fn unknown(children: &[String]) -> Vec<String> {
 /// parent's `cversion`, of 32 bits, which from ZooKeeper 3.6 on stays at its largest value (`DataTree.createNode`): two
 /// that are created then can have one number, or a negative one. Each of several contenders with one number could
 /// conclude that it is first.
-pub fn out_of_numbers(sorted: &[Contender]) -> Option<&Contender> {
+pub(crate) fn out_of_numbers(sorted: &[Contender]) -> Option<&Contender> {
     let is_beyond = |contender: &&Contender| !(0..i32::MAX).contains(&contender.sequence);
     let twins = sorted
         .array_windows()
@@ -96,7 +96,7 @@ pub struct Place {
     /// The nodes to watch; empty if it is our turn.
     pub watch: Vec<String>,
     /// Whether all contenders that have to leave hold the lock: we are next.
-    pub is_heir: bool,
+    pub(crate) is_heir: bool,
 }
 
 impl Ahead {
@@ -113,7 +113,7 @@ impl Ahead {
     }
 
     /// The same with `strangers`: children that belong to a session and are not contenders of a known kind.
-    pub fn with_strangers(mut self, strangers: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn with_strangers(mut self, strangers: impl IntoIterator<Item = String>) -> Self {
         self.strangers.extend(strangers);
         self
     }
@@ -148,7 +148,7 @@ impl Ahead {
 
     /// One of them was seen to hold. If it holds alone, no contender is before it. Returns true if more are recorded
     /// before it than is possible; then the children have to be listed again.
-    pub fn seen_held(&mut self, name: &str) -> bool {
+    pub(crate) fn seen_held(&mut self, name: &str) -> bool {
         let Some(index) = self
             .contenders
             .iter()

@@ -5,8 +5,9 @@ mod control;
 mod document;
 mod holders;
 
+pub(crate) use self::contender::now;
 pub use self::contender::{
-    ContenderData, Identity, LONGEST_CONTENDER_DATA, Pod, Said, Survivors, TookOver, contender_data, now,
+    ContenderData, Identity, LONGEST_CONTENDER_DATA, Pod, Said, Survivors, TookOver, contender_data,
 };
 pub use self::control::{CleanRelease, Control, Holder, LONGEST_CONTROL_DATA, YieldRequest};
 pub(crate) use self::document::document;

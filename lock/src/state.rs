@@ -16,7 +16,7 @@ use crate::token::FencingToken;
 pub enum LockState {
     /// No place in the queue yet: no session, or the contender is being created.
     Connecting,
-    /// In the queue.
+    /// In the queue, without the lock.
     Waiting,
     /// No contender is before us and our lease is valid: its deadline has not come ([`LockStatus::deadline`]).
     Held,
@@ -59,7 +59,7 @@ impl LockState {
 /// A lock at one moment, as its task publishes it after every change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockStatus {
-    /// The state.
+    /// What our contender does: only in `Held` and `Suspended` is the lock ours.
     pub state: LockState,
     /// Our contender's token. *Hand it out* only in `Held` and `Suspended`.
     pub token: Option<FencingToken>,

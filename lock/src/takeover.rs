@@ -50,7 +50,6 @@ impl TakeoverLease {
 /// The newest version of another contender's node that we have seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sighting {
-    /// Its version.
     pub(crate) version: i32,
     /// When the answer that showed it first had arrived.
     since: BootInstant,

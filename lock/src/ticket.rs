@@ -16,9 +16,9 @@ pub const SESSION_PASSWORD_LEN: usize = 16;
 /// What a server asks of a client that comes back to its session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SessionKey {
-    /// The session.
+    /// The number of the session, which the ensemble chose.
     pub id: i64,
-    /// Its password.
+    /// The password of the session, a secret: whoever has it can end the session.
     pub password: [u8; SESSION_PASSWORD_LEN],
 }
 
@@ -32,13 +32,13 @@ impl fmt::Debug for SessionKey {
 /// A held contender, for the process that goes on with it (as in RFC 5077: what a client keeps to resume a session).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// Its session.
+    /// The session with which the contender ends.
     pub session: SessionKey,
     /// The shortest session timeout that a server has granted to it, in whole milliseconds.
     pub session_timeout: Duration,
     /// The unique part of its name.
     pub contender: Uuid,
-    /// Its token.
+    /// The token under which the contender holds the lock.
     pub token: FencingToken,
     /// L, if it may be replaced when it is silent for that long; in whole milliseconds.
     pub lease: Option<Duration>,

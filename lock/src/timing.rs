@@ -18,7 +18,7 @@ pub const SLACK: Duration = Duration::from_millis(200);
 pub const KILL_ALLOWANCE: Duration = Duration::from_millis(200);
 
 /// The largest share by which the clocks of two machines may differ in rate.
-pub const CLOCK_RATE_ERROR: f64 = 0.01;
+pub(crate) const CLOCK_RATE_ERROR: f64 = 0.01;
 
 /// The shortest and the longest session timeout that a server grants by default, in ticks
 /// (`ZooKeeperServer.getMaxSessionTimeout`).

@@ -23,7 +23,7 @@ pub struct Network {
 
 /// Why an address cannot be that of a registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forbidden(&'static str);
+pub(crate) struct Forbidden(&'static str);
 
 /// Says whether a registry may be asked at this address.
 ///
@@ -33,7 +33,7 @@ pub struct Forbidden(&'static str);
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn check(address: IpAddr, allowed: &[Network]) -> Result<(), Forbidden> {
+pub(crate) fn check(address: IpAddr, allowed: &[Network]) -> Result<(), Forbidden> {
     if allowed.iter().any(|network| network.contains(address)) {
         return Ok(());
     }
@@ -41,7 +41,7 @@ pub fn check(address: IpAddr, allowed: &[Network]) -> Result<(), Forbidden> {
 }
 
 /// What an address is that belongs to the operator's own machine, or to a metadata service.
-pub fn kind(address: IpAddr) -> Option<&'static str> {
+pub(crate) fn kind(address: IpAddr) -> Option<&'static str> {
     if METADATA.contains(&address) {
         return Some("one of a cloud's metadata service");
     }

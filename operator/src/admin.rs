@@ -23,7 +23,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// What has to be known before the operator is ready, each with a name for people.
 #[derive(Clone, Debug, Default)]
-pub struct Readiness {
+pub(crate) struct Readiness {
     parts: Vec<(&'static str, watch::Receiver<bool>)>,
 }
 
@@ -31,9 +31,8 @@ pub struct Readiness {
 /// keeps its page until it is given up: so there are few pages, however many ask.
 const SHARED: Duration = Duration::from_millis(250);
 
-/// What is answered.
 #[derive(Debug)]
-pub struct Admin {
+pub(crate) struct Admin {
     readiness: Readiness,
     registry: Registry,
     /// The last page of metrics.
@@ -45,7 +44,7 @@ struct Pages(Arc<Admin>);
 
 /// A bound port.
 #[derive(Debug)]
-pub struct AdminServer {
+pub(crate) struct AdminServer {
     listener: TcpListener,
 }
 
@@ -53,12 +52,11 @@ pub struct AdminServer {
 
 impl Readiness {
     /// One more part; ready while all parts are true.
-    pub fn with(mut self, name: &'static str, part: watch::Receiver<bool>) -> Self {
+    pub(crate) fn with(mut self, name: &'static str, part: watch::Receiver<bool>) -> Self {
         self.parts.push((name, part));
         self
     }
 
-    /// What is still missing.
     fn missing(&self) -> Vec<&'static str> {
         let missing = self.parts.iter().filter(|(_, part)| !*part.borrow());
         missing.map(|(name, _)| *name).collect()
@@ -68,8 +66,7 @@ impl Readiness {
 // === impl Admin ===
 
 impl Admin {
-    /// Answers by these.
-    pub fn new(readiness: Readiness, registry: Registry) -> Self {
+    pub(crate) fn new(readiness: Readiness, registry: Registry) -> Self {
         Self {
             readiness,
             registry,
@@ -127,7 +124,7 @@ impl AdminServer {
     ///
     /// # Errors
     /// When the address is in use, or is not one of this machine.
-    pub fn bind(address: SocketAddr) -> Result<Self, Failure> {
+    pub(crate) fn bind(address: SocketAddr) -> Result<Self, Failure> {
         let listener = accept::listen(address).map_err(|error| {
             let sentence =
                 format!("cannot listen on {address} for probes: {error}; choose another --admin-listen");
@@ -136,16 +133,8 @@ impl AdminServer {
         Ok(Self { listener })
     }
 
-    /// Where it listens.
-    ///
-    /// # Errors
-    /// When the system does not say.
-    pub fn local_address(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-
     /// Answers until it is dropped.
-    pub async fn serve(self, admin: Admin) {
+    pub(crate) async fn serve(self, admin: Admin) {
         http::serve(self.listener, Pages(Arc::new(admin)), pending()).await;
     }
 }
@@ -176,7 +165,7 @@ mod tests {
         let mut registry = Registry::default();
         let metrics = crate::metrics::Metrics::register(&mut registry);
         let server = AdminServer::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = server.local_address().unwrap();
+        let address = server.listener.local_addr().unwrap();
         let asking = async {
             pods.send_replace(true);
             let answer = ask(address, "/readyz").await;
@@ -204,7 +193,7 @@ mod tests {
     #[tokio::test]
     async fn a_probe_is_answered_within_the_kubelets_second_behind_300_silent_connections() {
         let server = AdminServer::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = server.local_address().unwrap();
+        let address = server.listener.local_addr().unwrap();
         let asking = async {
             // The best of five rounds: on a loaded machine a single round may take long.
             for _ in 0..5 {

@@ -3,12 +3,12 @@
 //! [`webhook`] answers the API server's reviews, [`inject`] changes the pod (pure), [`image`] asks registries for the
 //! commands of images, and [`certificates`] authenticates the webhooks to the API server.
 
-pub mod app_token;
-pub mod args;
+pub(crate) mod app_token;
+pub(crate) mod args;
 pub(crate) mod cache;
 pub mod callers;
 pub mod certificates;
 pub mod image;
 pub mod inject;
-pub mod run;
+pub(crate) mod run;
 pub mod webhook;

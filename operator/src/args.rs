@@ -29,7 +29,7 @@ const WRITE: Duration = Duration::from_secs(1);
 pub struct OperatorArgs {
     /// The ensemble: HOST:PORT,… with an optional /chroot at the end; tcp+tls://HOST:PORT for TLS
     #[arg(long, env = "LOCKKEEPER_CONNECT", value_name = "HOSTS")]
-    pub connect: ConnectString,
+    pub(crate) connect: ConnectString,
 
     /// The node below which everything of this cluster is
     #[arg(
@@ -38,15 +38,15 @@ pub struct OperatorArgs {
         value_name = "PATH",
         default_value = "/lockkeeper"
     )]
-    pub root: LockPath,
+    pub(crate) root: LockPath,
 
     /// File with the operator's own identity: digest:USER:PASSWORD or USER:PASSWORD
     #[arg(long, env = "LOCKKEEPER_AUTH_FILE", value_name = "FILE")]
-    pub auth_file: PathBuf,
+    pub(crate) auth_file: PathBuf,
 
     /// How to speak TLS with the ensemble
     #[command(flatten)]
-    pub tls: TlsArgs,
+    pub(crate) tls: TlsArgs,
 
     /// Certificate (PEM) for guarded pods to show to the ensemble: the operator copies it into the Secret of each
     /// namespace. Do not use the operator's own certificate: pods would have its rights
@@ -57,7 +57,7 @@ pub struct OperatorArgs {
         requires = "pod_tls_key",
         requires = "tls_ca"
     )]
-    pub pod_tls_cert: Option<PathBuf>,
+    pub(crate) pod_tls_cert: Option<PathBuf>,
 
     /// Key (PEM) of the pods' certificate
     #[arg(
@@ -66,28 +66,28 @@ pub struct OperatorArgs {
         value_name = "FILE",
         requires = "pod_tls_cert"
     )]
-    pub pod_tls_key: Option<PathBuf>,
+    pub(crate) pod_tls_key: Option<PathBuf>,
 
-    /// Session timeout of the replicas at the ensemble. The next replica leads when the leader has been silent for the
-    /// lease duration that follows from it, 8.6 s with the default
+    /// Session timeout of the replicas at the ensemble. If the leader is silent for the lease duration that follows from it
+    /// (8.6 s with the default), the next replica becomes the leader
     #[arg(long, env = "LOCKKEEPER_SESSION_TIMEOUT", value_name = "DURATION", default_value = "15s", value_parser = duration::parse)]
-    pub session_timeout: Duration,
+    pub(crate) session_timeout: Duration,
 
     /// The ensemble's tickTime
     #[arg(long, env = "LOCKKEEPER_TICK_TIME", value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
-    pub tick_time: Duration,
+    pub(crate) tick_time: Duration,
 
-    /// Hosts of the ensembles that locks may name in place of this one: HOST, HOST:PORT or *.DOMAIN:PORT, separated by
-    /// commas; without a port 2181. Default: none
+    /// Hosts of other ensembles that locks may name in place of this one: HOST, HOST:PORT or *.DOMAIN:PORT, separated by
+    /// commas. The port is 2181 if none is given. Default: none
     #[arg(
         long,
         env = "LOCKKEEPER_OTHER_ENSEMBLES",
         value_name = "HOSTS",
         value_delimiter = ','
     )]
-    pub other_ensembles: Vec<Host>,
+    pub(crate) other_ensembles: Vec<Host>,
 
-    /// How many sessions with such ensembles there may be at once, half of them for one namespace. Each may take 24 MiB
+    /// Most sessions with other ensembles at once. One namespace gets half of them at most. Each may take 24 MiB
     #[arg(
         long,
         env = "LOCKKEEPER_OTHER_ENSEMBLES_SESSIONS",
@@ -95,12 +95,12 @@ pub struct OperatorArgs {
         default_value = "4",
         value_parser = clap::value_parser!(u16).range(1..=256)
     )]
-    pub other_ensembles_sessions: u16,
+    pub(crate) other_ensembles_sessions: u16,
 
-    /// Trust the taint node.kubernetes.io/out-of-service: remove the contenders of nodes that have it and are silent,
-    /// at once. Only for clusters in which nobody sets it before the machine is powered off
+    /// Trust the taint node.kubernetes.io/out-of-service: at once remove the contenders of nodes that have it and are
+    /// silent. Only for clusters in which the taint is always set after the machine was powered off
     #[arg(long, env = "LOCKKEEPER_TRUST_OUT_OF_SERVICE_TAINT")]
-    pub trust_out_of_service_taint: bool,
+    pub(crate) trust_out_of_service_taint: bool,
 
     /// Address of /livez, /readyz and /metrics
     #[arg(
@@ -109,11 +109,11 @@ pub struct OperatorArgs {
         value_name = "ADDRESS",
         default_value = "[::]:9809"
     )]
-    pub admin_listen: SocketAddr,
+    pub(crate) admin_listen: SocketAddr,
 
     /// The webhooks
     #[command(flatten)]
-    pub webhook: WebhookArgs,
+    pub(crate) webhook: WebhookArgs,
 
     /// What is logged, and how
     #[command(flatten)]
@@ -123,26 +123,24 @@ pub struct OperatorArgs {
 /// The arguments, checked against each other and against the files that they name.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How to reach the ensemble.
-    pub zookeeper: ZooKeeper,
+    pub(crate) zookeeper: ZooKeeper,
     /// The operator's identity there.
-    pub identity: Identity,
+    pub(crate) identity: Identity,
     /// The node below which everything is, without the chroot.
-    pub root: String,
+    pub(crate) root: String,
     /// Times of the leaders' lock.
-    pub timing: Timing,
+    pub(crate) timing: Timing,
     /// Hosts that locks may name.
-    pub other_ensembles: Hosts,
+    pub(crate) other_ensembles: Hosts,
     /// How many of the ensembles there may be followed at once.
-    pub other_ensembles_sessions: usize,
+    pub(crate) other_ensembles_sessions: usize,
     /// Whether a node with the taint out-of-service is known to be off.
-    pub trust_out_of_service_taint: bool,
+    pub(crate) trust_out_of_service_taint: bool,
     /// Where to answer probes.
-    pub admin_listen: SocketAddr,
-    /// The webhooks.
-    pub webhook: WebhookArgs,
+    pub(crate) admin_listen: SocketAddr,
+    pub(crate) webhook: WebhookArgs,
     /// What pods need to reach the ensemble over TLS.
-    pub certificates: Certificates,
+    pub(crate) certificates: Certificates,
 }
 
 // === impl OperatorArgs ===

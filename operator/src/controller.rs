@@ -6,19 +6,19 @@
 
 use std::time::Duration;
 
-pub mod context;
-pub mod error;
-pub mod followed_locks;
-pub mod identities;
-pub mod memory;
-pub mod missing_locks;
-pub mod reconcile;
-pub mod removals;
-pub mod rollout;
+pub(crate) mod context;
+pub(crate) mod error;
+pub(crate) mod followed_locks;
+pub(crate) mod identities;
+pub(crate) mod memory;
+pub(crate) mod missing_locks;
+pub(crate) mod reconcile;
+pub(crate) mod removals;
+pub(crate) mod rollout;
 pub mod status;
-pub mod triggers;
-pub mod turns;
-pub mod writer;
+pub(crate) mod triggers;
+pub(crate) mod turns;
+pub(crate) mod writer;
 
 /// Time between two looks at what changes without an event: a workload in the middle of a rollout, a namespace that is
 /// being deleted, contenders that a rotation waits for.

@@ -14,21 +14,21 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, FuturesUnordered};
 use lockkeeper_lock::Participant;
 
-use crate::changes::Changes;
 use crate::kubernetes::pods::PodFacts;
 use crate::lock_key::LockKey;
+use crate::work_queue::WorkQueue;
 use crate::zookeeper::queues::picture::Queue;
 
 mod berths;
-pub mod machine;
+pub(crate) mod machine;
 mod nodes;
 mod turns;
 
-pub use berths::Suspect;
+pub(crate) use berths::Suspect;
 use berths::{Berths, Unvouched};
 use machine::Machine;
 use nodes::Answer;
-pub use nodes::Nodes;
+pub(crate) use nodes::Nodes;
 use turns::Turns;
 
 /// Until a node that could not be read is read again.
@@ -43,22 +43,20 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is known of machines and of the contenders on them.
 #[derive(Debug)]
-pub struct Fencing {
+pub(crate) struct Fencing {
     known: Mutex<Known>,
     /// Locks that have to be looked at.
-    changes: Arc<Changes>,
+    changes: Arc<WorkQueue>,
     /// Nodes that have to be read, each for a lock with a new contender there.
-    asked: Changes<(Arc<str>, LockKey)>,
+    asked: WorkQueue<(Arc<str>, LockKey)>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     berths: Berths,
-    /// Nodes with the taint.
     tainted: HashMap<Arc<str>, Tainted>,
 }
 
-/// A node with the taint.
 #[derive(Debug)]
 struct Tainted {
     /// As it was seen last. Where it counts, it is read again.
@@ -72,39 +70,39 @@ struct Tainted {
 
 impl Fencing {
     /// Knows nothing yet. Announces locks that have to be looked at.
-    pub fn new(changes: Arc<Changes>) -> Self {
+    pub(crate) fn new(changes: Arc<WorkQueue>) -> Self {
         Self {
             known: Mutex::default(),
             changes,
-            asked: Changes::default(),
+            asked: WorkQueue::default(),
         }
     }
 
     /// How many contenders would be dead if their nodes were out of service from now on.
-    pub fn vouched(&self) -> usize {
+    pub(crate) fn vouched(&self) -> usize {
         self.known().berths.vouched()
     }
 
     /// Takes in a queue, as it was just seen, and the pods behind its lock.
-    pub fn note(&self, key: &LockKey, queue: &Queue, pods: &BTreeMap<String, PodFacts>) {
+    pub(crate) fn note(&self, key: &LockKey, queue: &Queue, pods: &BTreeMap<String, PodFacts>) {
         let nodes = self.known().berths.note(key, queue, pods);
         self.asked
             .announce(nodes.into_iter().map(|node| (node, key.clone())));
     }
 
     /// Forgets all locks but these.
-    pub fn keep(&self, is_there: impl Fn(&LockKey) -> bool) {
+    pub(crate) fn keep(&self, is_there: impl Fn(&LockKey) -> bool) {
         self.known().berths.keep(is_there);
     }
 
     /// Forgets a lock that is gone.
-    pub fn forget(&self, key: &LockKey) {
+    pub(crate) fn forget(&self, key: &LockKey) {
         self.known().berths.forget(key);
     }
 
     /// The contenders of a lock that were vouched for and are on nodes that have the taint and are silent, each with its
     /// node as it is now; and whether a node could not be read, so that it has to be tried again.
-    pub async fn suspects(
+    pub(crate) async fn suspects(
         &self,
         nodes: &Nodes,
         key: &LockKey,
@@ -159,7 +157,7 @@ impl Fencing {
     }
 
     /// Reads the nodes of new contenders; to be run as a task. Never ends.
-    pub async fn vouch(&self, nodes: Nodes) {
+    pub(crate) async fn vouch(&self, nodes: Nodes) {
         let (mut turns, mut reads) = (Turns::default(), FuturesUnordered::new());
         loop {
             while reads.len() < AT_ONCE
@@ -208,7 +206,7 @@ impl Fencing {
     }
 
     /// Takes in all nodes that there are.
-    pub fn see_all(&self, nodes: HashMap<String, Machine>) {
+    pub(crate) fn see_all(&self, nodes: HashMap<String, Machine>) {
         let before: Vec<_> = self.known().tainted.keys().cloned().collect();
         let gone = before.iter().filter(|name| !nodes.contains_key(&***name));
         gone.for_each(|name| self.see(name, None));
@@ -218,7 +216,7 @@ impl Fencing {
     }
 
     /// Takes in a node as it is, or that it is gone.
-    pub fn see(&self, node: &str, machine: Option<&Machine>) {
+    pub(crate) fn see(&self, node: &str, machine: Option<&Machine>) {
         let mut known = self.known();
         if let Some(seen) = machine.filter(|machine| machine.is_out_of_service) {
             if known.tainted.get(node).is_some_and(|before| before.seen == *seen) {

@@ -44,7 +44,6 @@ pub fn follow(from: &str, location: &str) -> Option<(String, bool)> {
     Some((to.to_string(), to.is_beside(&from)))
 }
 
-/// A URL with one more parameter.
 pub fn with_parameter(url: &str, value: &str) -> Option<String> {
     Some(Url::parse(url)?.with("service", value).to_string())
 }
@@ -54,32 +53,24 @@ pub fn document(json: &[u8]) -> Option<Document> {
     Document::read(json).ok()
 }
 
-/// The configuration of an image.
 pub fn configuration(json: &[u8]) -> Option<ImageConfig> {
     parsers::configuration(json).ok()
 }
 
-/// The digest of some content.
 pub fn sha256(content: &[u8]) -> String {
     parsers::sha256(content)
 }
 
-/// Whether this is a digest.
 pub fn is_digest(text: &str) -> bool {
     parsers::is_digest(text)
 }
 
-/// What a registry answered.
 pub struct RegistryAnswer {
-    /// Its status.
     pub status: u16,
-    /// Its head.
     pub headers: HeaderMap,
-    /// Its body.
     pub body: Bytes,
     /// `WWW-Authenticate`.
     pub challenge: Option<String>,
-    /// `Location`.
     pub location: Option<String>,
 }
 

@@ -9,7 +9,7 @@ use lockkeeper_daemon::credentials::user_and_password;
 use zookeeper_client::AuthId;
 
 pub mod namespace_secret;
-pub mod secrets;
+pub(crate) mod secrets;
 
 /// Bytes of a generated password: 192 bits, so that it cannot be found from its SHA-1.
 const PASSWORD_BYTES: usize = 24;
@@ -20,11 +20,11 @@ const NAME_BYTES: usize = 6;
 
 /// Most identities in one Secret. A rotation leaves two; a user who moves to another identity by hand may need the
 /// new one, the one in use and the one before. Each takes a right on every node, and pods show all of them.
-pub const IDENTITIES: usize = 4;
+pub(crate) const IDENTITIES: usize = 4;
 
 /// Longest line with an identity, in bytes. Those that the operator makes have some 60, and a namespace's name 63 at
 /// most.
-pub const LONGEST_IDENTITY: usize = 512;
+pub(crate) const LONGEST_IDENTITY: usize = 512;
 
 /// Name and password. Its `Debug` does not show the password.
 #[derive(Clone, PartialEq, Eq)]
@@ -111,7 +111,7 @@ impl Identity {
     }
 
     /// Whether it is one of this namespace.
-    pub fn is_of(&self, namespace: &str) -> bool {
+    pub(crate) fn is_of(&self, namespace: &str) -> bool {
         is_user_of(&self.user, namespace)
     }
 
@@ -129,7 +129,7 @@ impl Identity {
 }
 
 /// Whether a name in an ACL is one of this namespace. No namespace has a dot in its name.
-pub fn is_user_of(name: &str, namespace: &str) -> bool {
+pub(crate) fn is_user_of(name: &str, namespace: &str) -> bool {
     let rest = name.strip_prefix(&user(namespace));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
@@ -139,7 +139,7 @@ fn user(namespace: &str) -> String {
 }
 
 /// Random bytes of the operating system, in base64 for paths.
-pub fn random<const BYTES: usize>() -> String {
+pub(crate) fn random<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
     rand::fill(&mut bytes).expect("the operating system gives random bytes");
     URL_SAFE_NO_PAD.encode(bytes)

@@ -2,10 +2,10 @@
 //!
 //! This module does not know the locks in ZooKeeper.
 
-pub mod answers;
-pub mod cluster_id;
+pub(crate) mod answers;
+pub(crate) mod cluster_id;
 pub mod events;
-pub mod names;
-pub mod objects;
+pub(crate) mod names;
+pub(crate) mod objects;
 pub mod pods;
-pub mod reader;
+pub(crate) mod reader;

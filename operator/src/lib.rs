@@ -4,13 +4,15 @@
 //! ([`zookeeper::queues`]), and brings the cluster to what each `DistributedLock` asks for. Where it is told to, it
 //! removes contenders of machines that were powered off ([`fencing`]).
 
+// Without the feature, what only the module `fuzzing` shows would be reported.
+#![cfg_attr(feature = "fuzzing", warn(unreachable_pub))]
+
 pub mod addresses;
-pub mod admin;
+mod admin;
 pub mod admission;
 pub mod args;
-pub mod changes;
 pub mod controller;
-pub mod fencing;
+mod fencing;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -20,6 +22,7 @@ pub mod lock_key;
 pub mod metrics;
 pub mod problem;
 pub mod run;
-pub mod signals;
+mod signals;
 pub mod uninstall;
+pub mod work_queue;
 pub mod zookeeper;

@@ -6,16 +6,13 @@ use std::sync::Arc;
 /// One lock: namespace and name of its `DistributedLock`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockKey {
-    /// Namespace.
     pub namespace: Arc<str>,
-    /// Name.
     pub name: Arc<str>,
 }
 
 // === impl LockKey ===
 
 impl LockKey {
-    /// The lock `name` in `namespace`.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self {
             namespace: namespace.into(),

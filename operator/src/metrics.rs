@@ -17,7 +17,7 @@ pub struct Metrics {
     /// Reconciliations by how they ended: `ok`, or the reason of an error.
     pub reconciliations: Family<Outcome, Counter>,
     /// How long they took, in seconds.
-    pub duration: Histogram,
+    pub(crate) duration: Histogram,
     /// Requests that write to the API server, by what they write.
     pub writes: Family<Write, Counter>,
     /// Yield requests, by what asked for them.
@@ -27,19 +27,19 @@ pub struct Metrics {
     /// Contenders that were removed since their machines are known to be off, by lock.
     pub fenced: Family<OfLock, Counter>,
     /// Objects that were left out since they are too long to be read, each time that they are.
-    pub objects_too_long: Counter,
+    pub(crate) objects_too_long: Counter,
     /// 1 while this replica leads.
-    pub leading: Gauge,
+    pub(crate) leading: Gauge,
     /// 1 while the picture of the queues is fresh.
-    pub connected: Gauge,
+    pub(crate) connected: Gauge,
     /// Locks in the ensemble.
-    pub locks: Gauge<u64, AtomicU64>,
+    pub(crate) locks: Gauge<u64, AtomicU64>,
     /// Contenders in all queues.
-    pub contenders: Gauge<u64, AtomicU64>,
+    pub(crate) contenders: Gauge<u64, AtomicU64>,
     /// Contenders that would be removed if their nodes were out of service from now on.
-    pub vouched: Gauge<u64, AtomicU64>,
+    pub(crate) vouched: Gauge<u64, AtomicU64>,
     /// `DistributedLock`s that are not followed, since there are too many.
-    pub locks_left_out: Gauge<u64, AtomicU64>,
+    pub(crate) locks_left_out: Gauge<u64, AtomicU64>,
 }
 
 /// How a reconciliation ended.
@@ -49,7 +49,6 @@ pub struct Outcome {
     pub result: &'static str,
 }
 
-/// What was written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Write {
     /// `status`, `role`, `finalizer`, `secret`, `lock`, `annotation` or `event`.
@@ -66,9 +65,7 @@ pub struct Cause {
 /// Which lock. A series is there from the first count until its object is deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OfLock {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub lock: String,
 }
 
@@ -84,7 +81,6 @@ impl From<&LockKey> for OfLock {
 // === impl Metrics ===
 
 impl Metrics {
-    /// Registers all metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             reconciliations: Family::default(),
@@ -163,13 +159,11 @@ impl Metrics {
         metrics
     }
 
-    /// Counts a reconciliation that ended so.
-    pub fn reconciled(&self, result: &'static str) {
+    pub(crate) fn reconciled(&self, result: &'static str) {
         self.reconciliations.get_or_create(&Outcome { result }).inc();
     }
 
-    /// Counts one write.
-    pub fn wrote(&self, kind: &'static str) {
+    pub(crate) fn wrote(&self, kind: &'static str) {
         self.writes.get_or_create(&Write { kind }).inc();
     }
 }

@@ -5,7 +5,6 @@ use lockkeeper_crds::lock::Reason;
 /// Something that a user has to correct, for a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// One of the closed set.
     pub reason: Reason,
     /// One sentence.
     pub message: String,
@@ -14,8 +13,7 @@ pub struct Problem {
 // === impl Problem ===
 
 impl Problem {
-    /// With this reason and sentence.
-    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { reason, message }
     }

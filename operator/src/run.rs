@@ -20,7 +20,6 @@ use crate::admission::run::{Surroundings, Webhooks};
 use crate::admission::webhook::ensembles::Ensembles;
 use crate::admission::webhook::metrics::WebhookMetrics;
 use crate::args::Settings;
-use crate::changes::Changes;
 use crate::controller::context::Context;
 use crate::controller::identities::IdentityController;
 use crate::controller::memory::Memories;
@@ -39,12 +38,13 @@ use crate::kubernetes::pods::Pods;
 use crate::kubernetes::reader::Reader;
 use crate::metrics::Metrics;
 use crate::signals::Signals;
+use crate::work_queue::WorkQueue;
 use crate::zookeeper::ensemble::{self, Ensemble};
-use crate::zookeeper::foreign::{self, Others, Places};
+use crate::zookeeper::foreign::{self, OtherEnsembles, Places};
 use crate::zookeeper::leader::{self, Leadership};
 use crate::zookeeper::nodes::Tree;
 use crate::zookeeper::paths::Layout;
-use crate::zookeeper::reachability::Reach;
+use crate::zookeeper::reachability::Reachability;
 
 /// How long reconciliations that are under way may take at the end.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -72,7 +72,7 @@ pub async fn run(settings: Settings) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As [`run`].
-pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<(), Failure> {
+pub(crate) async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<(), Failure> {
     let Settings {
         zookeeper,
         identity,
@@ -101,7 +101,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
     let tree = tree.of_cluster(known);
     let mut tasks = JoinSet::new();
     tasks.spawn(cluster_id::find(client.clone(), uid));
-    let changes = Arc::new(Changes::default());
+    let changes = Arc::new(WorkQueue::default());
     let (own, link) = Ensemble::own(zookeeper.clone(), tree, Arc::clone(&changes), &mut tasks);
     let has_certificate = certificates.contains_key(objects::CERTIFICATE);
     let lock = Lock::new(
@@ -111,7 +111,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
     );
     let (pods, (secrets, namespaces)) = (Arc::new(Pods::new()), Secrets::new(certificates));
     let secrets = Arc::new(secrets);
-    let others = Others::new(foreign::Shared {
+    let others = OtherEnsembles::new(foreign::Shared {
         client: client.clone(),
         secrets: Arc::clone(&secrets),
         changes: Arc::clone(&changes),
@@ -144,7 +144,7 @@ pub async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Result<()
         others,
         turns: Turns::new(Arc::clone(&changes)),
         changes,
-        namespaces: Changes::default(),
+        namespaces: WorkQueue::default(),
         pods: Arc::clone(&pods),
         secrets: Arc::clone(&secrets),
         fencing,
@@ -297,7 +297,7 @@ async fn gauges(ctx: Arc<Context>, mut leading: watch::Receiver<bool>) {
         ctx.metrics.contenders.set(contenders as u64);
         let vouched = ctx.fencing.as_ref().map_or(0, |(fencing, _)| fencing.vouched());
         ctx.metrics.vouched.set(vouched as u64);
-        let is_connected = matches!(*ctx.own.reach.borrow(), Reach::Up(_));
+        let is_connected = matches!(*ctx.own.reach.borrow(), Reachability::Up(_));
         ctx.metrics.connected.set(is_connected.into());
         ctx.metrics.leading.set(ctx.writers.is_leading().into());
         // At once when that changes; the sender outlives this task.

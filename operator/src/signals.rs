@@ -5,9 +5,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 /// SIGTERM and SIGINT: the first asks for an orderly end, the second for one at once.
-pub struct Signals {
+pub(crate) struct Signals {
     /// Becomes true with the first signal.
-    pub first: watch::Receiver<bool>,
+    pub(crate) first: watch::Receiver<bool>,
     second: watch::Receiver<bool>,
 }
 
@@ -16,7 +16,7 @@ impl Signals {
     ///
     /// # Errors
     /// When the process cannot listen for signals.
-    pub fn new() -> Result<Self, Failure> {
+    pub(crate) fn new() -> Result<Self, Failure> {
         let failed = |error| Failure::software(format!("cannot listen for signals: {error}"));
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
@@ -35,7 +35,7 @@ impl Signals {
     }
 
     /// Completes with the second signal.
-    pub async fn second(&mut self) {
+    pub(crate) async fn second(&mut self) {
         if self.second.wait_for(|is_true| *is_true).await.is_err() {
             std::future::pending().await
         }

@@ -37,18 +37,18 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub struct UninstallArgs {
     /// When
     #[command(subcommand)]
-    pub step: Step,
+    pub(crate) step: Step,
 }
 
 /// When.
 #[derive(Debug, Subcommand)]
-pub enum Step {
-    /// Before: refuse while something is behind a lock; then delete the policy that would refuse it without a guard
+pub(crate) enum Step {
+    /// Before: fail while a workload is behind a lock; otherwise delete the policy that would refuse it without a guard
     Before {
         /// ValidatingAdmissionPolicy, and binding, that outlive the chart; may be given more than once
         #[arg(long = "policy", value_name = "NAME", required = true)]
         policies: Vec<String>,
-        /// The release, as helm is told to keep it
+        /// Name of the helm release, for the message
         #[arg(long, value_name = "NAME")]
         release: String,
         /// Namespace of the release
@@ -97,11 +97,11 @@ async fn before(client: &Client, policies: &[String], release: &str) -> Result<(
 /// rollback makes a new revision whatever the last one is.
 fn refusal(marked: &[String], release: &str) -> String {
     format!(
-        "the operator stays, since these would run without their locks after it: {}. Scale them to zero, remove {} \
-         from them, wait until their pods are gone, and uninstall again. Or keep the release: helm refuses upgrades \
-         until `helm rollback {release} REVISION`, with the newest revision of `helm history {release}`. Or allow \
-         them to run without locks: after that rollback, helm upgrade --reuse-values --set \
-         uninstall.allowUnguarded=true, and uninstall again",
+        "the operator was not removed, because without it these would run without their locks: {}. Scale them to zero, \
+         remove {} from them, wait until their pods are gone, and uninstall again. Or keep the release: run `helm \
+         rollback {release} REVISION` with the newest revision of `helm history {release}`, because helm refuses \
+         upgrades before that. Or allow them to run without locks: after that rollback, helm upgrade --reuse-values \
+         --set uninstall.allowUnguarded=true, and uninstall again",
         names::first(marked, NAMED),
         keys::LOCK
     )

@@ -1,13 +1,13 @@
 //! The ensembles: what the operator knows of them and does in them. One is its own, the others are named by locks.
 
-pub mod allowed_hosts;
+pub(crate) mod allowed_hosts;
 pub mod children;
 pub mod client;
-pub mod direct;
+pub(crate) mod direct;
 pub mod ensemble;
 pub mod ensemble_id;
-pub mod foreign;
-pub mod leader;
+pub(crate) mod foreign;
+pub(crate) mod leader;
 pub mod nodes;
 pub mod paths;
 pub mod queues;

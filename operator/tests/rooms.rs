@@ -14,7 +14,7 @@ const FLOORS: [&[&str]; 5] = [
 ];
 
 /// Files that all rooms share and that import no room.
-const GROUND: [&str; 5] = ["addresses", "changes", "lock_key", "metrics", "problem"];
+const GROUND: [&str; 5] = ["addresses", "lock_key", "metrics", "problem", "work_queue"];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

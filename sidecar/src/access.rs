@@ -5,11 +5,9 @@ use lockkeeper_lock::Mode;
 /// How many holders the lock may have at once, and of which kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// One.
     Exclusive,
     /// This many; more than one.
     Semaphore(u32),
-    /// One writer.
     Write,
     /// All readers before the next writer.
     Read,
@@ -17,7 +15,7 @@ pub enum Access {
 
 impl Access {
     /// Its name, as on the socket.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
             Self::Semaphore(_) => "semaphore",
@@ -27,7 +25,7 @@ impl Access {
     }
 
     /// The same in the words of the lock.
-    pub fn mode(self) -> Mode {
+    pub(crate) fn mode(self) -> Mode {
         match self {
             Self::Exclusive => Mode::Exclusive,
             Self::Semaphore(holders) => holders.try_into().map_or(Mode::Exclusive, Mode::Semaphore),
@@ -37,7 +35,7 @@ impl Access {
     }
 
     /// How many may hold together with this one; `None` for a reader: any number.
-    pub fn max_holders(self) -> Option<u32> {
+    pub(crate) fn max_holders(self) -> Option<u32> {
         match self {
             Self::Exclusive | Self::Write => Some(1),
             Self::Semaphore(holders) => Some(holders),

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use crate::metrics::LockMetrics;
 use crate::probes::Kind;
 use crate::probes::health::Health;
-use crate::view::LockView;
+use crate::view::KeeperView;
 
 const KNOWN: &str =
     "/startupz, /readyz, /queuedz, /livez, /metrics and, with the right token, /app/TOKEN/KIND";
@@ -37,7 +37,7 @@ pub struct AdminServer {
 
 #[derive(Clone)]
 struct Admin {
-    view: LockView,
+    view: KeeperView,
     health: Health,
     app_token: Option<AppToken>,
     metrics: LockMetrics,
@@ -82,7 +82,7 @@ impl AdminServer {
     /// Answers until `stop` completes.
     pub async fn serve(
         self,
-        view: LockView,
+        view: KeeperView,
         health: Health,
         metrics: LockMetrics,
         registry: Registry,
@@ -93,9 +93,8 @@ impl AdminServer {
     }
 }
 
-/// What is answered.
 pub(crate) fn routes(
-    view: LockView,
+    view: KeeperView,
     health: Health,
     app_token: Option<AppToken>,
     metrics: LockMetrics,

@@ -7,10 +7,9 @@ mod settings;
 mod usage;
 
 pub use self::command::{
-    Command, DEFAULT_GUARD_SOCKET, DEFAULT_SOCKET, GuardArgs, InstallArgs, KeeperArgs, ProbeArgs,
-    ReleaseArgs, RunArgs, SidecarArgs, StatusArgs, WaitArgs,
+    Command, GuardArgs, InstallArgs, KeeperArgs, ProbeArgs, ReleaseArgs, RunArgs, SidecarArgs, StatusArgs,
+    WaitArgs,
 };
 pub use self::lock::{LockArgs, OnExit, OnLoss, OnSuspect, ReadWrite, Restart};
-pub use self::pod::{PodArgs, PodSettings};
 pub use self::settings::{RunSettings, Settings, SidecarSettings};
 pub use self::usage::{Parsed, parse};

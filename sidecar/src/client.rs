@@ -63,7 +63,7 @@ pub fn status(socket: &Path, output: OutputFormat) -> Result<String, Failure> {
 
 /// Which keepers are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub(crate) enum Word {
     /// Every process that serves the socket.
     Anybodys,
     /// A keeper of this user or of root.
@@ -74,7 +74,7 @@ pub enum Word {
 ///
 /// # Errors
 /// As [`status`], and when the process that serves the socket is not trusted.
-pub fn snapshot(socket: &Path, word: Word) -> Result<Snapshot, Failure> {
+pub(crate) fn snapshot(socket: &Path, word: Word) -> Result<Snapshot, Failure> {
     parse(&word.on(socket, Call::Status)?)
 }
 
@@ -102,7 +102,7 @@ pub fn abandon_survivors(socket: &Path) -> Result<String, Failure> {
 ///
 /// # Errors
 /// When no keeper answers, when it cannot tell, and when the process that serves the socket is not trusted.
-pub fn is_inside(socket: &Path, word: Word) -> Result<bool, Failure> {
+pub(crate) fn is_inside(socket: &Path, word: Word) -> Result<bool, Failure> {
     let inside: Inside = parse(&word.on(socket, Call::Inside)?)?;
     Ok(inside.inside)
 }
@@ -343,7 +343,7 @@ impl Word {
 
 impl WaitFor {
     /// What the user wrote.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Held => "held",
             Self::Released => "released",
@@ -351,8 +351,7 @@ impl WaitFor {
         }
     }
 
-    /// Whether a lock is in this state.
-    pub fn is_reached(self, snapshot: &Snapshot) -> bool {
+    pub(crate) fn is_reached(self, snapshot: &Snapshot) -> bool {
         match self {
             Self::Held => snapshot.is_held(),
             // Not while it is being released: the application may still run.

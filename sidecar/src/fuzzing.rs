@@ -17,7 +17,7 @@ use crate::client::{self, Event, request};
 use crate::guard::will::RunId;
 use crate::metrics::LockMetrics;
 use crate::probes::health::Health;
-use crate::view::{LockView, Snapshot};
+use crate::view::{KeeperView, Snapshot};
 use crate::{admin, socket};
 
 /// Whether an environment is that of a part of a run.
@@ -25,7 +25,6 @@ pub fn is_part_of(run: u64, environment: &[u8]) -> bool {
     RunId(run).is_in(environment)
 }
 
-/// What the socket answers.
 pub fn socket_routes(served: socket::Served) -> impl Routes {
     socket::routes(served)
 }
@@ -33,8 +32,12 @@ pub fn socket_routes(served: socket::Served) -> impl Routes {
 /// The token in the paths of [`admin_routes`].
 pub const APP_TOKEN: &str = "Zm9vYmFyYmF6cXV4cXV1eA";
 
-/// What the port for probes answers.
-pub fn admin_routes(view: LockView, health: Health, metrics: LockMetrics, registry: Registry) -> impl Routes {
+pub fn admin_routes(
+    view: KeeperView,
+    health: Health,
+    metrics: LockMetrics,
+    registry: Registry,
+) -> impl Routes {
     let token = AppToken::parse(APP_TOKEN).ok();
     admin::routes(view, health, token, metrics, registry)
 }
@@ -45,7 +48,6 @@ pub fn keeper_answer(answer: &[u8]) -> Option<(u16, Option<String>)> {
     Some((reply.status, reply.body(Path::new("/socket")).ok()))
 }
 
-/// What a keeper says is wrong.
 pub fn keeper_failure(answer: &[u8]) -> Option<String> {
     let reply = request::read_head(BufReader::new(answer)).ok()??;
     Some(reply.into_failure(Path::new("/socket")).sentence)
@@ -85,7 +87,6 @@ pub async fn probe_answer(
         .map_err(|problem| problem.to_string())
 }
 
-/// Where a redirect leads.
 pub fn redirect(from: &Uri, location: &HeaderValue) -> Option<Uri> {
     crate::probes::http::target(from, Some(location))
 }

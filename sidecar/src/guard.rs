@@ -1,11 +1,12 @@
 //! The guard: a small synchronous process that starts and stops the application by deadline.
 //!
-//! It knows nothing but deadlines on `CLOCK_BOOTTIME`, which the keeper sends it over a socket. A
-//! frozen, dead or starved keeper sends no new ones, and the application is stopped in time all the
-//! same. It has one thread from its start on, and allocates no memory on the way to a kill.
+//! It knows nothing but deadlines on `CLOCK_BOOTTIME`, which the keeper sends it over a socket. A frozen, dead or
+//! starved keeper sends no new ones, and the application is stopped in time all the same. It has one thread from its
+//! start on, and allocates no memory on the way to a kill.
 //!
-//! The pure state machine [`schedule`] makes its decisions; the targets find and signal processes: PID 1 of a
-//! container or a subreaper with an [`anchor`] ([`child`]), or a [`container`] beside it.
+//! The pure state machine [`schedule`] makes its decisions, and the [event loop](event_loop) carries them out. The
+//! targets find and signal processes: PID 1 of a container or a subreaper with an [`anchor`] ([`child`]), or a
+//! [`container`] beside it.
 
 mod alone;
 mod anchor;
@@ -14,6 +15,7 @@ mod child;
 mod command;
 mod container;
 mod containment;
+mod event_loop;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -35,32 +37,25 @@ mod unconnected;
 pub(crate) mod will;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-
-use lockkeeper_lock::BootInstant;
-use rustix::event::{PollFd, PollFlags, Timespec};
 
 pub(crate) use self::alone::check as is_alone;
 #[cfg(test)]
 pub(crate) use self::anchor::word::says as anchor_says;
 use self::child::{Pid1, Subreaper};
 pub use self::command::{CommandError, resolve_command};
-pub use self::container::{Container, ContainerKiller, ContainerTarget};
+pub(crate) use self::container::ContainerKiller;
+pub use self::container::{Container, ContainerTarget};
 pub use self::containment::{ContainmentChoice, ContainmentError, Hold};
-pub use self::keeper_program::KeeperProgram;
+use self::event_loop::EventLoop;
+pub(crate) use self::keeper_program::KeeperProgram;
 use self::keepers::Keepers;
 pub use self::options::{GuardOptions, KeeperLink, TargetKind};
 use self::post_start::PostStart;
-use self::say::{refusal, say};
-use self::schedule::{Action, Event, Schedule};
-pub use self::schedule::{EXIT_LOST, EXIT_REFUSED, EXIT_SOFTWARE, exit_code_of_errno};
-use self::target::Target;
-use self::timer::Timer;
-use self::unconnected::Unconnected;
-use crate::link::guard_end::{GuardEnd, Received};
-use crate::link::protocol::{FromGuard, ToGuard};
-use crate::sys::{self, Caught, Precedence};
-use crate::time_namespace;
+use self::say::say;
+pub use self::schedule::EXIT_LOST;
+pub(crate) use self::schedule::{EXIT_SOFTWARE, exit_code_of_errno};
+use crate::link::guard_end::GuardEnd;
+use crate::sys;
 
 /// Runs the guard until it is done, and returns the exit code of the process.
 ///
@@ -123,279 +118,5 @@ fn guard(options: GuardOptions) -> io::Result<u8> {
         (_, None) => Err(io::Error::other(
             "no command was given: say what to run after `--`",
         )),
-    }
-}
-
-/// Waits for events, passes them to the schedule, and carries out its actions.
-struct EventLoop<T> {
-    target: T,
-    keeper: GuardEnd,
-    keepers: Keepers,
-    schedule: Schedule,
-    /// See [`Hello`](crate::link::protocol::Hello).
-    instance: u64,
-    /// Our time namespace.
-    clock: u32,
-    signals: OwnedFd,
-    timer: Timer,
-    precedence: Precedence,
-    /// Set by work that touches far more pages of the binary than the waiting that follows: reading the command line,
-    /// starting the application.
-    has_touched_much: bool,
-    /// The process that was last reported as doubtful.
-    told_doubt: Option<u32>,
-    unconnected: Unconnected,
-    /// Set once the schedule wants to end.
-    exit: Option<u8>,
-}
-
-impl<T: Target> EventLoop<T> {
-    fn new(mut target: T, keeper: GuardEnd, keepers: Keepers, loss_code: u8) -> io::Result<Self> {
-        target.keeper_is(keepers.first());
-        let mut schedule = Schedule::new(target.mode(), keeper.reconnects(), BootInstant::now());
-        schedule.set_loss_code(loss_code);
-        let signals = sys::take_signals(signals::taken())?;
-        Ok(Self {
-            target,
-            keeper,
-            keepers,
-            schedule,
-            instance: fastrand::u64(..),
-            clock: time_namespace::own(),
-            signals,
-            timer: Timer::new()?,
-            precedence: Precedence::default(),
-            has_touched_much: true,
-            told_doubt: None,
-            unconnected: Unconnected::default(),
-            exit: None,
-        })
-    }
-
-    fn run(mut self) -> io::Result<u8> {
-        if self.keeper.socket().is_some() {
-            self.greet();
-        }
-        loop {
-            self.handle(Event::Tick);
-            self.connect();
-            self.replace_keeper();
-            if let Some(code) = self.exit {
-                return Ok(code);
-            }
-            if std::mem::take(&mut self.has_touched_much) {
-                sys::unlock_memory();
-                sys::forget_touched_code();
-                sys::forget_deeper_stack();
-                sys::lock_memory();
-                self.rehearse();
-            }
-            self.precedence.set(self.schedule.is_pressed(BootInstant::now()));
-            self.wait()?;
-            self.read_keeper();
-            self.read_signals();
-            self.read_target();
-        }
-    }
-
-    fn connect(&mut self) {
-        let now = BootInstant::now();
-        let connected = self.keeper.connect(now);
-        if let Some(sentence) = self.unconnected.after(now, connected) {
-            say(format_args!("{sentence}"));
-        }
-        if connected == Ok(true) {
-            self.greet();
-        }
-    }
-
-    /// Executes the code of a kill without any effect, so that its pages are in memory at a real kill.
-    fn rehearse(&mut self) {
-        schedule::rehearsal::rehearse(self.target.mode(), self.target.containment());
-        self.target.rehearse();
-    }
-
-    /// Sleeps until something may have happened.
-    fn wait(&self) -> io::Result<()> {
-        let next_keeper = self
-            .keepers
-            .next_at()
-            .filter(|_| self.target.keeper().is_none() && self.schedule.has_time_to_fork(BootInstant::now()));
-        let times = [self.schedule.wake_at(), self.keeper.retry_at(), next_keeper];
-        self.timer.arm(times.into_iter().flatten().min())?;
-        let timer = PollFd::new(&self.timer, PollFlags::IN);
-        // A place without a descriptor of its own watches the timer once more, which changes nothing.
-        let or_timer =
-            |fd: Option<_>| PollFd::from_borrowed_fd(fd.unwrap_or(self.timer.as_fd()), PollFlags::IN);
-        let [first, second] = self.target.pipes();
-        let mut fds = [
-            timer,
-            PollFd::new(&self.signals, PollFlags::IN),
-            or_timer(self.keeper.socket()),
-            or_timer(first),
-            or_timer(second),
-        ];
-        // There is no signal for those that ended before.
-        let at_once = self.target.has_more_to_reap().then(Timespec::default);
-        match rustix::event::poll(&mut fds, at_once.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn greet(&mut self) {
-        self.handle(Event::KeeperConnected);
-        let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
-        let hello = self
-            .schedule
-            .hello(pid, self.instance, self.target.containment(), self.clock);
-        self.send(&hello);
-        for frame in self.schedule.after_hello() {
-            self.send(&frame);
-        }
-    }
-
-    fn read_keeper(&mut self) {
-        loop {
-            match self.keeper.receive() {
-                Received::Frame(frame) => {
-                    self.handle(Event::Frame(frame));
-                    if let (ToGuard::Refuse { why }, Some(_)) = (frame, self.exit) {
-                        say(format_args!("{}", refusal(why)));
-                    }
-                }
-                Received::Nothing => return,
-                Received::Lost(error) => {
-                    if let Some(error) = error {
-                        say(format_args!("closed the connection to the keeper: {error}"));
-                    }
-                    self.lose_keeper();
-                    return;
-                }
-            }
-        }
-    }
-
-    fn lose_keeper(&mut self) {
-        let now = BootInstant::now();
-        // One that has sent its last frame is not missed.
-        let returns = self.exit.is_none() && self.keepers.lost(now);
-        if returns {
-            say(format_args!("the keeper has gone; starting another one"));
-        }
-        if let (true, Some(keeper)) = (returns, self.target.keeper()) {
-            // It has mostly ended already. Two keepers must not have one session.
-            let _ = sys::signal_process(keeper, libc::SIGKILL);
-        }
-        self.keeper.hang_up(now);
-        self.handle(Event::KeeperLost { returns });
-        if self.exit == Some(EXIT_SOFTWARE) {
-            say(format_args!(
-                "the keeper has gone and nothing is running: nothing to guard"
-            ));
-        }
-    }
-
-    /// Starts another keeper in place of one that has ended, when it is time to.
-    fn replace_keeper(&mut self) {
-        let now = BootInstant::now();
-        let is_due = self.keepers.next_at().is_some_and(|moment| moment <= now);
-        let is_free = self.target.keeper().is_none() && self.schedule.has_time_to_fork(now);
-        if !is_due || !is_free || self.exit.is_some() {
-            return;
-        }
-        self.has_touched_much = true;
-        match self.keepers.next(now) {
-            Ok((end, pid)) => {
-                self.target.keeper_is(Some(pid));
-                self.keeper = end;
-                self.greet();
-            }
-            Err(error) => {
-                say(format_args!("cannot start another keeper: {error}"));
-                if !self.keepers.lost(now) {
-                    self.handle(Event::KeeperLost { returns: false });
-                }
-            }
-        }
-    }
-
-    fn read_signals(&mut self) {
-        let mut child_ended = false;
-        while let Some(Caught { signo, by_kernel }) = sys::next_signal(&self.signals) {
-            if i32::from(signo) == libc::SIGCHLD {
-                child_ended = true;
-            } else if !signals::is_for_nobody(signo) {
-                self.handle(Event::Signal {
-                    signo,
-                    to_group: by_kernel,
-                });
-            }
-        }
-        if child_ended || self.target.has_more_to_reap() {
-            self.target.reap();
-            self.read_target();
-            self.handle(Event::ChildEnded);
-        }
-    }
-
-    fn read_target(&mut self) {
-        while let Some(event) = self.target.news() {
-            self.handle(event);
-        }
-    }
-
-    /// Passes an event to the schedule and carries out its actions; what these see is an event, too.
-    fn handle(&mut self, event: Event) {
-        let mut next = Some(event);
-        while let Some(event) = next.take() {
-            if self.exit.is_some() {
-                return;
-            }
-            let actions = self.schedule.handle(event, BootInstant::now());
-            for action in actions.iter() {
-                match action {
-                    Action::Start(token) => {
-                        self.has_touched_much = true;
-                        if let Err(error) = self.target.start(token) {
-                            let errno = error.raw_os_error().unwrap_or_default().unsigned_abs();
-                            next = Some(Event::StartFailed { errno });
-                        }
-                    }
-                    Action::RemoveLease => self.target.remove_lease(),
-                    Action::Terminate => self.target.signal_main(libc::SIGTERM as u8),
-                    Action::Forward(signo) => self.target.signal_main(signo),
-                    Action::Sweep(sweep) => next = Some(Event::Saw(self.target.sweep(sweep))),
-                    Action::Clear => next = Some(Event::Saw(self.target.clear())),
-                    Action::Report(frame) => self.send(&frame),
-                    Action::ReportSurvivors(token) => {
-                        let (count, pid) = self.target.found();
-                        self.tell_doubt();
-                        self.send(&FromGuard::Survivors { token, count, pid });
-                    }
-                    Action::Exit(code) => self.exit = Some(code),
-                }
-            }
-        }
-    }
-
-    /// Reports once for each doubtful process why the application does not count as gone while that process lives.
-    fn tell_doubt(&mut self) {
-        let Some(pid) = self.target.in_doubt() else { return };
-        if self.told_doubt.replace(pid) != Some(pid) {
-            say(format_args!(
-                "process {pid} of this pod shows no mount of any container (chroot?), so it may be of the guarded one: \
-                 it is killed with that, and the lock is kept until it has ended"
-            ));
-        }
-    }
-
-    fn send(&mut self, frame: &FromGuard) {
-        if !self.keeper.send(frame) {
-            // The next round reads the end of the stream, and tells the schedule.
-            if let Some(socket) = self.keeper.socket() {
-                let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
-            }
-        }
     }
 }

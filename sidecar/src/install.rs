@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use lockkeeper_daemon::exit::{Exit, Failure};
 
 /// Name of the copy.
-pub const FILE_NAME: &str = "lockkeeper";
+pub(crate) const FILE_NAME: &str = "lockkeeper";
 
 /// Copies the running binary to `directory/lockkeeper` (mode 0555), making the directory (0755)
 /// when it is missing. A process that executes the copy at the same moment gets the old or the new file, never a part

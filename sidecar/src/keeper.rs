@@ -39,7 +39,12 @@ use crate::socket::SocketServer;
 ///
 /// # Errors
 /// When there is no such guard. All other errors go to stderr and into the exit code.
-pub async fn run(settings: RunSettings, guard: UnixStream, will: Will, socket: &Path) -> Result<u8, Failure> {
+pub(crate) async fn run(
+    settings: RunSettings,
+    guard: UnixStream,
+    will: Will,
+    socket: &Path,
+) -> Result<u8, Failure> {
     let policy = Policy::of_run(&settings);
     let mut guards = KeeperEnd::parent(guard)?;
     let kept = async {
@@ -67,7 +72,7 @@ pub async fn run(settings: RunSettings, guard: UnixStream, will: Will, socket: &
 ///
 /// # Errors
 /// As [`run`], and when the socket for guards cannot be made.
-pub async fn sidecar(settings: SidecarSettings, guard: Option<UnixStream>) -> Result<u8, Failure> {
+pub(crate) async fn sidecar(settings: SidecarSettings, guard: Option<UnixStream>) -> Result<u8, Failure> {
     let (kind, mut guards) = match guard {
         Some(guard) => (Kind::Signal, KeeperEnd::parent(guard)?),
         None => (

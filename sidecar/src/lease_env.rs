@@ -14,7 +14,7 @@ use lockkeeper_lock::FencingToken;
 /// It is removed *before* anything is stopped: else a container that was just killed could be
 /// started again between the kill and the removal.
 #[derive(Debug)]
-pub struct LeaseEnv {
+pub(crate) struct LeaseEnv {
     path: PathBuf,
     unfinished: PathBuf,
 }
@@ -24,7 +24,7 @@ impl LeaseEnv {
     ///
     /// # Errors
     /// When its directory is missing, or when the old file cannot be removed.
-    pub fn new(path: PathBuf) -> Result<Self, Failure> {
+    pub(crate) fn new(path: PathBuf) -> Result<Self, Failure> {
         let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(Failure::usage(format!(
                 "{} cannot be the lease file; give the path of a file",
@@ -52,7 +52,7 @@ impl LeaseEnv {
     ///
     /// # Errors
     /// When it cannot be written; there is no file then.
-    pub fn write(&self, token: FencingToken) -> Result<(), Failure> {
+    pub(crate) fn write(&self, token: FencingToken) -> Result<(), Failure> {
         let result = self
             .write_unfinished(token)
             .and_then(|()| std::fs::rename(&self.unfinished, &self.path));
@@ -69,7 +69,7 @@ impl LeaseEnv {
     ///
     /// # Errors
     /// When it is still there.
-    pub fn remove(&self) -> Result<(), Failure> {
+    pub(crate) fn remove(&self) -> Result<(), Failure> {
         for path in [&self.path, &self.unfinished] {
             match std::fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -1,5 +1,8 @@
 //! The binary `lockkeeper`: keeper, guard and command line of one lock.
 
+// Without these features, nothing outside reaches what they export.
+#![cfg_attr(all(feature = "simulation", feature = "fuzzing"), warn(unreachable_pub))]
+
 pub mod access;
 pub mod admin;
 pub mod args;
@@ -9,8 +12,8 @@ pub mod client;
 pub mod fuzzing;
 pub mod guard;
 pub mod install;
-pub mod keeper;
-pub mod lease_env;
+mod keeper;
+mod lease_env;
 pub mod link;
 pub mod metrics;
 pub mod peer;

@@ -14,7 +14,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::link::protocol::Containment;
-use crate::view::LockView;
+use crate::view::KeeperView;
 
 type Label = [(&'static str, &'static str); 1];
 
@@ -45,17 +45,14 @@ pub enum ReleaseOutcome {
 /// A signal by which the guard stops the application. A closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopSignal {
-    /// It is asked to end.
     Term,
-    /// It is ended.
     Kill,
-    /// It is halted.
     Stop,
 }
 
 /// The current state of the lock, computed at each scrape so that it is never out of date.
 #[derive(Debug)]
-struct LockNow(LockView);
+struct LockNow(KeeperView);
 
 /// A registry for the metrics of this process, with `lockkeeper_build_info`.
 pub fn registry() -> Registry {
@@ -70,7 +67,7 @@ pub fn registry() -> Registry {
 
 /// Adds what `view` shows at the moment of a scrape: `held`, `max_holders`, `state`,
 /// `fencing_token`, `queue_position`, `lease_remaining_seconds`, `kept_for_survivors`, `containment`.
-pub fn register_view(view: LockView, registry: &mut Registry) {
+pub fn register_view(view: KeeperView, registry: &mut Registry) {
     registry.register_collector(Box::new(LockNow(view)));
 }
 
@@ -176,7 +173,7 @@ impl LockMetrics {
     }
 
     /// The guard has seen something outlive SIGKILL.
-    pub fn survived(&self) {
+    pub(crate) fn survived(&self) {
         self.survivors.inc();
     }
 
@@ -191,12 +188,11 @@ impl LockMetrics {
     }
 
     /// Our contender took the place of a silent one.
-    pub fn took_over(&self) {
+    pub(crate) fn took_over(&self) {
         self.takeovers.inc();
     }
 
-    /// Whether the lock was ever held.
-    pub fn was_acquired(&self) -> bool {
+    pub(crate) fn was_acquired(&self) -> bool {
         self.acquisitions.get() > 0
     }
 }
@@ -217,11 +213,10 @@ fn powers_of_four(first: f64, count: usize) -> impl Iterator<Item = f64> {
 // === impl ReleaseOutcome ===
 
 impl ReleaseOutcome {
-    /// All outcomes.
-    pub const ALL: [Self; 2] = [Self::Confirmed, Self::Abandoned];
+    pub(crate) const ALL: [Self; 2] = [Self::Confirmed, Self::Abandoned];
 
     /// Its label.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Confirmed => "confirmed",
             Self::Abandoned => "abandoned",
@@ -232,11 +227,10 @@ impl ReleaseOutcome {
 // === impl StopSignal ===
 
 impl StopSignal {
-    /// All signals.
-    pub const ALL: [Self; 3] = [Self::Term, Self::Kill, Self::Stop];
+    pub(crate) const ALL: [Self; 3] = [Self::Term, Self::Kill, Self::Stop];
 
     /// Its label.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Term => "SIGTERM",
             Self::Kill => "SIGKILL",

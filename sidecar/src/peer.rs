@@ -26,24 +26,20 @@ enum Named {
 /// A word of `--guard-user`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserName {
-    /// A user id.
     Id(u32),
-    /// Every user.
     Any,
 }
 
 /// The process that connected a socket. It is exactly this process, and no later one of its number.
 #[derive(Debug)]
-pub struct PeerProcess(AsyncFd<OwnedFd>);
+pub(crate) struct PeerProcess(AsyncFd<OwnedFd>);
 
 /// What is known of the process that connected a socket.
 #[derive(Debug)]
-pub enum Peer {
-    /// This one.
+pub(crate) enum Peer {
     Process(PeerProcess),
     /// The kernel does not tell (before Linux 6.5).
     Unknown,
-    /// It has ended already.
     Ended,
 }
 
@@ -70,8 +66,7 @@ impl Users {
         }
     }
 
-    /// Whether `user` is one of them.
-    pub fn allow(&self, user: u32) -> bool {
+    pub(crate) fn allow(&self, user: u32) -> bool {
         let is_named = match &self.named {
             Named::These(named) => named.contains(&user),
             Named::Any => true,
@@ -81,7 +76,7 @@ impl Users {
 
     /// The permissions of a socket for these users alone. A file has room for one user, so that a socket for others is
     /// open to all, and looks at each. (Root in a container need not have `CAP_DAC_OVERRIDE`.)
-    pub fn mode(&self) -> u32 {
+    pub(crate) fn mode(&self) -> u32 {
         match &self.named {
             Named::These(named) if named.iter().all(|user| *user == self.own) => 0o600,
             _ => 0o666,
@@ -110,7 +105,7 @@ impl Peer {
     ///
     /// # Errors
     /// When there is no tokio runtime with I/O.
-    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+    pub(crate) fn of(socket: impl AsFd) -> io::Result<Self> {
         match sys::peer_pidfd(socket.as_fd()) {
             Ok(process) => PeerProcess::new(process).map(Self::Process),
             // unix(7), SO_PEERPIDFD: older kernels do not know the option. It is refused for a process that has been
@@ -121,7 +116,7 @@ impl Peer {
     }
 
     /// Whether the kernel tells which process has connected a socket.
-    pub fn is_told() -> bool {
+    pub(crate) fn is_told() -> bool {
         UnixStream::pair().is_ok_and(|(ours, _theirs)| {
             !sys::peer_pidfd(ours.as_fd()).is_err_and(|error| is_unknown_option(&error))
         })
@@ -139,12 +134,12 @@ impl PeerProcess {
     ///
     /// # Errors
     /// When there is no tokio runtime with I/O.
-    pub fn new(process: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn new(process: OwnedFd) -> io::Result<Self> {
         sys::watch_for_reading(process).map(Self)
     }
 
     /// Whether it has ended, with all its threads: its descriptor is readable then (pidfd_open(2)).
-    pub fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(self.0.get_ref(), PollFlags::IN)];
         let at_once = Timespec {
             tv_sec: 0,
@@ -155,7 +150,7 @@ impl PeerProcess {
 
     /// Whether these are known to be two processes. From Linux 6.9 on each process has an inode of its own in the file
     /// system of pidfds (`PID_FS_MAGIC`, linux/magic.h); before, all pidfds share one, and nothing is known.
-    pub fn is_another_than(&self, other: &Self) -> bool {
+    pub(crate) fn is_another_than(&self, other: &Self) -> bool {
         let inode = |process: &Self| {
             let fd = process.0.get_ref();
             let is_own = rustix::fs::fstatfs(fd).is_ok_and(|system| system.f_type == PID_FS_MAGIC);
@@ -170,7 +165,7 @@ impl PeerProcess {
     }
 
     /// Waits for its end. Cancel-safe.
-    pub async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         while !self.has_ended() {
             match self.0.readable().await {
                 Ok(mut ready) => ready.clear_ready(),

@@ -6,7 +6,7 @@
 //! given.
 
 pub(crate) mod grpc;
-pub mod handler;
+pub(crate) mod handler;
 pub mod health;
 pub(crate) mod http;
 mod parse;
@@ -19,7 +19,6 @@ pub use self::handler::{Check, Handler};
 /// The startup probe: it has to pass once before its budget runs out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Startup {
-    /// How the application is asked.
     pub check: Check,
     /// Not asked before this time since the application's start (`initialDelaySeconds`).
     pub delay: Duration,
@@ -60,7 +59,6 @@ pub enum Kind {
 // === impl Kind ===
 
 impl Kind {
-    /// All kinds.
     pub const ALL: [Self; 5] = [
         Self::Liveness,
         Self::Readiness,
@@ -70,7 +68,7 @@ impl Kind {
     ];
 
     /// Its name in Kubernetes, and in paths.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Liveness => "liveness",
             Self::Readiness => "readiness",
@@ -81,13 +79,12 @@ impl Kind {
     }
 
     /// Whether a request makes the application do something, instead of only asking it.
-    pub fn acts(self) -> bool {
+    pub(crate) fn acts(self) -> bool {
         // The keeper itself sends the postStart hook: a request does not trigger it.
         self == Self::PreStop
     }
 
-    /// The kind with this name.
-    pub fn of_name(name: &str) -> Option<Self> {
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
@@ -95,7 +92,6 @@ impl Kind {
 // === impl AppProbes ===
 
 impl AppProbes {
-    /// The probe or hook of a kind.
     pub fn check(&self, kind: Kind) -> Option<&Check> {
         match kind {
             Kind::Liveness => self.liveness.as_ref(),
@@ -108,7 +104,7 @@ impl AppProbes {
 
     /// Whether a kubelet may ask for a kind over HTTP. The result of a startup probe is reported by the liveness
     /// probe.
-    pub fn answers(&self, kind: Kind) -> bool {
+    pub(crate) fn answers(&self, kind: Kind) -> bool {
         self.check(kind).is_some() || (kind == Kind::Liveness && self.startup.is_some())
     }
 }

@@ -70,7 +70,6 @@ pub(crate) fn block_on(keeper: impl Future<Output = Result<u8, Failure>>) -> Res
         .block_on(keeper)
 }
 
-/// Why a process of ours cannot be started.
 pub(crate) fn cannot_start(error: std::io::Error) -> Failure {
     Failure::software(format!("cannot start the keeper: {error}"))
 }

@@ -100,8 +100,9 @@ fn tell_what_is_weaker() {
     if let Some(why) = process::why_no_group() {
         tracing::warn!(
             why,
-            "No control group for the command: it is stopped by a sweep over /proc, which can miss what forks faster than \
-             that is read; root, a delegated subtree (systemd: Delegate=yes) or --containment pidns would hold it together"
+            "No control group for the command. It is stopped by a sweep of /proc, which can miss processes that fork \
+             faster than /proc is read. To avoid this, run as root, delegate a subtree (systemd: Delegate=yes), or use \
+             --containment pidns"
         );
     }
     if !tracing::enabled!(tracing::Level::DEBUG) {

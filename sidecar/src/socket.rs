@@ -54,7 +54,6 @@ pub fn private_path() -> PathBuf {
         .join(name)
 }
 
-/// What is answered.
 pub(crate) fn routes(served: Served) -> impl Routes {
     api::LockApi::new(served)
 }
@@ -94,7 +93,6 @@ impl SocketServer {
         })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         self.file.path()
     }

@@ -80,7 +80,7 @@ impl Drop for SocketFile {
 ///
 /// # Errors
 /// What is wrong with it, in one sentence.
-pub fn check_path(path: &Path) -> Result<(), String> {
+pub(crate) fn check_path(path: &Path) -> Result<(), String> {
     let bytes = path.as_os_str().len();
     if bytes == 0 || path.file_name().is_none() {
         return Err("the path of a socket names a file, such as /run/lockkeeper/lock.sock".to_owned());

@@ -54,16 +54,16 @@ const TOKEN_NAME: &[u8] = b"LOCKKEEPER_FENCING_TOKEN=";
 const TOKEN_LEN: usize = TOKEN_NAME.len() + 21;
 
 impl SignalSet {
-    pub fn add(&mut self, signo: i32) {
+    pub(crate) fn add(&mut self, signo: i32) {
         self.0 |= 1 << (signo - 1);
     }
 
-    pub fn contains(self, signo: i32) -> bool {
+    pub(crate) fn contains(self, signo: i32) -> bool {
         self.0 & (1 << (signo - 1)) != 0
     }
 
     /// Its signals, in the order of their numbers.
-    pub fn iter(self) -> impl Iterator<Item = u8> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = u8> {
         (1..=64u8).filter(move |signo| self.contains((*signo).into()))
     }
 
@@ -87,7 +87,11 @@ impl Program {
     ///
     /// # Errors
     /// When a string contains a zero byte.
-    pub fn new(path: OsString, arguments: Vec<OsString>, environment: Vec<OsString>) -> io::Result<Self> {
+    pub(crate) fn new(
+        path: OsString,
+        arguments: Vec<OsString>,
+        environment: Vec<OsString>,
+    ) -> io::Result<Self> {
         let strings = |from: Vec<OsString>| -> io::Result<Vec<CString>> {
             from.into_iter()
                 .map(|s| Ok(CString::new(s.into_vec())?))
@@ -115,7 +119,7 @@ impl Program {
     }
 
     /// Writes `LOCKKEEPER_FENCING_TOKEN=<decimal>`.
-    pub fn set_token(&mut self, token: i64) {
+    pub(crate) fn set_token(&mut self, token: i64) {
         use std::io::Write;
         let mut rest = &mut self.token[..];
         // Neither can fail: the buffer has room for the longest number.
@@ -127,7 +131,7 @@ impl Program {
     }
 
     /// Becomes this program; returns only when that fails.
-    pub fn exec(&self) -> io::Error {
+    pub(crate) fn exec(&self) -> io::Error {
         // SAFETY: argv and envp are arrays of pointers that end in null; they point into strings
         // that end in zero and are owned by self.
         unsafe { libc::execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr()) };

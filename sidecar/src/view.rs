@@ -9,20 +9,20 @@ use lockkeeper_lock::{BootInstant, LockStatus};
 use tokio::sync::watch;
 
 pub use self::about::{About, Guarded};
-pub use self::snapshot::{Snapshot, Survivors};
+pub(crate) use self::snapshot::{Snapshot, Survivors};
 use crate::link::protocol::Containment;
 
 /// The read side of a lock. A clone is cheap.
 #[derive(Clone, Debug)]
-pub struct LockView {
+pub struct KeeperView {
     status: watch::Receiver<LockStatus>,
     guarded: watch::Receiver<Guarded>,
     about: Arc<About>,
 }
 
-// === impl LockView ===
+// === impl KeeperView ===
 
-impl LockView {
+impl KeeperView {
     /// A view of the lock whose task publishes into `status`, and whose keeper into `guarded`.
     pub fn new(status: watch::Receiver<LockStatus>, guarded: watch::Receiver<Guarded>, about: About) -> Self {
         Self {
@@ -32,8 +32,7 @@ impl LockView {
         }
     }
 
-    /// The lock now.
-    pub fn now(&self) -> Snapshot {
+    pub(crate) fn now(&self) -> Snapshot {
         let guarded = *self.guarded.borrow();
         self.about.snapshot(
             &self.status.borrow(),
@@ -44,21 +43,21 @@ impl LockView {
     }
 
     /// What holds the application together, once its guard has said so.
-    pub fn containment(&self) -> Option<Containment> {
+    pub(crate) fn containment(&self) -> Option<Containment> {
         self.guarded.borrow().containment
     }
 
     /// How many may hold together with this one; `None` for a reader: any number.
-    pub fn max_holders(&self) -> Option<u32> {
+    pub(crate) fn max_holders(&self) -> Option<u32> {
         self.about.access.max_holders()
     }
 
     /// Whether the keeper is there that would publish a change.
-    pub fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.status.has_changed().is_ok()
     }
 
-    /// The lock now; [`LockView::changed`] then waits for what comes after it.
+    /// The lock now; [`KeeperView::changed`] then waits for what comes after it.
     pub(crate) fn take(&mut self) -> Snapshot {
         let alive = self.is_alive();
         let guarded = *self.guarded.borrow_and_update();

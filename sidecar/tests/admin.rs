@@ -26,7 +26,6 @@ fn probes(served: &Served) -> [u16; 4] {
     })
 }
 
-/// The value of one line of the metrics.
 fn metric(served: &Served, name: &str) -> f64 {
     let answer = served.probe("/metrics");
     let value = body(&answer)

@@ -25,8 +25,8 @@ fn a_run_that_takes_a_sweep_since_there_is_no_control_group_says_why_once_and_wh
     };
     let (code, refused) = run("cgroup");
     let why = refused
-        .strip_prefix("lockkeeper: --containment cgroup cannot be had: ")
-        .and_then(|rest| rest.split("; take another one").next());
+        .strip_prefix("lockkeeper: --containment cgroup is not available: ")
+        .and_then(|rest| rest.split("; choose another value").next());
     assert_eq!(code, Some(if why.is_some() { 64 } else { 69 }), "{refused}");
     let (code, said) = run("auto");
     assert_eq!(code, Some(69), "{said}");

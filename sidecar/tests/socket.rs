@@ -18,7 +18,6 @@ mod served;
 
 const RELEASE: &str = "POST /v1/lock/release HTTP/1.1\r\nhost: lock\r\n\r\n";
 
-/// An open event stream.
 struct Events(BufReader<UnixStream>);
 
 impl Events {

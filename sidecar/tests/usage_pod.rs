@@ -84,7 +84,7 @@ fn the_identity_of_a_pod_comes_whole_or_not_at_all() {
         (
             SIDECAR,
             &[NAMESPACE, NAME, UID],
-            &["whole or not at all", "--pod-node is missing or empty"],
+            &["incomplete: --pod-node is missing or empty"],
         ),
         (
             SIDECAR,
@@ -99,7 +99,7 @@ fn the_identity_of_a_pod_comes_whole_or_not_at_all() {
         (
             SIDECAR,
             &[("LOCKKEEPER_REVISION", "6c9d")],
-            &["or neither of them nor --revision"],
+            &["or none of them, and no --revision"],
         ),
     ];
     refused(&cases);

@@ -21,7 +21,7 @@ pub struct LockRequest {
     pub container: Option<String>,
     /// How the application is started and stopped.
     pub guard: Guard,
-    /// When the pod is ready.
+    /// What has to be true before the pod is ready.
     pub readiness: Readiness,
     /// Whether it wants to write, in a read/write lock.
     pub access: Access,
@@ -43,7 +43,7 @@ pub enum KeyError {
         /// The lock in the annotation.
         annotation: String,
     },
-    /// A list of locks.
+    /// A list, where the name of one lock is expected.
     #[error("a pod can have one lock, and {LOCK} names several (`{0}`): name one of them")]
     SeveralLocks(String),
     /// Label and annotation have different values for the same lock.
@@ -62,23 +62,23 @@ pub enum KeyError {
          and dashes, with a letter or digit at both ends, such as {example}"
     )]
     Name {
-        /// The key.
+        /// The key of the label or annotation.
         key: &'static str,
-        /// Its value.
+        /// What the user wrote.
         value: String,
         /// What the key should name.
         what: &'static str,
-        /// A valid value.
+        /// A value that would be accepted.
         example: &'static str,
     },
     /// A value that the key does not accept.
     #[error("{key} is `{value}`, and must be one of {known}")]
     Value {
-        /// The key.
+        /// The key of the label or annotation.
         key: &'static str,
-        /// Its value.
+        /// What the user wrote.
         value: String,
-        /// The values that it accepts.
+        /// The values that the key accepts, separated by commas.
         known: String,
     },
     /// Resources that are not valid for a container.
@@ -156,7 +156,7 @@ choice! {
 }
 
 choice! {
-    /// When a pod is ready.
+    /// What has to be true before a pod is ready.
     Readiness {
         /// `holder` for one replica, `queued` for more.
         Auto = "auto",

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 /// Kinds of resources that it may request.
-pub const KINDS: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+const KINDS: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
 /// Longest value, in bytes: enough for all kinds, with amounts far above those of any node.
 const MAX_TEXT: usize = 512;
@@ -15,16 +15,16 @@ const MAX_TEXT: usize = 512;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SidecarResources {
-    /// The reserved amounts.
+    /// What is reserved for the sidecar, by kind of resource.
     #[serde(default)]
     pub requests: BTreeMap<String, String>,
-    /// The most that the sidecar may use.
+    /// The most that the sidecar may use, by kind of resource.
     #[serde(default)]
     pub limits: BTreeMap<String, String>,
 }
 
 impl SidecarResources {
-    /// A valid value.
+    /// A valid value, for messages that say what to write.
     pub const EXAMPLE: &str =
         r#"{"requests":{"cpu":"50m","memory":"32Mi"},"limits":{"cpu":"500m","memory":"64Mi"}}"#;
 }

@@ -13,7 +13,7 @@ macro_rules! documented {
 
         impl $name {
             /// All of them, in the order of the documentation.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
+            pub(crate) const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// As written in the resource.
             pub const fn as_str(self) -> &'static str {
@@ -23,7 +23,7 @@ macro_rules! documented {
             }
 
             /// The meaning, for users.
-            pub const fn meaning(self) -> &'static str {
+            pub(crate) const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$variant => concat!($($doc),+),)+
                 }

@@ -6,10 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::cel;
 use crate::duration::ApiDuration;
 
-/// Shortest tick.
-pub const MIN_TICK_TIME: ApiDuration = ApiDuration::from_millis(100);
-/// Longest tick.
-pub const MAX_TICK_TIME: ApiDuration = ApiDuration::from_secs(60);
+pub(crate) const MIN_TICK_TIME: ApiDuration = ApiDuration::from_millis(100);
+pub(crate) const MAX_TICK_TIME: ApiDuration = ApiDuration::from_secs(60);
 
 /// An ensemble, and how to connect to it.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]

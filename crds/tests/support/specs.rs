@@ -18,7 +18,6 @@ pub struct Case {
     pub schema: Option<String>,
 }
 
-/// The table.
 pub fn cases() -> Vec<Case> {
     let cases: Vec<Case> = serde_saphyr::from_str(include_str!("specs.yaml")).unwrap();
     assert!(cases.len() > 30);

@@ -9,10 +9,8 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Request, Response, StatusCode};
 use serde::Serialize;
 
-/// An answer.
 pub type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// An answer of text.
 pub fn text(status: StatusCode, content_type: &'static str, content: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(content.into()).boxed_unsync());
     *answer.status_mut() = status;
@@ -22,7 +20,6 @@ pub fn text(status: StatusCode, content_type: &'static str, content: impl Into<B
     answer
 }
 
-/// An answer of JSON.
 pub fn json(status: StatusCode, content: &impl Serialize) -> Answer {
     match serde_json::to_vec(content) {
         Ok(content) => text(status, "application/json", content),
@@ -67,6 +64,5 @@ pub fn not_found(request: &Request<Incoming>, known: &str) -> Answer {
 /// The body of [`sentence`].
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct Sentence {
-    /// The error.
     pub error: String,
 }

@@ -19,11 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A program that is short of CPU finds less than this share of all cores idle.
 const SCARCE: f64 = 0.15;
 
-/// A search.
 pub struct Search<'a> {
-    /// The servers.
     pub ensemble: &'a Ensemble,
-    /// The host of the clients.
     pub clients: &'a Host,
     /// A waiter behind each holder.
     pub with_waiters: bool,
@@ -35,7 +32,6 @@ pub struct Search<'a> {
     pub until: BootInstant,
 }
 
-/// What the search knows.
 struct Known {
     /// The largest number with which every lease was kept.
     kept: Option<(usize, Cost)>,

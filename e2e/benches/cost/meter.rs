@@ -32,7 +32,6 @@ struct Counters {
     cpu_of_all: Duration,
 }
 
-/// Reads the counters.
 pub struct Meter<'a> {
     ensemble: &'a Ensemble,
     clients: &'a Host,
@@ -78,7 +77,6 @@ impl Cost {
 }
 
 impl<'a> Meter<'a> {
-    /// Begins to count.
     pub fn start(ensemble: &'a Ensemble, clients: &'a Host) -> anyhow::Result<Self> {
         Ok(Self {
             ensemble,
@@ -159,7 +157,6 @@ impl Counters {
     }
 }
 
-/// A counter of `mntr`.
 pub fn value_of(mntr: &str, key: &str) -> Option<f64> {
     let mut lines = mntr.lines();
     let value = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix('\t'))?;

@@ -91,7 +91,6 @@ fn left(view: &LockView<BootClock>, now: BootInstant) -> Option<Duration> {
         .then(|| status.deadline().map(|deadline| deadline - now))?
 }
 
-/// Reports for one lock.
 #[derive(Debug)]
 pub struct Reporter {
     tally: Arc<Tally>,

@@ -26,7 +26,7 @@ pub(crate) struct Busy {
 
 impl Busy {
     /// Begins to load all processors, and the file system of `directory`.
-    pub fn begin(directory: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn begin(directory: &Path) -> anyhow::Result<Self> {
         let processors = (0..std::thread::available_parallelism()?.get())
             .map(|number| {
                 let mut command = Command::new("sh");
@@ -50,7 +50,7 @@ impl Busy {
     }
 
     /// How many busy processes there are.
-    pub fn processors(&self) -> usize {
+    pub(crate) fn processors(&self) -> usize {
         self.processors.len()
     }
 
@@ -58,7 +58,7 @@ impl Busy {
     ///
     /// # Errors
     /// When the disk was not written to all the time.
-    pub fn end(mut self) -> anyhow::Result<u64> {
+    pub(crate) fn end(mut self) -> anyhow::Result<u64> {
         self.is_over.store(true, Ordering::Relaxed);
         let writer = self.writer.take().context("it has not ended before")?;
         writer

@@ -9,9 +9,7 @@ use lockkeeper_simulation::Hazard;
 
 use crate::lease::LeaseOption;
 
-/// The context of a trial.
 pub struct Context<'a> {
-    /// How many rounds.
     pub rounds: u32,
     /// Trials of random faults last this many minutes instead, in longer rounds; the trial `load` as well.
     pub minutes: Option<u32>,
@@ -26,7 +24,6 @@ pub struct Context<'a> {
     pub histories: u64,
     /// See [`Context::seed`].
     pub hazards: Vec<Hazard>,
-    /// The output for its lines.
     pub out: &'a mut dyn Write,
 }
 

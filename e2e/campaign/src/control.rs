@@ -32,7 +32,6 @@ pub(crate) struct Control {
 /// The moment until which the client would have acted, by each rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claims {
-    /// The token of its node.
     pub token: i64,
     /// T from the moment when the last acknowledged write was sent.
     pub last_sent: BootInstant,
@@ -44,7 +43,7 @@ pub(crate) struct Claims {
 
 impl Control {
     /// Starts it and waits until its node exists.
-    pub fn start(setup: Setup) -> anyhow::Result<Self> {
+    pub(crate) fn start(setup: Setup) -> anyhow::Result<Self> {
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn({
@@ -64,7 +63,7 @@ impl Control {
     }
 
     /// Ends it, and returns until when it would have acted.
-    pub fn claims(self) -> anyhow::Result<Claims> {
+    pub(crate) fn claims(self) -> anyhow::Result<Claims> {
         // Sending fails if the task has failed; then its result says why.
         let _ = self.stop.send(());
         self.thread

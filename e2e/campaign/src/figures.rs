@@ -19,11 +19,9 @@ pub struct Figures {
 pub struct Figure {
     /// The promise, or the question.
     pub asked: String,
-    /// The measurement.
     pub measured: String,
 }
 
-/// The violations of promises.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violated(Vec<String>);
 

@@ -4,6 +4,8 @@
 //! when something took long: durations are figures. A few rounds of each run as tests (`tests/trials.rs`),
 //! many as `lockkeeper-campaign`.
 
+#![warn(unreachable_pub)]
+
 mod busy;
 mod context;
 mod control;

@@ -19,7 +19,6 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/other_clients");
 /// ZooKeeper's own recipe.
 const KAZOO_PATTERNS: [&str; 2] = ["-lock-", r"x--?\d+-"];
 
-/// The clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
     /// `InterProcessMutex` of Apache Curator.
@@ -35,7 +34,6 @@ pub enum Client {
 /// A contender that takes the lock several times, keeps a record, and ends by itself.
 #[derive(Clone, Debug)]
 pub struct Contender {
-    /// The client that it uses.
     pub client: Client,
     /// The ensemble, as `host:port,host:port`.
     pub connect: String,

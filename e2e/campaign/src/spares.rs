@@ -16,7 +16,6 @@ pub(crate) struct Spare {
     pub is_released: bool,
 }
 
-/// The spare times of a trial.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spares {
     /// Of holders whose session ended, or whose place another contender took.
@@ -39,7 +38,7 @@ pub(crate) fn least_allowed(timing: &Timing) -> Duration {
 
 impl Spare {
     /// Records a violation if it is too short.
-    pub fn judge(&self, who: &str, timing: &Timing, violations: &mut Violations) -> bool {
+    pub(crate) fn judge(&self, who: &str, timing: &Timing, violations: &mut Violations) -> bool {
         let least = least_allowed(timing).as_secs_f64();
         if self.seconds <= 0.0 {
             violations.add(format!(
@@ -58,7 +57,7 @@ impl Spare {
     }
 
     /// The end of its node, for people.
-    pub fn end(&self) -> &'static str {
+    pub(crate) fn end(&self) -> &'static str {
         if self.is_released {
             "its keeper released the lock"
         } else {
@@ -68,7 +67,7 @@ impl Spare {
 }
 
 impl Spares {
-    pub fn add(&mut self, spare: Spare, timing: &Timing) {
+    pub(crate) fn add(&mut self, spare: Spare, timing: &Timing) {
         if spare.is_released {
             self.released.add(spare.seconds);
             return;
@@ -79,7 +78,7 @@ impl Spares {
     }
 
     /// A row for each kind that there is, and the picture.
-    pub fn tell(self, figures: &mut Figures, about: &str) {
+    pub(crate) fn tell(self, figures: &mut Figures, about: &str) {
         self.rows(figures, about);
         figures.spares = if self.lapsed.is_empty() {
             self.released
@@ -89,7 +88,7 @@ impl Spares {
     }
 
     /// The rows alone.
-    pub fn rows(&self, figures: &mut Figures, about: &str) {
+    pub(crate) fn rows(&self, figures: &mut Figures, about: &str) {
         let before_deletion = format!("{about} before the leader deletes the node: spare");
         match self.allowed {
             Some(allowed) => figures.row(

@@ -41,12 +41,12 @@ pub(crate) struct Round {
 }
 
 impl Stage {
-    pub fn new(trial: &'static str) -> anyhow::Result<Self> {
+    pub(crate) fn new(trial: &'static str) -> anyhow::Result<Self> {
         Self::with_servers(trial, Config::default())
     }
 
     /// With servers of another configuration than the default.
-    pub fn with_servers(trial: &'static str, config: Config) -> anyhow::Result<Self> {
+    pub(crate) fn with_servers(trial: &'static str, config: Config) -> anyhow::Result<Self> {
         let ensemble = Ensemble::start(Config { tick: TICK, ..config })?;
         ensemble.network().can_cut()?;
         Ok(Self {
@@ -59,12 +59,12 @@ impl Stage {
     }
 
     /// With the lease duration that the user wants for contenders that state none.
-    pub fn with_lease(self, lease: LeaseOption) -> Self {
+    pub(crate) fn with_lease(self, lease: LeaseOption) -> Self {
         Self { lease, ..self }
     }
 
     /// Waits until all servers serve, and one leads the others.
-    pub fn begin(&mut self) -> anyhow::Result<Round> {
+    pub(crate) fn begin(&mut self) -> anyhow::Result<Round> {
         self.ensemble.wait_ready()?;
         let (leader, followers) = self.ensemble.wait_for_roles()?;
         self.round += 1;
@@ -81,7 +81,7 @@ impl Stage {
         })
     }
 
-    pub fn host(&mut self, name: &str) -> anyhow::Result<Host> {
+    pub(crate) fn host(&mut self, name: &str) -> anyhow::Result<Host> {
         if let Some(host) = self.hosts.get(name) {
             return Ok(host.clone());
         }
@@ -91,7 +91,12 @@ impl Stage {
     }
 
     /// A worker of this round that knows the given servers.
-    pub fn options(&mut self, round: &Round, name: &str, servers: &[usize]) -> anyhow::Result<Options> {
+    pub(crate) fn options(
+        &mut self,
+        round: &Round,
+        name: &str,
+        servers: &[usize],
+    ) -> anyhow::Result<Options> {
         let connect: Vec<_> = servers
             .iter()
             .map(|&server| self.ensemble.address(server).to_string())
@@ -107,7 +112,7 @@ impl Stage {
     }
 
     /// The same worker with this T, or more if the user's lease duration needs that.
-    pub fn with_times(&self, options: Options, session_timeout: Duration) -> Options {
+    pub(crate) fn with_times(&self, options: Options, session_timeout: Duration) -> Options {
         let timing = self.lease.timing(session_timeout, STOP_GRACE);
         Options {
             session_timeout: timing.session_timeout,
@@ -116,13 +121,13 @@ impl Stage {
         }
     }
 
-    pub fn start(&self, options: Options) -> anyhow::Result<Worker> {
+    pub(crate) fn start(&self, options: Options) -> anyhow::Result<Worker> {
         Worker::start(&self.ensemble, options)
     }
 }
 
 impl Round {
-    pub fn server_names(&self) -> Vec<usize> {
+    pub(crate) fn server_names(&self) -> Vec<usize> {
         let mut all = self.followers.clone();
         all.push(self.leader);
         all.sort_unstable();
@@ -130,7 +135,7 @@ impl Round {
     }
 
     /// Waits until this many contenders are in the queue.
-    pub fn wait_until_queued(&self, contenders: usize) -> anyhow::Result<()> {
+    pub(crate) fn wait_until_queued(&self, contenders: usize) -> anyhow::Result<()> {
         let count = || {
             let lives = self.deletions.lives();
             let is_in = |life: &&NodeLife| life.deleted.is_none() && life.name.starts_with("lock/");
@@ -147,7 +152,7 @@ impl Round {
 
     /// Whether the holder still has the lock when the fault is to come. A busy machine may have cost a short
     /// lease the lock: then the round says nothing about the fault.
-    pub fn is_still_held(&self, context: &mut Context<'_>, waiter: &Worker) -> anyhow::Result<bool> {
+    pub(crate) fn is_still_held(&self, context: &mut Context<'_>, waiter: &Worker) -> anyhow::Result<bool> {
         let is_held = waiter.records()?.is_empty();
         if !is_held {
             context.say(format!(
@@ -159,7 +164,7 @@ impl Round {
     }
 
     /// When the leader deleted the node of `token`.
-    pub fn deletion(&self, token: i64) -> anyhow::Result<BootInstant> {
+    pub(crate) fn deletion(&self, token: i64) -> anyhow::Result<BootInstant> {
         let deleted = self.deletions.wait_for_deletion(token, BOUND);
         ensure!(
             self.deletions.interrupted().is_none(),
@@ -170,7 +175,7 @@ impl Round {
     }
 
     /// Records overlaps and tokens out of order, from the records of all workers of the round.
-    pub fn judge<'a>(
+    pub(crate) fn judge<'a>(
         &self,
         context: &mut Context<'_>,
         workers: impl IntoIterator<Item = &'a Worker> + Clone,
@@ -193,14 +198,14 @@ impl Round {
     }
 
     /// The times of a worker that this stage has started.
-    pub fn timing(&self, worker: &Worker) -> Timing {
+    pub(crate) fn timing(&self, worker: &Worker) -> Timing {
         let options = worker.options();
         self.lease.timing(options.session_timeout, options.stop_grace)
     }
 
     /// The time from the last stamp under `token` to the deletion of its node. It is a violation if something
     /// still ran when the lock was free, or almost did.
-    pub fn spare(
+    pub(crate) fn spare(
         &self,
         context: &mut Context<'_>,
         worker: &Worker,

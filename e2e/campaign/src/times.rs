@@ -9,7 +9,6 @@ use lockkeeper_lock::BootInstant;
 pub struct Times(Vec<f64>);
 
 impl Times {
-    /// Adds a time.
     pub fn add(&mut self, seconds: f64) {
         let place = self.0.partition_point(|&other| other < seconds);
         self.0.insert(place, seconds);
@@ -25,17 +24,14 @@ impl Times {
         self.0.first().copied()
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True when there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many are negative.
     pub fn negative(&self) -> usize {
         self.0.partition_point(|&seconds| seconds < 0.0)
     }

@@ -29,7 +29,6 @@ mod takeover;
 pub struct Trial {
     /// Its name on the command line.
     pub name: &'static str,
-    /// A short description.
     pub about: &'static str,
     /// Whether its contenders take the lease duration of [`Context::lease`]. The others state their own, or have
     /// none.

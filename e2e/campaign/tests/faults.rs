@@ -73,7 +73,6 @@ fn a_stopped_program_is_silent_until_it_is_resumed() {
     assert!(!process.wait(BOUND).unwrap().expect("it ends").success());
 }
 
-/// Processor time that a process has used.
 fn processor_time(process: &Process) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.pid().as_raw_pid())).unwrap();
     // proc_pid_stat(5): utime and stime are the 14th and 15th field, and the name before them may hold spaces.

@@ -14,8 +14,7 @@ use crate::times;
 
 /// What happens to a process, and its task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// The task is frozen for so long.
+pub(crate) enum Fate {
     Frozen(Duration),
     /// The answer to a write gets lost, and its connection.
     AnswerLost,
@@ -27,7 +26,7 @@ pub enum Fate {
 
 impl Fate {
     /// One of them. Most are about a silence of about L.
-    pub fn any(random: &mut Rng) -> Self {
+    pub(crate) fn any(random: &mut Rng) -> Self {
         let mut within = |least: f64, most: f64| times::LEASE.mul_f64(least + (most - least) * random.f64());
         let (short, long, back) = (within(0.02, 0.7), within(0.9, 3.0), within(0.0, 1.5));
         match random.u8(..10) {
@@ -40,16 +39,12 @@ impl Fate {
     }
 }
 
-/// What a contender needs.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// The servers.
+pub(crate) struct Options {
     pub connect: String,
-    /// The lock root.
     pub root: String,
     /// Writes its part of the record.
     pub pen: Pen,
-    /// Until when its life lasts.
     pub end: BootInstant,
     /// When it begins to contend, and what happens to it when.
     pub begin: BootInstant,
@@ -133,7 +128,7 @@ async fn sleep_until(moment: BootInstant) {
 ///
 /// # Errors
 /// When the lock refuses its times or its nodes.
-pub async fn live(mut options: Options) -> anyhow::Result<()> {
+pub(crate) async fn live(mut options: Options) -> anyhow::Result<()> {
     sleep_until(options.begin).await;
     let pen = options.pen.clone();
     let mut fates = std::mem::take(&mut options.fates).into_iter().peekable();

@@ -11,7 +11,7 @@ use crate::times;
 
 /// Something that breaks, for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// The leader's process is stopped: all answers are late, and a longer stop costs it the lead.
     LeaderStopped,
     /// A follower's process is stopped: what its clients send and are answered is late.
@@ -28,18 +28,16 @@ pub enum Fault {
 
 /// A fault, when it begins, and for how long it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// What.
+pub(crate) struct Plan {
     pub fault: Fault,
     /// After the beginning of the round.
     pub after: Duration,
-    /// For so long.
     pub lasts: Duration,
 }
 
 impl Plan {
     /// The faults of a round that takes `time`; they do not overlap.
-    pub fn any(random: &mut Rng, time: Duration, machines: usize) -> Vec<Self> {
+    pub(crate) fn any(random: &mut Rng, time: Duration, machines: usize) -> Vec<Self> {
         let mut plans = Vec::new();
         let mut from = time.mul_f64(0.2 + 0.2 * random.f64());
         while from < time.mul_f64(0.8) {
@@ -67,7 +65,7 @@ impl Plan {
 ///
 /// # Errors
 /// When the servers do not come back, or this machine cannot cut connections.
-pub fn inject(
+pub(crate) fn inject(
     ensemble: &Ensemble,
     machines: &[Host],
     plans: &[Plan],

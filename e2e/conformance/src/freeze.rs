@@ -8,7 +8,7 @@ use lockkeeper_lock::{BootClock, BootInstant, Clock};
 
 /// Until when a task is frozen.
 #[derive(Clone, Debug)]
-pub struct Freezer(Arc<Mutex<BootInstant>>);
+pub(crate) struct Freezer(Arc<Mutex<BootInstant>>);
 
 impl Default for Freezer {
     fn default() -> Self {
@@ -18,7 +18,7 @@ impl Default for Freezer {
 
 impl Freezer {
     /// The task is not polled before `until`. What arrives for it meanwhile waits.
-    pub fn freeze(&self, until: BootInstant) {
+    pub(crate) fn freeze(&self, until: BootInstant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
     }
 
@@ -27,7 +27,7 @@ impl Freezer {
     }
 
     /// Runs a task that can be frozen.
-    pub async fn run<T>(&self, task: impl Future<Output = T>) -> T {
+    pub(crate) async fn run<T>(&self, task: impl Future<Output = T>) -> T {
         let mut task = Box::pin(task);
         let mut thaw = None;
         poll_fn(|context| {

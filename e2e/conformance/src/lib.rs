@@ -5,11 +5,13 @@
 //! [`tlc`] looks for a behaviour of the specification with these events. [`wrong`] spoils traces: they have to be
 //! rejected. `lock/spec/README.md` says what is observed and what is not.
 
-pub mod contender;
-pub mod faults;
-pub mod freeze;
-pub mod record;
-pub mod recording;
+#![warn(unreachable_pub)]
+
+mod contender;
+mod faults;
+mod freeze;
+mod record;
+mod recording;
 pub mod report;
 pub mod rounds;
 pub mod times;

@@ -6,18 +6,15 @@ use std::time::Duration;
 use lockkeeper_lock::BootInstant;
 
 /// A moment in microseconds since boot. No two entries of a record have the same one.
-pub type Micros = u64;
+pub(crate) type Micros = u64;
 
 /// Something that a contender did or was told. Names are those of nodes, without the lock root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// The creation of a contender was sent; its name begins with this.
     Creating(String),
-    /// A contender was created.
     Created {
-        /// When that was sent.
         sent: Micros,
-        /// Its name.
         name: String,
     },
     /// The contender of this name wrote its own data anew.
@@ -37,7 +34,6 @@ pub enum What {
     Refused(String, Micros),
     /// An answer showed another contender, or our own.
     Shown {
-        /// Its name.
         name: String,
         /// The version of its data.
         version: i32,
@@ -54,18 +50,14 @@ pub enum What {
     Granted(String, Micros),
     /// The application of this contender has stopped.
     Stopped(String),
-    /// The lock is lost.
     Lost,
 }
 
-/// An entry of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// When.
     pub at: Micros,
     /// Which of the processes that contend for the lock.
     pub process: usize,
-    /// What.
     pub what: What,
 }
 
@@ -74,7 +66,7 @@ pub struct Entry {
 /// A request is recorded before it is sent, and an answer after it has arrived. So whatever has caused another entry
 /// stands before it.
 #[derive(Clone, Debug, Default)]
-pub struct Record(Arc<Mutex<Entries>>);
+pub(crate) struct Record(Arc<Mutex<Entries>>);
 
 #[derive(Debug, Default)]
 struct Entries {
@@ -84,19 +76,19 @@ struct Entries {
 
 /// The part of a record that one process writes.
 #[derive(Clone, Debug)]
-pub struct Pen {
+pub(crate) struct Pen {
     record: Record,
     process: usize,
 }
 
 /// This moment in microseconds since boot, rounded down.
-pub fn micros(moment: BootInstant) -> Micros {
+pub(crate) fn micros(moment: BootInstant) -> Micros {
     moment.as_nanos() / 1_000
 }
 
 impl Record {
     /// The part of a process.
-    pub fn pen(&self, process: usize) -> Pen {
+    pub(crate) fn pen(&self, process: usize) -> Pen {
         Pen {
             record: self.clone(),
             process,
@@ -104,7 +96,7 @@ impl Record {
     }
 
     /// Takes all entries; what comes later is not recorded.
-    pub fn finish(&self) -> Vec<Entry> {
+    pub(crate) fn finish(&self) -> Vec<Entry> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.is_over = true;
         std::mem::take(&mut entries.entries)
@@ -113,7 +105,7 @@ impl Record {
 
 impl Pen {
     /// Writes an entry. Its moment is now, or a microsecond after the last entry if that is later.
-    pub fn write(&self, what: What) -> Micros {
+    pub(crate) fn write(&self, what: What) -> Micros {
         let mut record = self.record.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = micros(BootInstant::now());
         let at = record.entries.last().map_or(now, |last| now.max(last.at + 1));

@@ -17,14 +17,14 @@ use crate::record::{Micros, Pen, What};
 
 /// The ensemble of one contender, in front of another one.
 #[derive(Debug)]
-pub struct Recording<E> {
+pub(crate) struct Recording<E> {
     inner: E,
     book: Book,
 }
 
 /// A connection in front of another one.
 #[derive(Debug)]
-pub struct RecordingConnection<C> {
+pub(crate) struct RecordingConnection<C> {
     inner: Arc<C>,
     book: Book,
 }
@@ -40,18 +40,18 @@ struct Book {
 
 /// Loses the answer to a write of the task.
 #[derive(Clone, Debug)]
-pub struct AnswerLoser(Arc<AtomicBool>);
+pub(crate) struct AnswerLoser(Arc<AtomicBool>);
 
 impl AnswerLoser {
     /// The next write that is answered is not answered for the task: its connection is lost.
-    pub fn lose_one(&self) {
+    pub(crate) fn lose_one(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 impl<E> Recording<E> {
     /// Records with `pen` what concerns the contenders below `root`.
-    pub fn new(inner: E, root: impl Into<String>, pen: Pen) -> (Self, AnswerLoser) {
+    pub(crate) fn new(inner: E, root: impl Into<String>, pen: Pen) -> (Self, AnswerLoser) {
         let loses_answer = Arc::new(AtomicBool::new(false));
         let book = Book {
             pen,

@@ -11,13 +11,11 @@ use crate::wrong::{Mistake, spoil};
 pub struct Report {
     /// Traces of the real task.
     pub traces: usize,
-    /// Their events.
     pub events: usize,
     /// Contenders that held.
     pub holders: usize,
     /// Takeovers that were acknowledged.
     pub takeovers: usize,
-    /// Losses of the lock.
     pub losses: usize,
     /// Takeovers that came too late: the one in front had renewed or left.
     pub refused: usize,
@@ -86,7 +84,6 @@ pub fn judge(tlc: &Tlc, traces: Vec<Trace>) -> anyhow::Result<Report> {
 }
 
 impl Report {
-    /// Adds the counts of further traces.
     pub fn add(&mut self, other: &Self) {
         self.traces += other.traces;
         self.events += other.events;

@@ -6,15 +6,14 @@ use lockkeeper_lock::{KILL_ALLOWANCE, LeaseDuration, Timing};
 use lockkeeper_testbed::Config;
 
 /// T: the shortest that leaves time for lost answers beside four renewals (`Timing::check`), in whole seconds.
-pub const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
+pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// L: short, so that takeovers are many, and longer than the pauses of a busy machine.
-pub const LEASE: Duration = Duration::from_secs(1);
+pub(crate) const LEASE: Duration = Duration::from_secs(1);
 
 /// By how much two clocks may differ in rate: docs/safety.md, "The assumptions".
 const CLOCK_RATE_ERROR: f64 = 0.01;
 
-/// The times of each contender.
 pub fn timing() -> Timing {
     Timing {
         tick_time: Config::default().tick,

@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use crate::record::{Entry, Micros, What};
 
 /// A contender: its place in the order of the queue, from 1 on.
-pub type Contender = usize;
+pub(crate) type Contender = usize;
 
 /// What an event is, as the specification names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,18 +30,15 @@ pub enum Kind {
     Gone,
     /// The application may run until a moment.
     Granted,
-    /// The application has stopped.
     Stopped,
     /// The deletion of the own node was sent.
     Releasing,
 }
 
-/// An event of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// When, in microseconds since the first event.
     pub at: Micros,
-    /// What.
     pub kind: Kind,
     /// Who did it, or was told.
     pub who: Contender,
@@ -58,9 +55,7 @@ pub struct Event {
 pub struct Trace {
     /// In their order.
     pub events: Vec<Event>,
-    /// How many contenders there were.
     pub contenders: usize,
-    /// How often the lock was lost.
     pub losses: usize,
 }
 
@@ -106,7 +101,7 @@ impl Trace {
     }
 
     /// The index of the takeover that this event acknowledges.
-    pub fn takeover_of(&self, acknowledged: &Event) -> Option<usize> {
+    pub(crate) fn takeover_of(&self, acknowledged: &Event) -> Option<usize> {
         let is_it = |event: &Event| {
             event.kind == Kind::Taking
                 && event.who == acknowledged.who
@@ -118,7 +113,6 @@ impl Trace {
         }
     }
 
-    /// How many contenders held.
     pub fn holders(&self) -> usize {
         let granted = self.events.iter().filter(|event| event.kind == Kind::Granted);
         granted.map(|event| event.who).collect::<BTreeSet<_>>().len()

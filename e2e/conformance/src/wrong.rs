@@ -28,7 +28,6 @@ pub enum Mistake {
 }
 
 impl Mistake {
-    /// All of them.
     pub const ALL: [Self; 8] = [
         Self::TooEarly,
         Self::NotNext,

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::options::Ending;
 
-/// The user has interrupted the demonstration.
 #[derive(Debug)]
 pub(crate) struct Interrupted;
 

@@ -3,6 +3,8 @@
 //! It computes its results from the records of the guarded programs and from the deletions that the
 //! ensemble's leader saw, as the tests do.
 
+#![warn(unreachable_pub)]
+
 mod acts;
 mod console;
 mod cuts;

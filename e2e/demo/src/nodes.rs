@@ -55,7 +55,6 @@ spec:
       - {name: records, hostPath: {path: RECORDS}}
 "#;
 
-/// Performs the act.
 pub(crate) fn play(options: &Options) -> anyhow::Result<Ending> {
     let mut console = Console::new();
     console.title("Lockkeeper on Kubernetes: two pods of a Deployment behind one lock, on two nodes.")?;

@@ -4,10 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The options of the user.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The act to show.
     pub act: Act,
     /// A further file for the picture.
     pub svg: Option<PathBuf>,
@@ -35,6 +33,5 @@ pub enum Ending {
     Clean,
     /// The checker has found a violation.
     Violated,
-    /// The user has interrupted it.
     Interrupted,
 }

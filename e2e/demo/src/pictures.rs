@@ -12,7 +12,6 @@ use rustix::process::Pid;
 
 use crate::pods::{Run, Scene};
 
-/// The mark of the rollout.
 pub(crate) const ROLLOUT: &str = "rollout";
 
 /// Time shown before and after a handoff, which takes milliseconds.
@@ -58,7 +57,6 @@ pub(crate) fn of_rollout(scene: &Scene<'_>, before: &Run, after: &Run, folder: &
     Ok(())
 }
 
-/// Writes a picture into a folder.
 pub(crate) fn write(timeline: &Timeline, title: &str, folder: &Path, name: &str) -> anyhow::Result<()> {
     let file = folder.join(name);
     fs::write(&file, svg::render(timeline, title)).with_context(|| format!("cannot write {}", file.display()))

@@ -23,7 +23,6 @@ use crate::console::Console;
 use crate::interrupted::Interrupted;
 use crate::run::{BOUND, Reason, Run};
 
-/// The path of the lock.
 pub(crate) const LOCK: &str = "/demo/report";
 /// Time between two looks at the records.
 const POLL: Duration = Duration::from_millis(10);
@@ -41,7 +40,6 @@ pub(crate) struct Stage {
     pub(crate) console: Console,
     pub(crate) timeline: Timeline,
     interrupted: Arc<AtomicBool>,
-    /// Everything that was recorded.
     pub(crate) records: Vec<Record>,
     /// The runs, by token.
     pub(crate) runs: BTreeMap<i64, Run>,
@@ -218,7 +216,6 @@ impl Stage {
         ]))
     }
 
-    /// The worker of this name.
     pub(crate) fn worker(&mut self, name: &str) -> &mut Worker {
         let player = self.players.iter_mut().find(|player| player.name() == name);
         &mut player.expect("only workers that were started are named").worker

@@ -14,7 +14,6 @@ use crate::stage::Stage;
 
 /// The result of [`tell`].
 pub(crate) struct Told {
-    /// The whole timeline, for the picture.
     pub(crate) timeline: Timeline,
     /// True if no promise was violated.
     pub(crate) is_clean: bool,

@@ -18,7 +18,6 @@ use crate::results::{draw, results_directory};
 use crate::stage::Stage;
 use crate::summary;
 
-/// Performs the act.
 pub(crate) fn play(options: &Options) -> anyhow::Result<Ending> {
     let can_cut = find_out_about_cuts(options.loopback)?;
     let mut console = Console::new();

@@ -38,7 +38,6 @@ pub fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// All tables of a page.
 pub fn tables(page: &str) -> Vec<Table> {
     let mut tables: Vec<Table> = Vec::new();
     let mut cell: Option<String> = None;

@@ -1,5 +1,7 @@
 //! Checks of the documentation against itself, the code and the programs.
 
+#![warn(unreachable_pub)]
+
 mod circles;
 mod content;
 mod manifests;

@@ -10,7 +10,6 @@ use crate::repository::{files, read};
 /// A piece of YAML in the documentation.
 #[derive(Debug)]
 pub struct Yaml {
-    /// The page or file that it is in.
     pub file: PathBuf,
     /// Its content: one document.
     pub value: Value,

@@ -6,7 +6,6 @@ use std::path::Path;
 use crate::modules::{Crate, Module, crates};
 use crate::repository::read;
 
-/// The page with the map.
 pub const MAP: &str = "docs/modules.md";
 
 const BEGIN: &str = "<!-- begin: written by `make map` -->\n";

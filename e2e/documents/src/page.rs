@@ -14,7 +14,6 @@ pub struct Page {
 }
 
 impl Page {
-    /// Reads a page.
     pub fn parse(text: &str) -> Self {
         let mut page = Self::default();
         let mut heading: Option<String> = None;

@@ -9,7 +9,7 @@ use lockkeeper_lock::LockStatus;
 use lockkeeper_operator::admission::webhook::metrics::WebhookMetrics;
 use lockkeeper_operator::metrics::{Cause, Metrics, OfLock, Outcome, Write};
 use lockkeeper_sidecar::metrics::{self, LockMetrics};
-use lockkeeper_sidecar::view::{About, Guarded, LockView};
+use lockkeeper_sidecar::view::{About, Guarded, KeeperView};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -40,7 +40,7 @@ fn names(registry: &Registry) -> BTreeSet<String> {
 fn of_a_keeper() -> BTreeSet<String> {
     let (_status, watched) = watch::channel(LockStatus::new());
     let (_guarded, guarded) = watch::channel(Guarded::default());
-    let view = LockView::new(watched, guarded, About::exclusive("/l"));
+    let view = KeeperView::new(watched, guarded, About::exclusive("/l"));
     let mut registry = metrics::registry();
     LockMetrics::register(&mut registry);
     metrics::register_view(view, &mut registry);

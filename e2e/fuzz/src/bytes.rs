@@ -13,7 +13,7 @@ thread_local! {
 }
 
 /// Runs a future to its end. It never waits: all its input is in memory.
-pub fn run<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     RUNTIME.with(|runtime| {
         let make = || {
             Builder::new_current_thread()
@@ -27,12 +27,11 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A connection that sends this and then ends.
-pub fn connection(input: &[u8]) -> Join<Cursor<Vec<u8>>, Sink> {
+pub(crate) fn connection(input: &[u8]) -> Join<Cursor<Vec<u8>>, Sink> {
     tokio::io::join(Cursor::new(input.to_vec()), tokio::io::sink())
 }
 
-/// A file with this content.
-pub fn file(content: &[u8]) -> OwnedFd {
+pub(crate) fn file(content: &[u8]) -> OwnedFd {
     let file = rustix::fs::memfd_create("input", MemfdFlags::CLOEXEC).expect("a file in memory");
     let mut rest = content;
     while !rest.is_empty() {
@@ -44,7 +43,7 @@ pub fn file(content: &[u8]) -> OwnedFd {
 }
 
 /// The parts of an input between empty lines, `N` of them.
-pub fn parts<const N: usize>(input: &[u8]) -> [&[u8]; N] {
+pub(crate) fn parts<const N: usize>(input: &[u8]) -> [&[u8]; N] {
     let mut rest = Some(input);
     std::array::from_fn(|_| {
         let all = rest.take().unwrap_or_default();

@@ -5,6 +5,8 @@
 //! inputs: [`mutation`] at random, for some seconds in each run of the tests, and libFuzzer by coverage, for
 //! minutes (`make fuzz`; the command is in `src/bin/fuzz.rs`).
 
+#![warn(unreachable_pub)]
+
 mod bytes;
 pub mod mutation;
 mod target;

@@ -42,12 +42,10 @@ pub const TARGETS: [Target; 27] = [
     registry::CERTIFICATES,
 ];
 
-/// The target of this name.
 pub fn named(name: &str) -> Option<Target> {
     TARGETS.into_iter().find(|target| target.name == name)
 }
 
-/// Seeds from text.
 fn texts<const N: usize>(seeds: [&str; N]) -> Vec<Vec<u8>> {
     seeds.map(|seed| seed.as_bytes().to_vec()).into()
 }

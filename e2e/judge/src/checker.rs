@@ -20,9 +20,7 @@ pub use report::table;
 /// Which holders may hold at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// One.
     Exclusive,
-    /// At most this many.
     AtMost(usize),
     /// One writer, or any number of readers.
     ReadWrite,
@@ -31,11 +29,9 @@ pub enum Rule {
 /// The programs that ran under one grant of the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// The fencing token of the grant.
     pub token: i64,
     /// The name of the first program.
     pub name: String,
-    /// Its access to the lock.
     pub access: Access,
     /// The first stamp of any of its processes.
     pub begin: BootInstant,
@@ -58,7 +54,6 @@ pub enum Violation {
         holds: Vec<usize>,
         /// The first moment of the overlap.
         from: BootInstant,
-        /// How long it lasted.
         lasted: Duration,
     },
     /// The later one has a lower token, so that a resource that checks tokens refuses the right one.
@@ -113,7 +108,7 @@ impl Report {
     }
 
     /// The shortest time for which the lock was free between two holds.
-    pub fn least_gap(&self) -> Option<Duration> {
+    pub(crate) fn least_gap(&self) -> Option<Duration> {
         self.gaps.iter().map(|&(_, gap)| gap).min()
     }
 

@@ -5,6 +5,8 @@
 //!
 //! The judge is independent: of the product's code, this crate uses only the clock.
 
+#![warn(unreachable_pub)]
+
 pub mod chain;
 pub mod checker;
 pub mod histogram;

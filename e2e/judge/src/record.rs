@@ -21,11 +21,9 @@ use lockkeeper_lock::BootInstant;
 /// The event of a [`Record`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// The program started.
     Begin {
         /// Its name, for users; without spaces.
         name: String,
-        /// The access that it requested.
         access: Access,
     },
     /// It still ran.
@@ -47,13 +45,10 @@ pub enum Access {
 /// One line of a record file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The event.
     pub moment: Moment,
     /// The fencing token that the program was started with.
     pub token: i64,
-    /// When.
     pub at: BootInstant,
-    /// The process.
     pub pid: u32,
 }
 

@@ -14,7 +14,6 @@ pub mod terminal;
 /// One hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bar {
-    /// The fencing token.
     pub token: i64,
     /// First stamp.
     pub from: BootInstant,
@@ -31,25 +30,20 @@ pub struct Row {
     pub bars: Vec<Bar>,
 }
 
-/// The kind of a [`Mark`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkKind {
     /// A request, or an event elsewhere.
     Note,
     /// A fault that the harness made.
     Fault,
-    /// A violation of a promise.
     Violation,
 }
 
 /// An event beside the holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Its kind.
     pub kind: MarkKind,
-    /// In a few words.
     pub label: String,
-    /// When it began.
     pub from: BootInstant,
     /// When it was over; `None` while it lasts.
     pub to: Option<BootInstant>,
@@ -186,7 +180,6 @@ impl Timeline {
         }
     }
 
-    /// Adds a mark.
     pub fn mark(&mut self, mark: Mark) {
         self.marks.push(mark);
     }
@@ -203,7 +196,6 @@ impl Timeline {
         }
     }
 
-    /// Its first moment.
     pub fn start(&self) -> BootInstant {
         self.start
     }
@@ -220,7 +212,6 @@ impl Timeline {
         &self.rows
     }
 
-    /// The marks.
     pub fn marks(&self) -> &[Mark] {
         &self.marks
     }

@@ -10,9 +10,7 @@ use lockkeeper_testbed::{Cluster, Process, Unsupported};
 pub const SYSTEM: &str = "lockkeeper-system";
 /// The checkout that is tested.
 pub const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// The operator's chart.
 pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../charts/lockkeeper");
-/// The definition of the resource.
 pub const CRD: &str = include_str!("../../../crds/distributedlock.yaml");
 /// An argument with which helm can render the chart without a cluster: it names the Secret with the
 /// operator's identity.
@@ -69,7 +67,6 @@ impl Helm {
         })
     }
 
-    /// The path of the program.
     pub fn program(&self) -> &Path {
         &self.program
     }

@@ -188,12 +188,10 @@ impl<'a> Installation<'a> {
         Ok(said.output)
     }
 
-    /// The cluster that it is in.
     pub fn cluster(&self) -> &'a Cluster {
         self.cluster
     }
 
-    /// The servers that keep the locks.
     pub fn ensemble(&self) -> &Ensemble {
         &self.ensemble
     }

@@ -6,6 +6,8 @@
 //! of their children, by the deletions that the ensemble's leader saw ([`DeletionWatch`]), and by the objects
 //! of the API server.
 
+#![warn(unreachable_pub)]
+
 #[cfg(feature = "kube")]
 pub mod beside;
 pub mod binaries;

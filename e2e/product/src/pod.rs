@@ -24,11 +24,9 @@ pub const BOUND: Duration = Duration::from_secs(60);
 /// Its methods panic when a program cannot be built or started, or does not do in [`BOUND`] what they wait for.
 #[derive(Debug)]
 pub struct Pod {
-    /// The host on which it runs: its network.
     pub host: Host,
     /// The directory that its containers share.
     pub volume: PathBuf,
-    /// The record of its application.
     pub record: PathBuf,
     /// The keeper; in `signal` mode the guard, whose child the keeper is.
     pub sidecar: Option<Process>,
@@ -271,7 +269,6 @@ impl Pod {
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
     }
 
-    /// The records of its application.
     pub fn records(&self) -> Vec<Record> {
         if self.record.exists() {
             Records::read(&self.record).unwrap().records

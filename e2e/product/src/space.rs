@@ -62,7 +62,6 @@ pub struct Space {
     namespace: Namespace,
     /// Lockkeeper, and its ensemble.
     pub installation: &'static Installation<'static>,
-    /// The cluster of the namespace.
     pub cluster: &'static Cluster,
     /// Name of the namespace.
     pub name: String,
@@ -270,7 +269,6 @@ impl Space {
         wait_for(BOUND, found).unwrap_or_else(|| panic!("no {command} in {pod}\n{}", self.story()))
     }
 
-    /// The records of the guarded programs.
     pub fn records(&self) -> Vec<Record> {
         self.records_of("record")
     }
@@ -372,7 +370,5 @@ impl<F: Fn() -> anyhow::Result<()>> Drop for Mend<F> {
 
 /// The beginning of the keeper's command line in a wrapped pod.
 pub const KEEPER: &str = "/lockkeeper sidecar";
-/// The guard.
 pub const GUARD: &str = "/lockkeeper/lockkeeper guard";
-/// The application.
 pub const APPLICATION: &str = "/program /records";

@@ -19,15 +19,10 @@ use crate::binaries;
 pub struct Options {
     /// Name of the worker, of its files, and in the record.
     pub name: String,
-    /// The host on which it runs.
     pub host: Host,
-    /// Its `--connect`.
     pub connect: String,
-    /// Its `--lock`.
     pub lock: String,
-    /// Its `--session-timeout`.
     pub session_timeout: Duration,
-    /// Its `--stop-grace`.
     pub stop_grace: Duration,
     /// Further options of `lockkeeper run`.
     pub run: Vec<String>,
@@ -119,7 +114,6 @@ impl Worker {
         })
     }
 
-    /// How it was started.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -129,7 +123,6 @@ impl Worker {
         &mut self.guard
     }
 
-    /// Process id of the guard.
     pub fn guard_pid(&self) -> Pid {
         self.guard.pid()
     }
@@ -155,12 +148,10 @@ impl Worker {
         Ok(Records::read(&self.record)?.records)
     }
 
-    /// The file to which its program records.
     pub fn record_file(&self) -> &Path {
         &self.record
     }
 
-    /// Its log.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -239,7 +230,6 @@ pub fn all_records<'a>(workers: impl IntoIterator<Item = &'a Worker>) -> anyhow:
     Ok(records)
 }
 
-/// The keeper below a guard.
 pub fn keeper_of(guard: Pid) -> Option<Pid> {
     children(guard).into_iter().find(|pid| {
         let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();

@@ -16,9 +16,7 @@ const AT_THE_END: Duration = Duration::from_secs(1);
 /// A time in which one contender ran without interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// Which contender.
     pub contender: usize,
-    /// The token that it ran with.
     pub token: i64,
     /// Its first line.
     pub from: BootInstant,
@@ -74,7 +72,7 @@ pub fn overlap(stretches: &[Stretch]) -> Option<Duration> {
 }
 
 /// Whether each contender that began to run had a higher token than all contenders before.
-pub fn tokens_grow(stretches: &[Stretch]) -> bool {
+pub(crate) fn tokens_grow(stretches: &[Stretch]) -> bool {
     stretches.windows(2).all(|pair| {
         let goes_on = pair[0].contender == pair[1].contender && pair[0].token == pair[1].token;
         goes_on || pair[0].token < pair[1].token
@@ -97,7 +95,7 @@ pub fn gap(stretches: &[Stretch], since: BootInstant, until: BootInstant) -> Opt
 
 /// What a resource makes of the writes that takes the highest token that it has seen, and refuses lower ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AtResource {
+pub(crate) struct AtResource {
     /// Writes of a contender after another one had written with a later token or, without tokens that grow, at all
     /// since the writer began.
     pub late: u32,
@@ -106,7 +104,7 @@ pub struct AtResource {
 }
 
 /// Plays all lines, in the order of their times, as writes to such a resource.
-pub fn at_resource(records: &[Vec<Record>]) -> AtResource {
+pub(crate) fn at_resource(records: &[Vec<Record>]) -> AtResource {
     let mut writes: Vec<(BootInstant, usize, i64, bool)> = Vec::new();
     for (contender, records) in records.iter().enumerate() {
         writes.extend(records.iter().map(|record| {

@@ -5,8 +5,7 @@ use crate::results::Round;
 
 /// A summary of rounds.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cell {
-    /// How many rounds.
+pub(crate) struct Cell {
     pub rounds: usize,
     /// In how many two ran at once.
     pub overlaps: usize,
@@ -32,7 +31,7 @@ pub struct Cell {
 
 impl Cell {
     /// Of at least one round.
-    pub fn of(rounds: &[Round]) -> Option<Self> {
+    pub(crate) fn of(rounds: &[Round]) -> Option<Self> {
         if rounds.is_empty() {
             return None;
         }

@@ -23,9 +23,7 @@ const FAREWELL: Duration = Duration::from_secs(10);
 /// How many lines of a file tell what happened last.
 const LAST_LINES: usize = 8;
 
-/// A running contender.
-pub struct Contender {
-    /// Its machine.
+pub(crate) struct Contender {
     pub host: Host,
     process: Process,
     is_own: bool,
@@ -37,7 +35,7 @@ pub struct Contender {
 
 /// What a driver has said.
 #[derive(Clone, Debug, serde::Deserialize)]
-pub struct Said {
+pub(crate) struct Said {
     /// `ready`, `held`, `lost`, `released` or `error`.
     pub event: String,
     /// When, in nanoseconds since boot.
@@ -51,7 +49,7 @@ impl Contender {
     ///
     /// # Errors
     /// When its driver cannot be built or started.
-    pub fn start(
+    pub(crate) fn start(
         system: &System,
         servers: &dyn Servers,
         lock: &str,
@@ -100,7 +98,7 @@ impl Contender {
     ///
     /// # Errors
     /// When the file is malformed.
-    pub fn records(&self) -> anyhow::Result<Vec<Record>> {
+    pub(crate) fn records(&self) -> anyhow::Result<Vec<Record>> {
         if !self.record.exists() {
             return Ok(Vec::new());
         }
@@ -111,7 +109,7 @@ impl Contender {
     ///
     /// # Errors
     /// When it cannot be copied.
-    pub fn snapshot(&self) -> anyhow::Result<PathBuf> {
+    pub(crate) fn snapshot(&self) -> anyhow::Result<PathBuf> {
         let file = self.record.with_extension("snapshot");
         if self.record.exists() {
             std::fs::copy(&self.record, &file)?;
@@ -123,7 +121,7 @@ impl Contender {
     }
 
     /// What its driver has said. Our own says nothing in this form.
-    pub fn said(&self) -> Vec<Said> {
+    pub(crate) fn said(&self) -> Vec<Said> {
         let text = std::fs::read_to_string(&self.events).unwrap_or_default();
         text.lines()
             .filter_map(|line| serde_json::from_str(line).ok())
@@ -131,12 +129,12 @@ impl Contender {
     }
 
     /// Whether the library gives its holder a fencing token. Without one the recorder gets the time.
-    pub fn has_token(&self) -> bool {
+    pub(crate) fn has_token(&self) -> bool {
         self.is_own || self.said().iter().any(|said| said.token.is_some())
     }
 
     /// When its driver first said, after a moment, that the lock was lost.
-    pub fn lost_after(&self, since: BootInstant) -> Option<BootInstant> {
+    pub(crate) fn lost_after(&self, since: BootInstant) -> Option<BootInstant> {
         let lost = self.said().into_iter().filter(|said| said.event == "lost");
         let mut times = lost.map(|said| BootInstant::from_nanos(said.at));
         times.find(|at| *at >= since)
@@ -146,12 +144,12 @@ impl Contender {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn shift_clock(&self, seconds: i64) -> std::io::Result<()> {
+    pub(crate) fn shift_clock(&self, seconds: i64) -> std::io::Result<()> {
         std::fs::write(&self.clock, format!("{seconds:+}\n"))
     }
 
     /// The last lines of what its driver has said and logged.
-    pub fn last_lines(&self) -> String {
+    pub(crate) fn last_lines(&self) -> String {
         let last = |path: &Path| {
             let text = std::fs::read_to_string(path).unwrap_or_default();
             let lines: Vec<_> = text.lines().rev().take(LAST_LINES).collect();
@@ -162,7 +160,7 @@ impl Contender {
     }
 
     /// The process that has the library in it: the driver, or our keeper.
-    pub fn library(&self) -> Option<Pid> {
+    pub(crate) fn library(&self) -> Option<Pid> {
         if self.is_own {
             keeper_of(self.process.pid())
         } else {
@@ -174,7 +172,7 @@ impl Contender {
     ///
     /// # Errors
     /// When `/proc` cannot be read.
-    pub fn talks_to(&self, servers: &[Host]) -> anyhow::Result<Option<usize>> {
+    pub(crate) fn talks_to(&self, servers: &[Host]) -> anyhow::Result<Option<usize>> {
         // Java's sockets are all of IPv6.
         let read =
             |table| std::fs::read_to_string(format!("/proc/{}/net/{table}", self.process.pid().as_raw_pid()));
@@ -185,16 +183,11 @@ impl Contender {
             .position(|server| peers.contains(&server.address())))
     }
 
-    /// Whether its driver runs.
-    pub fn is_running(&mut self) -> bool {
-        self.process.is_running()
-    }
-
     /// Asks it to end, and kills what is left of it.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
-    pub fn end(mut self) -> anyhow::Result<()> {
+    pub(crate) fn end(mut self) -> anyhow::Result<()> {
         self.host.signal_all(Signal::CONT)?;
         self.process.signal(Signal::TERM);
         self.process.wait(FAREWELL)?;

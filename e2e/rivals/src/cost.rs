@@ -13,10 +13,10 @@ use crate::servers::Servers;
 use crate::systems::System;
 
 /// The lease of all locks that have one: what most libraries and their examples have.
-pub const LEASE: Duration = Duration::from_secs(15);
+pub(crate) const LEASE: Duration = Duration::from_secs(15);
 
 /// Sizes of the queue.
-pub const CONTENDERS: [u32; 3] = [2, 50, 500];
+pub(crate) const CONTENDERS: [u32; 3] = [2, 50, 500];
 
 /// How long each holds. Of two, the other one has to be in the queue again by then.
 const HOLD: Duration = Duration::from_millis(5);
@@ -37,7 +37,7 @@ const WARM_UP: Duration = Duration::from_secs(5);
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
 /// Contenders that wait, or that queue again at once.
-pub const CROWD: u32 = 50;
+pub(crate) const CROWD: u32 = 50;
 
 /// For how long the cost of waiting is measured: the difference between one contender and [`CROWD`].
 const WAITING: Duration = Duration::from_secs(30);
@@ -87,7 +87,11 @@ pub struct Fairness {
 ///
 /// # Errors
 /// When there are too few.
-pub fn handoffs_at(system: &System, servers: &dyn Servers, contenders: u32) -> anyhow::Result<Handoffs> {
+pub(crate) fn handoffs_at(
+    system: &System,
+    servers: &dyn Servers,
+    contenders: u32,
+) -> anyhow::Result<Handoffs> {
     let plan = Plan {
         contenders,
         lease: system.lease(LEASE),
@@ -125,7 +129,7 @@ pub fn handoffs_at(system: &System, servers: &dyn Servers, contenders: u32) -> a
 ///
 /// # Errors
 /// When nobody gets the free lock.
-pub fn waiting(system: &System, servers: &dyn Servers) -> anyhow::Result<Waiting> {
+pub(crate) fn waiting(system: &System, servers: &dyn Servers) -> anyhow::Result<Waiting> {
     let measure = |contenders: u32| -> anyhow::Result<Cost> {
         let plan = Plan {
             contenders,
@@ -159,7 +163,7 @@ pub fn waiting(system: &System, servers: &dyn Servers) -> anyhow::Result<Waiting
 ///
 /// # Errors
 /// When it is never held.
-pub fn fairness(system: &System, servers: &dyn Servers, time: Duration) -> anyhow::Result<Fairness> {
+pub(crate) fn fairness(system: &System, servers: &dyn Servers, time: Duration) -> anyhow::Result<Fairness> {
     let plan = Plan {
         contenders: CROWD,
         lease: system.lease(LEASE),

@@ -25,11 +25,9 @@ const LOOK: Duration = Duration::from_millis(500);
 /// What a crowd does.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How many contenders.
     pub contenders: u32,
     /// The lease, session timeout or expiry.
     pub lease: Duration,
-    /// How long each holds.
     pub hold: Duration,
     /// Who has released queues again at once, not when another one holds.
     pub at_once: bool,
@@ -37,7 +35,6 @@ pub struct Plan {
 
 /// A running crowd. Dropping it kills it.
 pub struct Crowd {
-    /// Its machine.
     pub host: Host,
     events: PathBuf,
     log: PathBuf,
@@ -176,7 +173,7 @@ pub fn handoffs(words: &[Word], since: BootInstant) -> Vec<Duration> {
 
 /// How evenly a crowd got the lock until a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Evenness {
+pub(crate) struct Evenness {
     /// The longest wait of a contender, the one that still lasts included.
     pub longest: Duration,
     /// Jain's index of the numbers of their holds: 1 if all had as many, 1/n if one had all.
@@ -184,7 +181,7 @@ pub struct Evenness {
 }
 
 /// See [`Evenness`]; a wait lasts from a release, or the first moment, to the next hold.
-pub fn evenness(words: &[Word], contenders: u32, since: BootInstant, until: BootInstant) -> Evenness {
+pub(crate) fn evenness(words: &[Word], contenders: u32, since: BootInstant, until: BootInstant) -> Evenness {
     let mut counts = vec![0_u32; contenders as usize];
     let mut waiting: HashMap<u32, u64> = (0..contenders).map(|who| (who, since.as_nanos())).collect();
     let mut longest = 0;

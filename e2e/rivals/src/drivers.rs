@@ -12,7 +12,7 @@ use crate::systems::{Driver, System};
 ///
 /// # Errors
 /// When it cannot be built: its language is missing, or a dependency cannot be fetched.
-pub fn command(system: &System) -> anyhow::Result<Option<Command>> {
+pub(crate) fn command(system: &System) -> anyhow::Result<Option<Command>> {
     of(system, Size::One)
 }
 
@@ -20,7 +20,7 @@ pub fn command(system: &System) -> anyhow::Result<Option<Command>> {
 ///
 /// # Errors
 /// As [`command`].
-pub fn crowd(system: &System) -> anyhow::Result<Option<Command>> {
+pub(crate) fn crowd(system: &System) -> anyhow::Result<Option<Command>> {
     of(system, Size::Crowd)
 }
 

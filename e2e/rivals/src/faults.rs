@@ -10,7 +10,6 @@ use crate::contender::Contender;
 use crate::servers::{Kind, Servers};
 use crate::systems::{Driver, System};
 
-/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
@@ -61,7 +60,7 @@ pub const FAULTS: &[Fault] = &[
 const AHEAD: i64 = 3600;
 
 /// A fault that has struck, and has to be undone.
-pub struct Struck {
+pub(crate) struct Struck {
     undo: Undo,
 }
 
@@ -108,7 +107,7 @@ impl Fault {
     }
 
     /// After what time it is undone.
-    pub fn length(self, lease: Duration) -> Duration {
+    pub(crate) fn length(self, lease: Duration) -> Duration {
         match self {
             Self::HolderKilled | Self::ClockAhead | Self::WaiterAhead | Self::MemoryFull => Duration::ZERO,
             Self::LeaderKilled | Self::AllRestarted => Duration::from_secs(3),
@@ -122,7 +121,7 @@ impl Fault {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn prepare(self, servers: &dyn Servers) -> anyhow::Result<()> {
+    pub(crate) fn prepare(self, servers: &dyn Servers) -> anyhow::Result<()> {
         if self == Self::Failover {
             let hosts = servers.hosts();
             servers.network().cut(&hosts[0], &hosts[1])?;
@@ -134,7 +133,7 @@ impl Fault {
     ///
     /// # Errors
     /// When it cannot be done.
-    pub fn strike(
+    pub(crate) fn strike(
         self,
         servers: &mut dyn Servers,
         holder: &Contender,
@@ -213,7 +212,7 @@ impl Struck {
     ///
     /// # Errors
     /// When the kernel refuses, or a server cannot be started.
-    pub fn undo(self, servers: &mut dyn Servers) -> anyhow::Result<()> {
+    pub(crate) fn undo(self, servers: &mut dyn Servers) -> anyhow::Result<()> {
         match self.undo {
             Undo::Nothing => {}
             Undo::Resume(host) => host.signal_all(Signal::CONT)?,

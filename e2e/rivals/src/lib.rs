@@ -8,20 +8,22 @@
 //! A [`Crowd`](crowd::Crowd) has many contenders in one process, without a command: [`cost`] is what a lock takes when
 //! nothing breaks.
 
+#![warn(unreachable_pub)]
+
 pub mod activity;
-pub mod cell;
-pub mod contender;
-pub mod cost;
+mod cell;
+mod contender;
+mod cost;
 pub mod crowd;
-pub mod drivers;
+mod drivers;
 pub mod faults;
 pub mod page;
 pub mod picture;
-pub mod programs;
-pub mod rank;
+mod programs;
+mod rank;
 pub mod results;
 pub mod round;
 pub mod second;
-pub mod servers;
+mod servers;
 pub mod systems;
 pub mod turns;

@@ -16,7 +16,6 @@ const OWN: &str = "lockkeeper";
 /// Gaps that differ by less than this, in seconds, are the same.
 const SAME: f64 = 0.2;
 
-/// The whole page.
 pub fn render(results: &Results) -> String {
     let mut page = format!(
         "# Comparison\n\n\
@@ -49,7 +48,6 @@ const HOW: &str = "## How it is measured\n\n\
     * *Told*: when the library told its holder of the loss, after the fault.\n\n\
     `make rivals ARGS=\"--only NAME --faults NAME --rounds 5\"` repeats one cell.\n\n";
 
-/// What each fault is.
 fn about(fault: Fault) -> &'static str {
     match fault {
         Fault::HolderKilled => "The holder's machine crashes: driver and program get SIGKILL.",
@@ -170,7 +168,6 @@ fn where_others_are_better(results: &Results) -> String {
     )
 }
 
-/// How many rounds there are of each fault.
 fn rounds(results: &Results) -> String {
     let counts = results
         .rounds

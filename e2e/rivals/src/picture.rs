@@ -179,7 +179,7 @@ fn dot(results: &Results, system: &System) -> Option<(Option<f64>, Option<f64>)>
 }
 
 /// The summary of a system under a fault, if it was measured.
-pub fn cell(results: &Results, system: &System, fault: Fault) -> Option<Cell> {
+pub(crate) fn cell(results: &Results, system: &System, fault: Fault) -> Option<Cell> {
     Cell::of(results.rounds.get(system.name)?.get(&fault)?)
 }
 

@@ -9,10 +9,9 @@ const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
 
 /// What a Java machine is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
+pub(crate) enum Size {
     /// One contender, of which there are many on the machine: it starts quickly.
     One,
-    /// A server.
     Server,
     /// A crowd, which runs long enough to profit from the second compiler.
     Crowd,
@@ -22,7 +21,7 @@ pub enum Size {
 ///
 /// # Errors
 /// When the project cannot be built.
-pub fn java(class: &str, size: Size) -> anyhow::Result<Command> {
+pub(crate) fn java(class: &str, size: Size) -> anyhow::Result<Command> {
     let sources = Path::new(SOURCES).join("java");
     let directory = foreign::built(&sources, &["src"], &["pom.xml"], |directory| {
         foreign::run(
@@ -72,7 +71,7 @@ const OPEN_FOR_HAZELCAST: [&str; 8] = [
 ///
 /// # Errors
 /// When they cannot be built.
-pub fn go() -> anyhow::Result<PathBuf> {
+pub(crate) fn go() -> anyhow::Result<PathBuf> {
     let folders = ["consullock", "contract", "etcd", "kube", "redlock"];
     let packages = [".", "go.etcd.io/etcd/etcdctl/v3", "go.etcd.io/etcd/server/v3"];
     foreign::go(
@@ -87,7 +86,7 @@ pub fn go() -> anyhow::Result<PathBuf> {
 ///
 /// # Errors
 /// When it cannot be built.
-pub fn consul() -> anyhow::Result<PathBuf> {
+pub(crate) fn consul() -> anyhow::Result<PathBuf> {
     let sources = Path::new(SOURCES).join("go/consul");
     foreign::go(
         &sources,
@@ -101,7 +100,7 @@ pub fn consul() -> anyhow::Result<PathBuf> {
 ///
 /// # Errors
 /// When it cannot be built.
-pub fn porcupine() -> anyhow::Result<PathBuf> {
+pub(crate) fn porcupine() -> anyhow::Result<PathBuf> {
     let sources = Path::new(SOURCES).join("go/porcupine");
     let directory = foreign::go(&sources, &[], &["go.mod", "go.sum", "main.go"], &["."])?;
     Ok(directory.join("porcupine"))
@@ -111,7 +110,7 @@ pub fn porcupine() -> anyhow::Result<PathBuf> {
 ///
 /// # Errors
 /// When its packages cannot be installed.
-pub fn python() -> anyhow::Result<Command> {
+pub(crate) fn python() -> anyhow::Result<Command> {
     let sources = Path::new(SOURCES).join("python");
     let mut command = foreign::python(&sources)?;
     command.arg(sources.join("driver.py"));

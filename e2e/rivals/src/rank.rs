@@ -1,14 +1,14 @@
 //! Medians and other percentiles of what was measured.
 
 /// In ascending order.
-pub fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+pub(crate) fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);
     values
 }
 
 /// By nearest rank: a value that was measured. `None` of nothing.
-pub fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
+pub(crate) fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied()
 }

@@ -13,7 +13,6 @@ use crate::faults::Fault;
 /// One round of a fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
-    /// The seed of its choices.
     pub seed: u64,
     /// For how long two ran at once, in seconds; `None`: never.
     pub overlap: Option<f64>,
@@ -41,7 +40,6 @@ pub struct Costs {
     pub fairness: Vec<Fairness>,
 }
 
-/// All that was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The lease of all systems that have one, in seconds.
@@ -58,7 +56,6 @@ pub struct Results {
 /// The results in their file.
 #[derive(Debug)]
 pub struct Kept {
-    /// What is in there.
     pub results: Results,
     file: PathBuf,
 }
@@ -127,13 +124,12 @@ impl Kept {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn add_cost(&mut self, system: &str, add: impl FnOnce(&mut Costs)) -> anyhow::Result<()> {
+    pub(crate) fn add_cost(&mut self, system: &str, add: impl FnOnce(&mut Costs)) -> anyhow::Result<()> {
         add(self.results.costs.entry(system.to_owned()).or_default());
         self.results.missing.remove(system);
         self.write()
     }
 
-    /// What is known of a system's costs.
     pub fn costs(&self, system: &str) -> Costs {
         self.results.costs.get(system).cloned().unwrap_or_default()
     }

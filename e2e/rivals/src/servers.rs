@@ -52,7 +52,6 @@ pub trait Servers {
     /// The network between servers and contenders.
     fn network(&self) -> &Network;
 
-    /// A directory for the files of a run.
     fn directory(&self) -> &std::path::Path;
 
     /// `--servers` of the drivers.
@@ -70,13 +69,11 @@ pub trait Servers {
     /// or all are alike.
     fn leader(&self) -> Option<usize>;
 
-    /// Kills a server.
     fn kill(&mut self, server: usize);
 
     /// Starts a server that was killed. It may not serve yet.
     fn launch(&mut self, server: usize) -> anyhow::Result<()>;
 
-    /// Whether all are there and serve.
     fn all_serve(&self) -> bool;
 
     /// How many requests the servers have had, where they count them.
@@ -132,7 +129,7 @@ impl Kind {
     }
 
     /// Whether there is a leader that can change.
-    pub fn has_cluster(self) -> bool {
+    pub(crate) fn has_cluster(self) -> bool {
         matches!(
             self,
             Self::ZooKeeper | Self::Sentinel | Self::Etcd | Self::Hazelcast
@@ -140,7 +137,7 @@ impl Kind {
     }
 
     /// Whether they throw data away when their memory is full.
-    pub fn evicts(self) -> bool {
+    pub(crate) fn evicts(self) -> bool {
         matches!(
             self,
             Self::Redis | Self::FiveRedis | Self::Sentinel | Self::Memcached

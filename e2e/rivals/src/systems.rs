@@ -26,9 +26,7 @@ pub struct System {
     pub name: &'static str,
     /// Its name in the page.
     pub title: &'static str,
-    /// What drives it.
     pub driver: Driver,
-    /// Its servers.
     pub servers: Kind,
     /// In seconds: the lease that it has whatever the others have, or at least.
     pub own_lease: u64,
@@ -231,12 +229,12 @@ pub const OF_CROWDS: &[System] = &[
 ];
 
 /// What every recipe on ZooKeeper needs at least.
-pub const FLOOR: &str = "zookeeper-floor";
+pub(crate) const FLOOR: &str = "zookeeper-floor";
 
 impl System {
     /// The largest crowd of it on one machine; 0 if it is a program, takes part as another row does, or its library makes
     /// dozens of threads for each client.
-    pub fn largest_crowd(&self) -> u32 {
+    pub(crate) fn largest_crowd(&self) -> u32 {
         match self.name {
             FLOOR => 2,
             "lockkeeper-short"
@@ -258,7 +256,6 @@ impl System {
         of_others.max(Duration::from_secs(self.own_lease))
     }
 
-    /// The system of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         SYSTEMS.iter().chain(OF_CROWDS).find(|system| system.name == name)
     }

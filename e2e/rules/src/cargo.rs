@@ -41,7 +41,7 @@ pub struct Cargo {
 
 /// The tests of a target, as a program.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub(crate) struct Program {
     path: PathBuf,
     /// The folder of the package, in which its tests run.
     folder: PathBuf,
@@ -49,14 +49,12 @@ pub struct Program {
 
 /// The result of tests.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Those that succeeded, with their modules.
     pub passed: Vec<String>,
-    /// Those that failed.
     pub failed: Vec<String>,
     /// The program crashed: by `abort`, or an overflow of the stack.
     pub is_aborted: bool,
-    /// It did not end.
     pub is_endless: bool,
 }
 
@@ -83,7 +81,7 @@ impl Cargo {
     ///
     /// # Errors
     /// When they cannot be built, with the compiler's first errors; or when it was interrupted.
-    pub fn build(&self, tests: &[&Test]) -> Result<Vec<Program>> {
+    pub(crate) fn build(&self, tests: &[&Test]) -> Result<Vec<Program>> {
         let mut command = Command::new(&self.program);
         command.args(["test", "--no-run", "--locked", "--workspace"]);
         let targets: BTreeSet<_> = tests.iter().map(|test| test.target.as_str()).collect();
@@ -145,7 +143,7 @@ impl Cargo {
     ///
     /// # Errors
     /// When they cannot be started, or were interrupted.
-    pub fn run_tests(
+    pub(crate) fn run_tests(
         &self,
         program: &Program,
         names: &[&str],
@@ -232,13 +230,13 @@ impl Outcome {
     }
 
     /// Whether the function of this name, in whatever module, succeeded.
-    pub fn has_passed(&self, name: &str) -> bool {
+    pub(crate) fn has_passed(&self, name: &str) -> bool {
         self.passed.iter().any(|passed| is_it(passed, name))
     }
 }
 
 /// Whether the path of a test is that of the function `name`.
-pub fn is_it(path: &str, name: &str) -> bool {
+pub(crate) fn is_it(path: &str, name: &str) -> bool {
     path.rsplit("::").next() == Some(name)
 }
 
@@ -254,7 +252,7 @@ fn first_error(said: &str) -> String {
 }
 
 /// Time since boot.
-pub fn now() -> Duration {
+pub(crate) fn now() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }

@@ -4,6 +4,8 @@
 //! The rules are data, `e2e/rules/list/*.yaml`: the sentence, the page that promises it, the code that keeps
 //! it, its replacement, and the test that has to fail then.
 
+#![warn(unreachable_pub)]
+
 pub mod cargo;
 pub mod list;
 pub mod page;

@@ -56,7 +56,6 @@ pub struct Test {
 pub struct Area {
     /// Its short name: that of its file.
     pub name: &'static str,
-    /// Its heading.
     pub heading: &'static str,
     /// In the order of the file.
     pub rules: Vec<Rule>,
@@ -97,7 +96,7 @@ impl Rule {
     ///
     /// # Errors
     /// When the code is missing, occurs more than once, or has no mark.
-    pub fn span(&self, content: &str) -> Result<Range<usize>> {
+    pub(crate) fn span(&self, content: &str) -> Result<Range<usize>> {
         let marked = self.code.split_once('⟦').and_then(|(before, rest)| {
             let (part, after) = rest.split_once('⟧')?;
             Some((before, part, after))
@@ -157,7 +156,7 @@ impl Rule {
 
 impl Test {
     /// The folder of its package, in the repository at `root`.
-    pub fn folder(&self, root: &Path) -> PathBuf {
+    pub(crate) fn folder(&self, root: &Path) -> PathBuf {
         let name = self.package.trim_start_matches("lockkeeper-");
         let below_e2e = root.join("e2e").join(name);
         if below_e2e.is_dir() {

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use lockkeeper_rules::cargo::Cargo;
 use lockkeeper_rules::list::{self, Area};
 use lockkeeper_rules::page::page;
@@ -17,8 +18,8 @@ use lockkeeper_rules::table::{self, Line};
 #[derive(Debug, Parser)]
 #[command(name = "lockkeeper-rules")]
 struct Args {
-    /// Only the rules of this area: lock, keeper, guard, admission or simulation
-    #[arg(long, value_name = "AREA")]
+    /// Only the rules of this area
+    #[arg(long, value_parser = PossibleValuesParser::new(list::AREAS.map(|(name, _)| name)))]
     area: Option<String>,
     /// Only the rules with these words in their sentence
     #[arg(long, value_name = "WORDS")]
@@ -36,10 +37,6 @@ impl Args {
     fn choose(&self, mut areas: Vec<Area>) -> Result<Vec<Area>> {
         if let Some(name) = &self.area {
             areas.retain(|area| area.name == name);
-            ensure!(
-                !areas.is_empty(),
-                "there is no area {name}: lock, keeper, guard, admission and simulation are"
-            );
         }
         if let Some(words) = &self.only {
             let words = words.to_lowercase();

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::list::Rule;
 
 /// Variable with the number of the removed rule.
-pub const OUT: &str = "LOCKKEEPER_RULE_OUT";
+pub(crate) const OUT: &str = "LOCKKEEPER_RULE_OUT";
 
 /// The copy: one at a time, since there is one folder for it.
 #[derive(Debug)]
@@ -54,17 +54,17 @@ impl Scratch {
     }
 
     /// The folder of the copy.
-    pub fn tree(&self) -> &Path {
+    pub(crate) fn tree(&self) -> &Path {
         &self.tree
     }
 
     /// The target directory of the copy.
-    pub fn target(&self) -> &Path {
+    pub(crate) fn target(&self) -> &Path {
         &self.target
     }
 
     /// The target directory of the repository itself.
-    pub fn shared(&self) -> &Path {
+    pub(crate) fn shared(&self) -> &Path {
         &self.shared
     }
 
@@ -73,7 +73,7 @@ impl Scratch {
     ///
     /// # Errors
     /// When a file cannot be copied, or a rule does not fit it.
-    pub fn copy(&self, rules: &[(usize, &Rule)]) -> Result<()> {
+    pub(crate) fn copy(&self, rules: &[(usize, &Rule)]) -> Result<()> {
         let mut switched = switched(&self.root, rules)?;
         let files = files(&self.root)?;
         for file in &files {
@@ -102,7 +102,7 @@ impl Scratch {
 ///
 /// # Errors
 /// When a rule does not fit its file.
-pub fn groups<'a>(root: &Path, rules: &[(usize, &'a Rule)]) -> Result<Vec<Vec<(usize, &'a Rule)>>> {
+pub(crate) fn groups<'a>(root: &Path, rules: &[(usize, &'a Rule)]) -> Result<Vec<Vec<(usize, &'a Rule)>>> {
     let mut groups: Vec<Vec<(usize, &Rule)>> = Vec::new();
     let mut spans = Vec::new();
     for (number, rule) in rules {

@@ -24,14 +24,10 @@ pub enum Verdict {
     Endless,
 }
 
-/// A line of the table.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// The rule.
     pub rule: Rule,
-    /// The result of its removal.
     pub verdict: Verdict,
-    /// How long it took.
     pub time: Duration,
 }
 

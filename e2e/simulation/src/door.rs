@@ -30,7 +30,6 @@ pub(crate) enum Newcomer {
     Refused,
 }
 
-/// The state of the door.
 #[derive(Debug)]
 pub(crate) struct Door {
     /// The weak rule: a newcomer replaces the previous guard, and is believed.

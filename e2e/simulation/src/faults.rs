@@ -52,7 +52,6 @@ impl Faults<'_> {
         self.stage.say(|| format!("FAULT {}", what()));
     }
 
-    /// Causes a fault.
     pub(crate) async fn strike(&mut self) {
         match self.plan.mood {
             Mood::Network if self.rng.u8(..5) > 0 => self.network(),

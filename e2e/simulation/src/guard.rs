@@ -1,4 +1,4 @@
-//! One guard process: the real schedule, in the loop of `sidecar/src/guard.rs`, on the simulated
+//! One guard process: the real schedule, in the loop of `sidecar/src/guard/event_loop.rs`, on the simulated
 //! kernel and socket.
 
 use std::rc::Rc;

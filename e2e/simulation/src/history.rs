@@ -35,7 +35,6 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Adds up.
     pub fn add(&mut self, other: Self) {
         self.starts += other.starts;
         self.strikes += other.strikes;
@@ -48,7 +47,6 @@ impl Summary {
 /// How a history ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Its figures.
     pub summary: Summary,
     /// The first violation.
     pub violation: Option<String>,

@@ -162,7 +162,6 @@ impl Kernel {
         });
     }
 
-    /// Sweeps the whole tree.
     pub(crate) fn sweep(&self, sweep: Sweep) -> Sight {
         let pids: Vec<u32> = self.state.borrow().processes.keys().copied().collect();
         for pid in pids {
@@ -250,7 +249,6 @@ impl Kernel {
         (state.processes.len() as u32, pid.unwrap_or(0))
     }
 
-    /// Whether no process is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.state.borrow().processes.is_empty()
     }

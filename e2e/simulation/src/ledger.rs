@@ -105,7 +105,6 @@ impl Ledger {
             || self.done.iter().filter(of).any(|work| work.end > moment)
     }
 
-    /// The trees that run.
     pub(crate) fn running(&self) -> impl Iterator<Item = &Work> {
         self.running.values()
     }

@@ -15,6 +15,8 @@
 //!
 //! No contender is deleted by hand here, because Lockkeeper does not promise exclusion then.
 
+#![warn(unreachable_pub)]
+
 mod door;
 mod doorway;
 mod faults;

@@ -20,7 +20,6 @@ use crate::mailbox::Mailbox;
 use crate::socket::End;
 use crate::stage::Stage;
 
-/// SIGTERM.
 pub(crate) const SIGTERM: u8 = 15;
 
 /// Time between two looks at processes that survive SIGKILL in a container that ends.
@@ -103,7 +102,6 @@ impl Machine {
         })
     }
 
-    /// Records that a guard has started.
     pub(crate) fn started(&self, guard: Process) {
         self.alive.borrow_mut().insert(guard.peer);
         self.guards.borrow_mut().push(guard);
@@ -156,7 +154,6 @@ impl Machine {
         }
     }
 
-    /// Whether a process still runs.
     pub(crate) fn lives(&self, peer: Peer) -> bool {
         self.alive.borrow().contains(&peer)
     }

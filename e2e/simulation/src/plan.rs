@@ -48,7 +48,6 @@ pub enum Hazard {
 }
 
 impl Hazard {
-    /// All of them.
     pub const ALL: [Self; 5] = [
         Self::Intruders,
         Self::SlowExpiry,
@@ -99,7 +98,6 @@ pub struct Rules {
 pub struct Setup {
     /// The hazards beside the ordinary faults. Each occurs in a third of the histories at most.
     pub hazards: Vec<Hazard>,
-    /// The modelled rules.
     pub rules: Rules,
 }
 

@@ -11,16 +11,13 @@ use crate::plan::Setup;
 /// A history that violated a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Its seed.
     pub seed: u64,
-    /// The violated promise.
     pub violation: String,
 }
 
 /// The result of a series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
-    /// How many histories were played.
     pub histories: u64,
     /// The sums of their figures.
     pub sum: Summary,

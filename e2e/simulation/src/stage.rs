@@ -54,7 +54,6 @@ impl Stage {
         self.resumptions.update(|count| count + 1);
     }
 
-    /// How often that happened.
     pub(crate) fn resumptions(&self) -> usize {
         self.resumptions.get()
     }

@@ -3,6 +3,8 @@
 //! With `LOCKKEEPER_REQUIRE=all` a test that cannot run fails. Otherwise it prints `SKIPPED: ` and the reason, and
 //! appends a line to the file that `LOCKKEEPER_SKIPPED` names, from which `make test` makes its last lines.
 
+#![warn(unreachable_pub)]
+
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Write;

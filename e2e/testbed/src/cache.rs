@@ -17,7 +17,7 @@ const COMPLETE: &str = "complete";
 ///
 /// # Errors
 /// When there is none, or it cannot be made.
-pub fn directory(name: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn directory(name: &str) -> anyhow::Result<PathBuf> {
     let base = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
@@ -33,7 +33,7 @@ pub fn directory(name: &str) -> anyhow::Result<PathBuf> {
 /// # Errors
 /// The error of `build`, which gets the path of the entry; there it finds the remains of an interrupted
 /// build.
-pub fn entry(
+pub(crate) fn entry(
     cache: &Path,
     name: &str,
     build: impl FnOnce(&Path) -> anyhow::Result<()>,
@@ -61,7 +61,7 @@ pub fn entry(
 }
 
 /// The entry `name` of a cache, if it has been built.
-pub fn found(cache: &Path, name: &str) -> Option<PathBuf> {
+pub(crate) fn found(cache: &Path, name: &str) -> Option<PathBuf> {
     let directory = cache.join(name);
     directory.join(COMPLETE).exists().then_some(directory)
 }
@@ -71,7 +71,12 @@ pub fn found(cache: &Path, name: &str) -> Option<PathBuf> {
 ///
 /// # Errors
 /// When a file cannot be read.
-pub fn fingerprint(root: &Path, folders: &[&str], files: &[&str], rest: &[&str]) -> anyhow::Result<String> {
+pub(crate) fn fingerprint(
+    root: &Path,
+    folders: &[&str],
+    files: &[&str],
+    rest: &[&str],
+) -> anyhow::Result<String> {
     let mut files: Vec<_> = files.iter().map(|file| root.join(file)).collect();
     let mut directories: Vec<_> = folders.iter().map(|folder| root.join(folder)).collect();
     while let Some(directory) = directories.pop() {

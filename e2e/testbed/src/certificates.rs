@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-/// An authority.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -14,7 +13,6 @@ pub struct Authority {
 pub struct Certificate {
     /// The certificate.
     pub chain: String,
-    /// Its private key.
     pub key: String,
 }
 

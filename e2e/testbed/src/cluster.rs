@@ -58,7 +58,7 @@ pub use namespace::Namespace;
 use own::Own;
 
 /// Names the kubeconfig of a cluster of the user's own, for the tests.
-pub const FOREIGN: &str = "LOCKKEEPER_E2E_KUBECONFIG";
+pub(crate) const FOREIGN: &str = "LOCKKEEPER_E2E_KUBECONFIG";
 
 /// A cluster of this machine, or of the user's own.
 #[derive(Debug)]

@@ -11,6 +11,6 @@ mod words;
 
 pub use client::{block_on, connector, with_clients};
 pub use config::{Config, TlsFiles};
-pub use servers::{CLIENT_PORT, Ensemble, SUPER, TLS_PORT};
+pub use servers::{Ensemble, SUPER};
 pub use shared::shared;
 pub use words::Mode;

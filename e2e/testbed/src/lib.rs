@@ -6,8 +6,10 @@
 //!
 //! This crate knows nothing of the lock: it depends on none of the product's crates.
 
+#![warn(unreachable_pub)]
+
 pub mod binaries;
-pub mod cache;
+mod cache;
 pub mod certificates;
 pub mod clock;
 pub mod cluster;

@@ -221,7 +221,6 @@ impl Host {
         &self.name
     }
 
-    /// Its one address.
     pub fn address(&self) -> Ipv4Addr {
         self.address
     }

@@ -67,7 +67,6 @@ impl Process {
         &mut self.child
     }
 
-    /// False once it has ended.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }

@@ -27,14 +27,11 @@ pub struct Stays(RwLock<()>);
 #[derive(Debug)]
 #[must_use]
 pub enum Stay {
-    /// With others.
     Together(RwLockReadGuard<'static, ()>),
-    /// Without others.
     Alone(RwLockWriteGuard<'static, ()>),
 }
 
 impl Stays {
-    /// Without any stays.
     pub const fn new() -> Self {
         Self(RwLock::const_new(()))
     }

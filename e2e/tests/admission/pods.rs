@@ -66,7 +66,6 @@ pub fn words(pod: &Value) -> (Value, Value) {
     (app["command"].clone(), app["args"].clone())
 }
 
-/// A wrapped command.
 pub fn wrapped(rest: &[&str]) -> Value {
     json!([&["/lockkeeper/lockkeeper", "guard", "--"], rest].concat())
 }

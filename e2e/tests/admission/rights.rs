@@ -49,7 +49,6 @@ fn of<K: DeserializeOwned>(object: Value) -> K {
     serde_json::from_value(object).unwrap()
 }
 
-/// The sentence of a refusal.
 fn refusal<T>(answer: Result<T, Error>, what: &str) -> String {
     match answer {
         Ok(_) => panic!("{what} is allowed"),

@@ -276,7 +276,6 @@ impl Stage {
             .collect()
     }
 
-    /// A folder for the files of a test.
     pub fn folder(&self, name: &str) -> PathBuf {
         let folder = self.world.ensemble.directory().join(name);
         fs::create_dir_all(&folder).unwrap();

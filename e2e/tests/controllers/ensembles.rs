@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::contender::Contender;
-use crate::others::allow;
+use crate::other_ensembles::allow;
 use crate::world::world_alone;
 
 /// A lock moves after half a minute without pods of the former ensemble, and pods are admitted a minute after

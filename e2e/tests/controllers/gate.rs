@@ -14,7 +14,6 @@ mod ensemble;
 /// The fate of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It goes through.
     Passes,
     /// It goes through, and its answer and the connection get lost.
     LosesItsAnswer,
@@ -134,7 +133,6 @@ impl Gate {
         state.wait_for(is_met).await.expect("we have the sender");
     }
 
-    /// Whether the rule has applied to a write.
     pub fn is_met(&self, namespace: &str) -> bool {
         self.state.borrow().get(namespace).is_some_and(|line| line.is_met)
     }

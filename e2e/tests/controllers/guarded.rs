@@ -83,7 +83,6 @@ impl Guarded {
         .unwrap_or_else(|| panic!("{parts:?}: {:?}\n{}", self.probe(path), self.pod.said()));
     }
 
-    /// Whether its application has ever run.
     pub fn has_run(&self) -> bool {
         !self.pod.records().is_empty()
     }

@@ -139,7 +139,6 @@ async fn deployed(space: &Tenant) -> Api<Deployment> {
     deployments
 }
 
-/// Another version of the application.
 fn image(version: &str) -> serde_json::Value {
     json!({"spec": {"template": {"spec": {"containers": [
         {"name": "app", "image": version, "command": ["/lockkeeper/lockkeeper"]},

@@ -25,7 +25,6 @@ struct Life<'a> {
     control: String,
 }
 
-/// Goes through the whole life.
 pub async fn live(world: &World, space: &Tenant, operators: &Onlooker) {
     space.lock("report", DistributedLockSpec::default()).await;
     let pods = [space.pod("a", "report").await, space.pod("b", "report").await];

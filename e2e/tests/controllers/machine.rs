@@ -19,7 +19,6 @@ const BEAT: Duration = Duration::from_secs(1);
 
 /// A node. It is deleted when it is dropped: other tests need a cluster whose nodes all work.
 pub struct Machine {
-    /// Name of the node.
     pub name: String,
     api: Api<Node>,
     cluster: &'static Cluster,

@@ -16,7 +16,7 @@ mod killed;
 mod life;
 mod losing;
 mod machine;
-mod others;
+mod other_ensembles;
 mod outages;
 mod replicas;
 mod rotating;

@@ -69,7 +69,7 @@ async fn a_pod_takes_no_lock_beside_a_child_that_it_may_not_read_and_names_it_an
     ] {
         let child = stranger.make(name, mode).await;
         let guarded = Guarded::start(&world, &space, "report", pod, &[]).await;
-        guarded.wait_until_it_says("/readyz", &[format!("{child} may not be read")]);
+        guarded.wait_until_it_says("/readyz", &[format!("we have no right to read {child}")]);
         if pod != "queued" {
             // No server tells the operator of that child: it lists again what waits although nobody holds.
             let name = child.rsplit('/').next().unwrap();

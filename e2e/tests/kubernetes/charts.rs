@@ -126,7 +126,6 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
     );
 }
 
-/// The remains of the chart in the cluster.
 pub fn left_of_the_chart(space: &Space) -> Vec<String> {
     let kinds = "mutatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,clusterrolebindings";
     let selector = "--selector=app.kubernetes.io/name=lockkeeper";

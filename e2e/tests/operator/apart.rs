@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use lockkeeper_lock::zookeeper::{Credentials, Onlooker, ZooKeeper};
 use lockkeeper_lock::{Agreement, CleanRelease, Control, FencingToken, Mode, YieldRequest};
-use lockkeeper_operator::changes::Changes;
 use lockkeeper_operator::identity::Identity;
 use lockkeeper_operator::lock_key::LockKey;
+use lockkeeper_operator::work_queue::WorkQueue;
 use lockkeeper_operator::zookeeper::client::Way;
 use lockkeeper_operator::zookeeper::ensemble::Ensemble as Followed;
 use lockkeeper_operator::zookeeper::nodes::{Agreed, Removal};
-use lockkeeper_operator::zookeeper::reachability::Reach;
+use lockkeeper_operator::zookeeper::reachability::Reachability;
 use lockkeeper_operator::zookeeper::sandbox::wire::Hello;
 use lockkeeper_product::binaries;
 use lockkeeper_testbed::ensemble::block_on;
@@ -29,15 +29,18 @@ const DATA: &[u8] =
 /// Waits for a connection to the ensemble.
 async fn way(followed: &Followed) -> Way {
     let mut reach = followed.reach.clone();
-    let up = tokio::time::timeout(BOUND, reach.wait_for(|reach| matches!(reach, Reach::Up(_)))).await;
+    let up = tokio::time::timeout(
+        BOUND,
+        reach.wait_for(|reach| matches!(reach, Reachability::Up(_))),
+    )
+    .await;
     match up.expect("in time").expect("it is followed").clone() {
-        Reach::Up(way) => way,
+        Reachability::Up(way) => way,
         reach => panic!("{reach:?}"),
     }
 }
 
-/// Waits until the queue satisfies a condition.
-async fn wait_for_queue(followed: &Followed, changes: &Changes, key: &LockKey, contenders: usize) {
+async fn wait_for_queue(followed: &Followed, changes: &WorkQueue, key: &LockKey, contenders: usize) {
     let waiting = async {
         while followed.view.queue(key).contenders().len() != contenders {
             changes.take().await;
@@ -87,7 +90,7 @@ fn a_lock_in_an_ensemble_that_it_names_is_looked_after_by_a_process_and_by_the_n
     };
     let key = LockKey::new("a", "report");
     block_on(ensemble.observer(), || async {
-        let changes = Arc::<Changes>::default();
+        let changes = Arc::<WorkQueue>::default();
         let mut tasks = JoinSet::new();
         let program = binaries::operator().unwrap();
         let servers = connect.parse().unwrap();
@@ -144,7 +147,10 @@ fn a_lock_in_an_ensemble_that_it_names_is_looked_after_by_a_process_and_by_the_n
         };
         kill_process(session, Signal::KILL).unwrap();
         let mut reach = followed.reach.clone();
-        let gone = tokio::time::timeout(BOUND, reach.wait_for(|reach| !matches!(reach, Reach::Up(_))));
+        let gone = tokio::time::timeout(
+            BOUND,
+            reach.wait_for(|reach| !matches!(reach, Reachability::Up(_))),
+        );
         drop(gone.await.expect("in time").unwrap());
         assert_eq!(followed.view.queue(&key), queue);
         assert!(way.ensure_lock(&key, &[]).await.is_err());

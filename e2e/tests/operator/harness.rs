@@ -67,7 +67,6 @@ pub fn mirrored<T: Send, F: Future<Output = T>>(
     .unwrap()
 }
 
-/// Waits until the link satisfies a condition.
 pub async fn wait_for_link(mirror: &Mirror, wanted: impl Fn(&Link) -> bool) {
     let mut link = mirror.watch_link();
     tokio::time::timeout(BOUND, link.wait_for(wanted))
@@ -76,7 +75,6 @@ pub async fn wait_for_link(mirror: &Mirror, wanted: impl Fn(&Link) -> bool) {
         .expect("the task runs");
 }
 
-/// Waits until the picture satisfies a condition.
 pub async fn wait_for_picture(mirror: &Mirror, mut wanted: impl FnMut(&Mirror) -> bool) {
     let changed = async {
         while !wanted(mirror) {

@@ -6,7 +6,7 @@ mod crowds;
 mod dead;
 mod harness;
 mod ids;
-mod others;
+mod other_ensembles;
 mod picture;
 mod rights;
 mod strangers;

@@ -112,8 +112,7 @@ fn the_lock_is_not_taken_beside_an_unknown_client_whom_the_log_names() {
         let theirs = CreateMode::EphemeralSequential.with_acls(open);
         let (_, number) = client.create(&format!("{lock}/n_"), b"", &theirs).await?;
         let run = Run::start(&ensemble, "stranger", lock, &[], &["echo", "ran"]);
-        let sentence =
-            format!("{lock}/n_0000000000 belongs to a client whose place in the queue cannot be told");
+        let sentence = format!("{lock}/n_0000000000 belongs to a client of an unknown kind");
         // Their session lives as long as this future runs.
         let said = tokio::time::timeout(BOUND, async {
             while !run.stderr().contains(&sentence) {

@@ -12,7 +12,6 @@ use rustix::process::Pid;
 
 use crate::harness::{BOUND, Run, ensemble};
 
-/// The environment of a process.
 fn environment(pid: &str) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     let bytes = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
     let text = |bytes: &[u8]| std::ffi::OsString::from_vec(bytes.to_vec());

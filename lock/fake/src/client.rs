@@ -23,7 +23,6 @@ pub struct Client {
 }
 
 impl Client {
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -16,7 +16,6 @@ use crate::messages::{Answer, Outcome, Request};
 use crate::shared::Shared;
 use crate::tree::Write;
 
-/// A connection of the fake ensemble.
 pub struct FakeConnection {
     pub(crate) shared: Arc<Shared>,
     pub(crate) number: u64,

@@ -15,7 +15,6 @@ pub enum Traffic {
     Requests,
     /// Messages of the server.
     Answers,
-    /// Both.
     Both,
 }
 
@@ -153,7 +152,6 @@ impl World {
         self.shared.refrozen.notify_waiters();
     }
 
-    /// Whether a client is frozen.
     pub fn is_frozen(&self, client: &str) -> bool {
         self.shared.state().frozen_until(client).is_some()
     }

@@ -33,6 +33,8 @@
 //!
 //! [`Ensemble`]: lockkeeper_lock::ensemble::Ensemble
 
+#![warn(unreachable_pub)]
+
 mod client;
 mod client_end;
 mod connection;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-/// The ensemble and its network.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The seed of all random choices.

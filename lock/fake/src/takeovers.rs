@@ -10,7 +10,6 @@ use lockkeeper_lock::Observer;
 pub struct Takeovers(AtomicUsize);
 
 impl Takeovers {
-    /// How many there were.
     pub fn count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }

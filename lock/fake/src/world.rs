@@ -53,7 +53,6 @@ impl World {
 
     // The truth.
 
-    /// Everything that happened so far.
     pub fn records(&self) -> Vec<Record> {
         self.shared.state().records.clone()
     }
@@ -73,7 +72,6 @@ impl World {
         state.servers[state.leader].tree.node(path).ok()
     }
 
-    /// Whether a session lives.
     pub fn is_alive(&self, session: i64) -> bool {
         self.shared.state().sessions.contains_key(&session)
     }

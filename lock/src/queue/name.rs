@@ -47,7 +47,7 @@ impl Contender {
         })
     }
 
-    /// Its sequence number.
+    /// The number at the end of its name.
     #[cfg(feature = "fuzzing")]
     pub fn sequence(&self) -> i32 {
         self.sequence

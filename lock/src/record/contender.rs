@@ -11,13 +11,13 @@ use crate::timing::LONGEST_LEASE;
 /// The pod that a contender stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pod {
-    /// Namespace.
+    /// Namespace in the cluster, a DNS subdomain.
     pub namespace: String,
-    /// Name.
+    /// Name in the namespace, a DNS subdomain; a later pod may have it too.
     pub name: String,
-    /// UID.
+    /// UID, which no other pod has.
     pub uid: String,
-    /// Name of the node.
+    /// Name of the node that the pod runs on.
     pub node: String,
 }
 
@@ -46,7 +46,7 @@ const LONGEST_WORD: usize = 64;
 impl Pod {
     /// Whether this may be the identity of a pod: names are DNS subdomains, a UID has letters, digits and dashes. Any
     /// client can write here, and the text appears in terminals and events.
-    pub fn is_plausible(&self) -> bool {
+    pub(crate) fn is_plausible(&self) -> bool {
         let is_name = |text: &str| {
             let is_part = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
             !text.is_empty() && text.len() <= LONGEST_NAME && text.bytes().all(is_part)
@@ -101,7 +101,7 @@ pub struct Survivors {
 pub struct Said {
     /// Whether it holds; otherwise it waits.
     pub is_held: bool,
-    /// Since when, by [`now`].
+    /// Since when: the time of day, in RFC 3339.
     pub since: String,
     /// The time that its application may take to stop.
     pub stop_budget: Duration,
@@ -114,7 +114,7 @@ pub struct Said {
 }
 
 /// The time of day in a contender's data, only for people.
-pub fn now() -> String {
+pub(crate) fn now() -> String {
     humantime::format_rfc3339_seconds(wall_clock()).to_string()
 }
 
@@ -170,9 +170,9 @@ fn wall_clock() -> std::time::SystemTime {
 pub struct ContenderData {
     /// `held` or `waiting`.
     pub state: String,
-    /// The pod.
+    /// The pod that it stands for, if it names a plausible one.
     pub pod: Option<Pod>,
-    /// Revision of its workload.
+    /// Revision of its workload, if it names a plausible one.
     pub revision: Option<String>,
     /// RFC 3339, on the clock of its machine: only for people.
     pub since: Option<String>,

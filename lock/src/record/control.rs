@@ -36,7 +36,7 @@ pub struct YieldRequest {
 pub struct CleanRelease {
     /// Name of the contender.
     pub contender: String,
-    /// Its token.
+    /// The token under which it held the lock.
     pub token: FencingToken,
 }
 

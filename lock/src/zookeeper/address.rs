@@ -24,12 +24,12 @@ pub struct ConnectString {
 #[error("{0}")]
 pub struct InvalidConnectString(String);
 
-/// One server.
+/// A server of a [`ConnectString`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddress {
     /// Name or address; an IPv6 address without its brackets.
     pub host: String,
-    /// Client port.
+    /// Client port; 2181 if the text names none.
     pub port: u16,
     /// Whether to use TLS.
     pub tls: bool,

@@ -27,7 +27,7 @@ use crate::token::FencingToken;
 /// How long to wait until a session is ended. If that fails, it expires by itself.
 const PATIENCE_FOR_CLOSING: Duration = Duration::from_secs(1);
 
-/// A connection to one ZooKeeper server.
+/// A connection to one ZooKeeper server, which is useless after its first disconnection.
 pub struct ZooKeeperConnection {
     inner: Arc<Inner>,
 }

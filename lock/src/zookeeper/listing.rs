@@ -22,15 +22,15 @@ const LONGEST_WORD: usize = 1 << 20;
 /// The protocol of ZooKeeper (`ZooDefs.OpCode`, `ClientCnxn`): numbers of request types, and fixed numbers of requests
 /// that the client does not count.
 mod code {
-    pub const GET_CHILDREN: i32 = 8;
-    pub const SYNC: i32 = 9;
-    pub const AUTH: i32 = 100;
-    pub const CLOSE: i32 = -11;
-    pub const AUTH_XID: i32 = -4;
-    pub const NOTIFICATION_XID: i32 = -1;
-    pub const NO_NODE: i32 = -101;
-    pub const NO_AUTH: i32 = -102;
-    pub const AUTH_FAILED: i32 = -115;
+    pub(super) const GET_CHILDREN: i32 = 8;
+    pub(super) const SYNC: i32 = 9;
+    pub(super) const AUTH: i32 = 100;
+    pub(super) const CLOSE: i32 = -11;
+    pub(super) const AUTH_XID: i32 = -4;
+    pub(super) const NOTIFICATION_XID: i32 = -1;
+    pub(super) const NO_NODE: i32 = -101;
+    pub(super) const NO_AUTH: i32 = -102;
+    pub(super) const AUTH_FAILED: i32 = -115;
 }
 
 /// An answer: its error code, and its body unless that is too long.

@@ -27,7 +27,7 @@ pub struct Onlooker {
 }
 
 impl ZooKeeper {
-    /// Where the ensemble is.
+    /// The servers and the chroot with which it was made.
     pub fn connect_string(&self) -> &ConnectString {
         &self.connect
     }
@@ -73,7 +73,6 @@ impl Onlooker {
         &self.way.0
     }
 
-    /// The connected server.
     pub(super) fn server(&self) -> &ServerAddress {
         &self.way.0.connect.servers()[self.way.1]
     }

@@ -48,7 +48,7 @@ impl ZooKeeper {
         }
     }
 
-    /// The same with credentials.
+    /// The same with credentials, where [`Self::new`] has [`Credentials::Anonymous`].
     pub fn with_credentials(self, credentials: Credentials) -> Self {
         Self { credentials, ..self }
     }

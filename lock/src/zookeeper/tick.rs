@@ -68,12 +68,12 @@ impl ZooKeeper {
 }
 
 /// Whether the answer to a four-letter word shows that this server never answers it (`NopCommand` of the server).
-pub fn is_switched_off(answer: &[u8]) -> bool {
+fn is_switched_off(answer: &[u8]) -> bool {
     String::from_utf8_lossy(answer).contains("not in the whitelist")
 }
 
 /// Reads the tick from the answer to `conf`.
-pub fn parse(answer: &[u8]) -> Option<Duration> {
+pub(crate) fn parse(answer: &[u8]) -> Option<Duration> {
     let answer = String::from_utf8_lossy(answer);
     let millis = answer.lines().find_map(|line| line.strip_prefix("tickTime="))?;
     millis

@@ -7,7 +7,7 @@
 //!
 //! The tests show that no history lets the library's lease outlive its session. They also show for each weaker rule a
 //! history in which its lease does. So every part of the rule is necessary (docs/safety.md, "Why four" and "Why not
-//! three, two, or one"). `e2e/src/trials/control.rs` measures the cost of the weaker rules on real servers.
+//! three, two, or one"). `e2e/campaign/src/control.rs` measures the cost of the weaker rules on real servers.
 
 use std::time::Duration;
 

@@ -14,12 +14,10 @@ use crate::workload::Above;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// The pod.
     pub pod: String,
     /// Its lock, if it names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock: Option<String>,
-    /// Whether it holds the lock.
     pub holds: bool,
     /// Its place behind the holders, from 1, if that is among those shown in the status.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,8 +74,9 @@ fn of_queue(
 ) -> Explanation {
     let name = pod.name_any();
     let Some(status) = lock.and_then(|lock| lock.status.as_ref()) else {
-        explanation.sentence =
-            format!("{name} waits for {lock_name}, which the operator has not looked at yet: does it run?");
+        explanation.sentence = format!(
+            "{name} waits for {lock_name}, but the operator has not looked at it yet: check that the operator runs"
+        );
         return explanation;
     };
     let uid = pod.uid();
@@ -149,7 +148,7 @@ fn of_queue(
         // With several holders each may have another lease duration.
         let silence = match status.holders.as_slice() {
             [holder] if index == 0 => holder.lease_duration.map_or_else(String::new, |lease| {
-                format!("; it takes that place if {} is silent for {lease}", holder.pod)
+                format!("; it takes over if {} is silent for {lease}", holder.pod)
             }),
             _ => String::new(),
         };
@@ -264,7 +263,7 @@ mod tests {
         );
         assert_eq!(
             sentence("b"),
-            "b is the next for report, held by a on n1; it takes that place if a is silent for 8500ms"
+            "b is the next for report, held by a on n1; it takes over if a is silent for 8500ms"
         );
         assert_eq!(
             sentence("c"),
@@ -277,7 +276,7 @@ mod tests {
         assert!(
             explain(&pod("a"), &Above::Nothing, false, None)
                 .sentence
-                .contains("does it run?")
+                .contains("check that the operator runs")
         );
     }
 

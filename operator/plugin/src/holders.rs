@@ -5,7 +5,6 @@ use lockkeeper_crds::lock::{Holder, TakenFrom};
 /// Holders that are named; more are counted.
 const NAMED: usize = 3;
 
-/// Their names.
 pub fn named(holders: &[Holder]) -> String {
     let names: Vec<_> = holders.iter().map(|holder| holder.pod.as_str()).collect();
     match names.get(NAMED..) {

@@ -52,7 +52,7 @@ pub struct Target {
     #[arg(long, global = true)]
     pub kubeconfig: Option<PathBuf>,
 
-    /// How to write it
+    /// Output format
     #[arg(short, long, global = true, value_name = "FORMAT", default_value = "table")]
     pub output: Output,
 }
@@ -96,7 +96,7 @@ pub enum Command {
         /// Name of the pod
         pod: String,
     },
-    /// Lets the lock expire although a process of a pod outlives SIGKILL: say it only if that process can do no harm
+    /// Lets the lock expire although a process of a pod outlives SIGKILL: use it only if that process can do no harm
     AbandonSurvivors {
         /// Name of the pod that keeps the lock
         pod: String,

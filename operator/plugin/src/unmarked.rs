@@ -44,8 +44,8 @@ pub fn unmarked(name: &str, above: &Above, is_left_out: bool) -> String {
             keys::LOCK
         ),
         Above::Unreadable(workload) => format!(
-            "{name} has no lock, but {workload}, which it belongs to, could not be read: if the annotation {} is on that, \
-             the pod runs WITHOUT its lock; ask somebody with the right to read it",
+            "{name} has no lock. Its workload {workload} could not be read: if that has the annotation {}, the pod runs \
+             WITHOUT its lock; ask somebody who may read it",
             keys::LOCK
         ),
     }
@@ -61,7 +61,7 @@ mod tests {
         assert!(of(&Above::Nothing).contains("has no lock: neither"));
         let unknown = of(&Above::Unreadable("deployment/report".into()));
         assert!(
-            unknown.contains("deployment/report, which it belongs to, could not be read"),
+            unknown.contains("Its workload deployment/report could not be read"),
             "{unknown}"
         );
         let sentence = |name: &str, is_followed, is_left_out| {

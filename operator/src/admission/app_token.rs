@@ -8,7 +8,7 @@ use crate::identity::random;
 const TOKEN_BYTES: usize = 24;
 
 /// A token for the path of one pod's probes and hooks.
-pub fn draw_token() -> AppToken {
+pub(crate) fn draw_token() -> AppToken {
     AppToken::parse(&random::<TOKEN_BYTES>()).expect("base64 for paths is what a token is made of")
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use k8s_openapi::api::core::v1::ResourceRequirements;
+use lockkeeper_daemon::duration;
 use lockkeeper_daemon::log::LogFormat;
 use lockkeeper_lock::zookeeper::ConnectString;
 
@@ -19,7 +20,7 @@ const REDIRECTS: &str = "production.cloudflare.docker.com,*.r2.cloudflarestorage
 
 /// Admission webhooks and the sidecars that they inject.
 #[derive(Clone, Debug, Args)]
-pub struct WebhookArgs {
+pub(crate) struct WebhookArgs {
     /// Address of the webhooks (HTTPS)
     #[arg(
         long,
@@ -27,11 +28,11 @@ pub struct WebhookArgs {
         value_name = "IP:PORT",
         default_value = "[::]:9443"
     )]
-    pub webhook_listen: SocketAddr,
+    pub(crate) webhook_listen: SocketAddr,
 
     /// Folder with tls.crt and tls.key for the webhooks. Default: the operator makes and rotates a certificate itself
     #[arg(long, env = "LOCKKEEPER_WEBHOOK_CERTIFICATES", value_name = "DIR")]
-    pub webhook_certificates: Option<PathBuf>,
+    pub(crate) webhook_certificates: Option<PathBuf>,
 
     /// Certificates (PEM) of authorities: only callers with a certificate by one of them may ask the webhooks.
     /// Default: every client may
@@ -41,7 +42,7 @@ pub struct WebhookArgs {
         value_name = "FILE",
         requires = "client_names"
     )]
-    pub client_ca: Option<PathBuf>,
+    pub(crate) client_ca: Option<PathBuf>,
 
     /// Common names or DNS names of the certificates that API servers show, separated by commas
     #[arg(
@@ -51,7 +52,7 @@ pub struct WebhookArgs {
         value_delimiter = ',',
         requires = "client_ca"
     )]
-    pub client_names: Vec<String>,
+    pub(crate) client_names: Vec<String>,
 
     /// Secret for the certificate that the operator makes itself
     #[arg(
@@ -60,7 +61,7 @@ pub struct WebhookArgs {
         value_name = "NAME",
         default_value = "lockkeeper-webhook"
     )]
-    pub webhook_secret: String,
+    pub(crate) webhook_secret: String,
 
     /// Service that leads to the webhooks
     #[arg(
@@ -69,7 +70,7 @@ pub struct WebhookArgs {
         value_name = "NAME",
         default_value = "lockkeeper-webhook"
     )]
-    pub webhook_service: String,
+    pub(crate) webhook_service: String,
 
     /// MutatingWebhookConfiguration that has to trust that certificate
     #[arg(
@@ -78,7 +79,7 @@ pub struct WebhookArgs {
         value_name = "NAME",
         default_value = "lockkeeper"
     )]
-    pub webhook_configuration: String,
+    pub(crate) webhook_configuration: String,
 
     /// Namespace of the operator
     #[arg(
@@ -87,7 +88,7 @@ pub struct WebhookArgs {
         value_name = "NAME",
         default_value = "lockkeeper"
     )]
-    pub namespace: String,
+    pub(crate) namespace: String,
 
     /// Image of the injected sidecar
     #[arg(
@@ -96,11 +97,11 @@ pub struct WebhookArgs {
         value_name = "IMAGE",
         default_value = concat!("lockkeeper/lockkeeper:", env!("CARGO_PKG_VERSION"))
     )]
-    pub sidecar_image: String,
+    pub(crate) sidecar_image: String,
 
     /// Pull policy of that image. Default: that of Kubernetes
     #[arg(long, env = "LOCKKEEPER_SIDECAR_PULL_POLICY", value_name = "POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
-    pub sidecar_pull_policy: Option<String>,
+    pub(crate) sidecar_pull_policy: Option<String>,
 
     /// Requests and limits of the sidecar, as JSON. Not used for pods of the QoS class BestEffort. The sidecar always
     /// has a limit in pods of the class Guaranteed, and for each resource of which all containers of the pod have a
@@ -112,7 +113,7 @@ pub struct WebhookArgs {
         value_parser = resources,
         default_value = r#"{"requests":{"cpu":"10m","memory":"16Mi"},"limits":{"memory":"64Mi"}}"#
     )]
-    pub sidecar_resources: ResourceRequirements,
+    pub(crate) sidecar_resources: ResourceRequirements,
 
     /// How the sidecar writes a line of its log
     #[arg(
@@ -122,19 +123,19 @@ pub struct WebhookArgs {
         default_value = "text",
         ignore_case = true
     )]
-    pub sidecar_log_format: LogFormat,
+    pub(crate) sidecar_log_format: LogFormat,
 
     /// How the binary comes into a wrapped container
     #[arg(long, env = "LOCKKEEPER_BINARY", value_name = "HOW", default_value = "auto")]
-    pub binary: Binary,
+    pub(crate) binary: Binary,
 
     /// Connect string of the ensemble as pods see it. Default: --connect
     #[arg(long, env = "LOCKKEEPER_POD_CONNECT", value_name = "HOSTS")]
-    pub pod_connect: Option<ConnectString>,
+    pub(crate) pod_connect: Option<ConnectString>,
 
     /// How long the operator waits for registries to look up the command of an image. The webhook has 5 s in total
-    #[arg(long, env = "LOCKKEEPER_REGISTRY_TIMEOUT", value_name = "DURATION", default_value = "3s", value_parser = humantime::parse_duration)]
-    pub registry_timeout: Duration,
+    #[arg(long, env = "LOCKKEEPER_REGISTRY_TIMEOUT", value_name = "DURATION", default_value = "3s", value_parser = duration::parse)]
+    pub(crate) registry_timeout: Duration,
 
     /// Registries that speak HTTP without TLS: HOST or HOST:PORT, separated by commas
     #[arg(
@@ -143,7 +144,7 @@ pub struct WebhookArgs {
         value_name = "HOSTS",
         value_delimiter = ','
     )]
-    pub registry_plain_http: Vec<String>,
+    pub(crate) registry_plain_http: Vec<String>,
 
     /// Loopback or link-local networks in which registries are allowed: 127.0.0.1, 169.254.0.0/16; separated by
     /// commas
@@ -153,7 +154,7 @@ pub struct WebhookArgs {
         value_name = "NETWORKS",
         value_delimiter = ','
     )]
-    pub registry_networks: Vec<Network>,
+    pub(crate) registry_networks: Vec<Network>,
 
     /// Hosts to which a registry may redirect for blobs: HOST or *.DOMAIN, with TLS, separated by commas
     #[arg(
@@ -163,16 +164,16 @@ pub struct WebhookArgs {
         value_delimiter = ',',
         default_value = REDIRECTS
     )]
-    pub registry_redirects: Vec<String>,
+    pub(crate) registry_redirects: Vec<String>,
 
     /// Certificates (PEM) of authorities that registries' certificates may come from, beside the system's
     #[arg(long, env = "LOCKKEEPER_REGISTRY_CA", value_name = "FILE")]
-    pub registry_ca: Option<PathBuf>,
+    pub(crate) registry_ca: Option<PathBuf>,
 }
 
 /// How the binary comes into a wrapped container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Binary {
+pub(crate) enum Binary {
     /// By an image volume where the API server and all nodes have them; else by a copy.
     Auto,
     /// By an init container that copies it.

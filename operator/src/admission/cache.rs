@@ -13,7 +13,7 @@ use tokio::time::Instant;
 const ENTRY: usize = 256;
 
 /// Memory of a value beside the value itself, in bytes: the caller chooses the value, and may make it long.
-pub trait Weigh {
+pub(crate) trait Weigh {
     /// In bytes.
     fn weight(&self) -> usize;
 }
@@ -21,7 +21,7 @@ pub trait Weigh {
 /// Answers by question. `W` identifies the caller: a caller never waits for the question of another caller, which may
 /// take long.
 #[derive(Debug)]
-pub struct Cache<K, V, W = ()> {
+pub(crate) struct Cache<K, V, W = ()> {
     life: Duration,
     /// In bytes.
     capacity: usize,
@@ -54,7 +54,7 @@ impl<K: Clone + Eq + Hash + Weigh, V: Clone + Weigh> Cache<K, V> {
     ///
     /// # Errors
     /// As `ask`.
-    pub async fn get<E, F>(&self, question: K, ask: impl FnOnce() -> F) -> Result<V, E>
+    pub(crate) async fn get<E, F>(&self, question: K, ask: impl FnOnce() -> F) -> Result<V, E>
     where
         F: Future<Output = Result<V, E>>,
     {
@@ -65,7 +65,7 @@ impl<K: Clone + Eq + Hash + Weigh, V: Clone + Weigh> Cache<K, V> {
 impl<K: Clone + Eq + Hash + Weigh, V: Clone + Weigh, W: Eq + Hash> Cache<K, V, W> {
     /// Keeps answers for `life`, counted from the question, and no more than take `capacity` bytes together: then the
     /// oldest go.
-    pub fn new(life: Duration, capacity: usize) -> Self {
+    pub(crate) fn new(life: Duration, capacity: usize) -> Self {
         Self {
             life,
             capacity,
@@ -84,7 +84,7 @@ impl<K: Clone + Eq + Hash + Weigh, V: Clone + Weigh, W: Eq + Hash> Cache<K, V, W
     ///
     /// # Errors
     /// As `ask`.
-    pub async fn get_for<E, F>(&self, who: W, question: K, ask: impl FnOnce() -> F) -> Result<V, E>
+    pub(crate) async fn get_for<E, F>(&self, who: W, question: K, ask: impl FnOnce() -> F) -> Result<V, E>
     where
         F: Future<Output = Result<V, E>>,
     {

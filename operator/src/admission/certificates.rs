@@ -22,24 +22,20 @@ use crate::admission::callers::Callers;
 
 pub mod authority;
 pub mod own;
-pub mod validity;
+pub(crate) mod validity;
 
 /// How often files are looked at. A kubelet brings a new Secret into a volume within a minute or two.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// What is wrong with a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// A file cannot be read.
     #[error("cannot read {0}")]
     Read(PathBuf, #[source] std::io::Error),
-    /// Not PEM.
     #[error("the {0} is not PEM: {1}")]
     Pem(&'static str, rustls::pki_types::pem::Error),
     /// It does not fit or is of an unknown kind.
     #[error("certificate and key cannot be used: {0}")]
     Unusable(#[from] rustls::Error),
-    /// It cannot be made.
     #[error("cannot make a certificate: {0}")]
     Make(#[from] rcgen::Error),
 }
@@ -53,16 +49,14 @@ pub struct Served {
 
 /// The validity period of the served certificate, in seconds since 1970; 0 while there is none. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Validity {
-    /// From when on.
-    pub not_before: Gauge<u64, AtomicU64>,
-    /// Until when.
-    pub not_after: Gauge<u64, AtomicU64>,
+pub(crate) struct Validity {
+    pub(crate) not_before: Gauge<u64, AtomicU64>,
+    pub(crate) not_after: Gauge<u64, AtomicU64>,
 }
 
 impl Served {
     /// None yet. What is served is shown in `validity`.
-    pub fn measured(validity: Validity) -> Self {
+    pub(crate) fn measured(validity: Validity) -> Self {
         Self {
             validity,
             ..Self::default()
@@ -83,8 +77,7 @@ impl Served {
         Ok(())
     }
 
-    /// Whether there is one.
-    pub fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         self.now.read().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
@@ -123,7 +116,7 @@ impl ResolvesServerCert for Served {
 }
 
 /// Serves `tls.crt` and `tls.key` of a folder, and what they are replaced with. Never ends.
-pub async fn follow_files(folder: PathBuf, served: Served, ready: watch::Sender<bool>) {
+pub(crate) async fn follow_files(folder: PathBuf, served: Served, ready: watch::Sender<bool>) {
     let mut last = None;
     loop {
         match read(&folder) {

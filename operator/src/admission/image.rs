@@ -21,11 +21,11 @@ mod url;
 mod visit;
 
 pub use credentials::{Credential, Credentials};
-pub use exchange::InvalidAuthorities;
+pub(crate) use exchange::InvalidAuthorities;
 pub use options::RegistryOptions;
 pub use registry::Registry;
 use share::WAITING;
-pub use share::{Asker, Share, Shares};
+pub use share::{Asker, Shares};
 
 use crate::admission::cache::{Cache, Weigh};
 use crate::admission::inject::{ImageConfig, ImageQuestion, ImageUnknown};
@@ -35,10 +35,11 @@ use crate::kubernetes::objects::SecretPart;
 /// What registries say, for the crate `fuzz`.
 #[cfg(feature = "fuzzing")]
 pub(crate) mod parsers {
-    pub use super::challenge::Challenge;
-    pub use super::configuration::{Document, is_digest, read as configuration, sha256};
-    pub use super::exchange::{Answer, read_answer};
-    pub use super::url::Url;
+    pub(crate) use super::challenge::Challenge;
+    pub use super::configuration::Document;
+    pub(crate) use super::configuration::{is_digest, read as configuration, sha256};
+    pub(crate) use super::exchange::{Answer, read_answer};
+    pub(crate) use super::url::Url;
 }
 
 /// A tag may move. The kubelet of a pod resolves it some moments later anyway.
@@ -107,7 +108,7 @@ impl Images {
     ///
     /// # Errors
     /// Why it is not known.
-    pub async fn config(
+    pub(crate) async fn config(
         &self,
         client: &Client,
         asker: &Asker,

@@ -20,7 +20,7 @@ mod context;
 mod environment;
 mod json;
 mod mode;
-pub mod names;
+pub(crate) mod names;
 mod parts;
 mod probes;
 mod refusal;
@@ -29,9 +29,9 @@ mod sidecar;
 mod signal;
 mod target;
 
-pub use check::is_windows;
+pub(crate) use check::is_windows;
 use chosen::proxy_in_the_way;
-pub use chosen::{DEFAULT_CONTAINER, Said, by_place, chosen};
+pub(crate) use chosen::{DEFAULT_CONTAINER, Said, by_place, chosen};
 pub use context::{ClusterFacts, Context, ImageConfig, ImageUnknown, Replicas, SidecarConfig};
 use json::object;
 pub use mode::Mode;
@@ -43,9 +43,7 @@ use target::Target;
 pub struct Injection {
     /// The whole pod, with fields that we do not know kept.
     pub pod: Value,
-    /// What the user should know.
     pub warnings: Vec<String>,
-    /// How it is guarded.
     pub mode: Mode,
 }
 
@@ -83,8 +81,7 @@ impl<'a> Subject<'a> {
         self.request.as_ref().map(|request| request.lock.as_str())
     }
 
-    /// What is in it.
-    pub fn spec(&self) -> Option<&PodSpec> {
+    pub(crate) fn spec(&self) -> Option<&PodSpec> {
         self.typed.spec.as_ref()
     }
 
@@ -198,7 +195,7 @@ pub fn inject(subject: &Subject<'_>, context: &Context<'_>) -> Result<Option<Inj
 }
 
 /// Warning about a combination that stops rollouts.
-pub const HOLDER_OF_MANY: &str = "lockkeeper.io/readiness is `holder` and there is more than one replica: standbys \
+pub(crate) const HOLDER_OF_MANY: &str = "lockkeeper.io/readiness is `holder` and there is more than one replica: standbys \
                                   are never ready, so rollouts stop and PodDisruptionBudgets block; use `queued` and \
                                   let Services select lockkeeper.io/role: active";
 

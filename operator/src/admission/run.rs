@@ -25,33 +25,30 @@ use crate::admission::webhook::{Admission, facts, server};
 use crate::fencing::Fencing;
 
 /// What the operator knows and the webhooks need.
-pub struct Surroundings {
-    /// The API server.
-    pub client: Client,
-    /// The locks of the cluster.
-    pub locks: Store<DistributedLock>,
+pub(crate) struct Surroundings {
+    pub(crate) client: Client,
+    pub(crate) locks: Store<DistributedLock>,
     /// The ensembles that this replica reaches.
-    pub ensembles: Ensembles,
+    pub(crate) ensembles: Ensembles,
     /// What is to be told of nodes, where machines may be known to be off.
-    pub fencing: Option<Arc<Fencing>>,
+    pub(crate) fencing: Option<Arc<Fencing>>,
     /// Whether this replica leads: the leader makes the certificate.
-    pub leading: watch::Receiver<bool>,
+    pub(crate) leading: watch::Receiver<bool>,
     /// Connect string of the operator's ensemble.
-    pub connect: String,
+    pub(crate) connect: String,
     /// Whether the Secrets of the namespaces hold a certificate for pods to show to it.
-    pub has_certificate: bool,
+    pub(crate) has_certificate: bool,
     /// `tickTime` of that ensemble.
-    pub tick_time: Duration,
+    pub(crate) tick_time: Duration,
     /// Where locks are in it, below the chroot.
-    pub root: String,
+    pub(crate) root: String,
     /// The operator's identity in an ACL of the scheme `digest`: `USER:HASH`.
-    pub acl_id: String,
-    /// What is counted.
-    pub metrics: WebhookMetrics,
+    pub(crate) acl_id: String,
+    pub(crate) metrics: WebhookMetrics,
 }
 
 /// The webhooks, before they run.
-pub struct Webhooks {
+pub(crate) struct Webhooks {
     listener: TcpListener,
     admission: Arc<Admission>,
     callers: Callers,
@@ -75,7 +72,7 @@ impl Webhooks {
     ///
     /// # Errors
     /// When the address is taken or a file cannot be read.
-    pub async fn bind(args: WebhookArgs, surroundings: Surroundings) -> Result<Self, Failure> {
+    pub(crate) async fn bind(args: WebhookArgs, surroundings: Surroundings) -> Result<Self, Failure> {
         let WebhookArgs {
             webhook_listen,
             webhook_certificates,
@@ -186,17 +183,16 @@ impl Webhooks {
     }
 
     /// Whether a certificate is served.
-    pub fn ready(&self) -> watch::Receiver<bool> {
+    pub(crate) fn ready(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
     }
 
-    /// Whether all nodes are known.
-    pub fn knows_nodes(&self) -> watch::Receiver<bool> {
+    pub(crate) fn knows_nodes(&self) -> watch::Receiver<bool> {
         self.admission.nodes.ready()
     }
 
     /// Whether the operator has found out what the cluster can do, or has tried once.
-    pub fn knows(&self) -> watch::Receiver<bool> {
+    pub(crate) fn knows(&self) -> watch::Receiver<bool> {
         self.known.subscribe()
     }
 
@@ -204,7 +200,7 @@ impl Webhooks {
     ///
     /// # Errors
     /// When TLS cannot be had at all.
-    pub async fn serve(self, stop: watch::Receiver<bool>) -> Result<(), Failure> {
+    pub(crate) async fn serve(self, stop: watch::Receiver<bool>) -> Result<(), Failure> {
         let Self {
             listener,
             admission,

@@ -18,11 +18,11 @@ use crate::admission::inject::{
 };
 
 pub mod ensembles;
-pub mod facts;
+pub(crate) mod facts;
 mod genuine;
 pub mod lookups;
 pub mod metrics;
-pub mod nodes;
+pub(crate) mod nodes;
 pub mod review;
 mod sending;
 pub mod server;
@@ -44,21 +44,16 @@ const LOGGED: usize = 300;
 pub struct Admission {
     /// Where owners, Secrets and autoscalers are looked up.
     pub client: Client,
-    /// The locks of the cluster.
     pub locks: Store<DistributedLock>,
     /// Which ensembles this replica reaches.
     pub ensembles: Box<dyn Reached>,
-    /// What the cluster can do.
     pub facts: watch::Receiver<ClusterFacts>,
-    /// What the nodes can do.
     pub nodes: Arc<Nodes>,
     /// Whether binaries may come by image volumes.
     pub mounts_images: bool,
-    /// What all sidecars have in common.
     pub sidecar: SidecarConfig,
     /// Where commands of images are looked up.
     pub images: Images,
-    /// What is counted.
     pub metrics: WebhookMetrics,
     /// What is asked of the API server.
     pub lookups: Lookups,
@@ -71,7 +66,7 @@ impl Admission {
     ///
     /// # Errors
     /// When `body` is no review.
-    pub async fn pod(&self, body: &[u8], source: Source) -> Result<Vec<u8>, String> {
+    pub(crate) async fn pod(&self, body: &[u8], source: Source) -> Result<Vec<u8>, String> {
         let begun = BootInstant::now();
         let request = review::parse(body)?;
         let decision = self.decide_pod(&request, source).await;
@@ -104,7 +99,7 @@ impl Admission {
     ///
     /// # Errors
     /// When `body` is no review.
-    pub async fn workload(&self, body: &[u8]) -> Result<Vec<u8>, String> {
+    pub(crate) async fn workload(&self, body: &[u8]) -> Result<Vec<u8>, String> {
         let begun = BootInstant::now();
         let request = review::parse(body)?;
         let (result, decision) = match self.decide_workload(&request).await {

@@ -11,19 +11,16 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// An error, with its cause as its source.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// This replica does not lead; the leader reconciles.
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
-    /// The ensemble.
     #[error("failed to maintain the nodes of the lock")]
     Tree(#[from] TreeError),
     /// The API server, when something was read.
     #[error("failed to read {what}")]
     Read {
-        /// What.
         what: &'static str,
-        /// Why.
         #[source]
         source: kube::Error,
     },
@@ -35,9 +32,7 @@ pub enum Error {
     /// The API server, when something was written.
     #[error("failed to write {what}")]
     Write {
-        /// What.
         what: &'static str,
-        /// Why.
         #[source]
         source: kube::Error,
     },
@@ -47,17 +42,17 @@ pub enum Error {
 
 impl Error {
     /// Makes an error of a failed read.
-    pub fn reading(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
+    pub(crate) fn reading(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
         move |source| Self::Read { what, source }
     }
 
     /// Makes an error of a failed write.
-    pub fn writing(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
+    pub(crate) fn writing(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
         move |source| Self::Write { what, source }
     }
 
     /// Name for metrics and logs, from a closed set.
-    pub fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::NotLeading(_) => "NotLeading",
             Self::Tree(_) => "EnsembleFailed",
@@ -68,7 +63,7 @@ impl Error {
     }
 
     /// Whether users have to know of it: the rest is over soon, or another replica's task.
-    pub fn is_failure(&self) -> bool {
+    pub(crate) fn is_failure(&self) -> bool {
         // As many requests as allowed are under way in an ensemble that locks name.
         let is_busy = matches!(self, Self::Tree(TreeError::Busy));
         let is_not_leading = matches!(self, Self::NotLeading(_));
@@ -76,7 +71,7 @@ impl Error {
     }
 
     /// When to try again; `None` for a replica that does not lead, which hears of it when it does.
-    pub fn rest(&self) -> Option<Duration> {
+    pub(crate) fn rest(&self) -> Option<Duration> {
         match self {
             Self::NotLeading(_) => None,
             // Its own deletion is the next that happens to it.

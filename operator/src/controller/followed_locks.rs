@@ -22,8 +22,7 @@ use tokio::time::Instant;
 use crate::kubernetes::names;
 use crate::lock_key::LockKey;
 
-/// What is followed.
-pub const BOUNDS: Bounds = Bounds {
+pub(crate) const BOUNDS: Bounds = Bounds {
     // As many as `make bench-operator` measures in one namespace.
     of_namespace: 10_000,
     // A lock of the largest size that names an ensemble of its own takes some 11 KiB of the 256 MiB that the chart
@@ -39,11 +38,9 @@ const NAMED: usize = 3;
 
 /// Counts of locks.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// Of one namespace.
-    pub of_namespace: usize,
-    /// Of all together.
-    pub in_all: usize,
+pub(crate) struct Bounds {
+    pub(crate) of_namespace: usize,
+    pub(crate) in_all: usize,
 }
 
 /// The oldest locks of a list that are not followed yet, as many as there are free places.
@@ -65,7 +62,6 @@ struct Without {
     everywhere: bool,
 }
 
-/// What is followed.
 #[derive(Default)]
 struct Followed {
     /// By the number of the last list that had it.
@@ -101,7 +97,7 @@ struct Passing {
 ///
 /// The first list is passed on as a list. Of later lists only the changes are passed on, so that two lists are never
 /// in memory at once.
-pub fn census<S>(
+pub(crate) fn census<S>(
     watch: impl Fn() -> S + Send + 'static,
     bounds: Bounds,
     left_out: Gauge<u64, AtomicU64>,
@@ -347,8 +343,7 @@ fn gone(key: &LockKey) -> DistributedLock {
     lock
 }
 
-/// Which lock an object is.
-pub fn key(lock: &DistributedLock) -> LockKey {
+pub(crate) fn key(lock: &DistributedLock) -> LockKey {
     LockKey::new(lock.namespace().unwrap_or_default(), lock.name_any())
 }
 

@@ -30,7 +30,7 @@ use ensure::PutOff;
 const AT_ONCE: usize = 16;
 
 /// Maintains the identities of all namespaces.
-pub struct IdentityController {
+pub(crate) struct IdentityController {
     ctx: Arc<Context>,
     locks: Store<DistributedLock>,
 }
@@ -42,7 +42,6 @@ struct Queue {
     under_way: HashSet<String>,
 }
 
-/// A look that has ended.
 struct Looked {
     namespace: String,
     put_off: Option<PutOff>,
@@ -87,12 +86,16 @@ impl Queue {
 
 impl IdentityController {
     /// For the namespaces of these locks.
-    pub fn new(ctx: Arc<Context>, locks: Store<DistributedLock>) -> Self {
+    pub(crate) fn new(ctx: Arc<Context>, locks: Store<DistributedLock>) -> Self {
         Self { ctx, locks }
     }
 
     /// Runs from when all locks and Secrets are known until `stop`; what is under way then ends first.
-    pub async fn run(&self, mut are_locks_ready: watch::Receiver<bool>, stop: impl Future<Output = ()>) {
+    pub(crate) async fn run(
+        &self,
+        mut are_locks_ready: watch::Receiver<bool>,
+        stop: impl Future<Output = ()>,
+    ) {
         let mut stop = std::pin::pin!(stop);
         let mut are_secrets_ready = self.ctx.secrets.ready();
         // What is not known yet is not missing. Changes are kept meanwhile.

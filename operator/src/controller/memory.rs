@@ -12,59 +12,56 @@ use crate::lock_key::LockKey;
 
 /// What this replica remembers of one lock.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
+pub(crate) struct Memory {
     /// The token of the time for which this replica has led without a break.
-    pub term: Option<FencingToken>,
+    pub(crate) term: Option<FencingToken>,
     /// The uid of its object when its namespace was last seen to have an identity. A namespace that was deleted and
     /// created again has other objects.
-    pub identified: Option<String>,
+    pub(crate) identified: Option<String>,
     /// When its status was written last.
-    pub written: Option<Instant>,
+    pub(crate) written: Option<Instant>,
     /// Since when it is between two holders.
-    pub between: Option<Instant>,
+    pub(crate) between: Option<Instant>,
     /// When its nodes were found in order, on which connection and for which identities.
-    pub provisioned: Option<Provisioned>,
+    pub(crate) provisioned: Option<Provisioned>,
     /// When a yield was requested last.
-    pub yielded: Option<Instant>,
+    pub(crate) yielded: Option<Instant>,
     /// The handoff of a rollout that was requested last, until the status that is seen has it.
-    pub trial: Option<Trial>,
+    pub(crate) trial: Option<Trial>,
     /// The contender of the revision on trial that holds, and since when it was seen to.
-    pub trying: Option<(String, Instant)>,
+    pub(crate) trying: Option<(String, Instant)>,
     /// Contenders that were removed because their nodes are out of service, until that is told.
-    pub removals: Removals,
+    pub(crate) removals: Removals,
     /// When as many of them were removed as are in one go.
-    pub crowd_removed: Option<Instant>,
+    pub(crate) crowd_removed: Option<Instant>,
     /// The last loss of the ensemble that its status speaks of.
-    pub lost: u64,
+    pub(crate) lost: u64,
     /// Since when nothing of it is left in the ensemble before.
-    pub abandoned: Option<Instant>,
+    pub(crate) abandoned: Option<Instant>,
     /// Since when it is in this ensemble after another one.
-    pub moved: Option<Instant>,
+    pub(crate) moved: Option<Instant>,
 }
 
 /// Nodes that were found in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Provisioned {
-    /// When.
-    pub at: Instant,
-    /// In which session.
-    pub session: i64,
+pub(crate) struct Provisioned {
+    pub(crate) at: Instant,
+    pub(crate) session: i64,
     /// For which identities: the ids of the ACLs.
-    pub identities: Vec<String>,
+    pub(crate) identities: Vec<String>,
     /// What is written of what contenders have to agree on.
-    pub agreement: Agreement,
+    pub(crate) agreement: Agreement,
 }
 
-/// What is remembered of all locks.
 #[derive(Debug, Default)]
-pub struct Memories(Mutex<HashMap<LockKey, Memory>>);
+pub(crate) struct Memories(Mutex<HashMap<LockKey, Memory>>);
 
 // === impl Memory ===
 
 impl Memory {
     /// This replica leads under this token. What it saw under another one of a move between ensembles is forgotten: others
     /// may have led and written meanwhile.
-    pub fn enter(&mut self, term: FencingToken) {
+    pub(crate) fn enter(&mut self, term: FencingToken) {
         if self.term != Some(term) {
             self.term = Some(term);
             self.abandoned = None;
@@ -76,26 +73,24 @@ impl Memory {
 // === impl Memories ===
 
 impl Memories {
-    /// What is remembered of a lock.
-    pub fn of(&self, key: &LockKey) -> Memory {
+    pub(crate) fn of(&self, key: &LockKey) -> Memory {
         let memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         memories.get(key).cloned().unwrap_or_default()
     }
 
-    /// Remembers something.
-    pub fn edit(&self, key: &LockKey, edit: impl FnOnce(&mut Memory)) {
+    pub(crate) fn edit(&self, key: &LockKey, edit: impl FnOnce(&mut Memory)) {
         let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         edit(memories.entry(key.clone()).or_default());
     }
 
     /// Forgets all locks but these.
-    pub fn keep(&self, is_there: impl Fn(&LockKey) -> bool) {
+    pub(crate) fn keep(&self, is_there: impl Fn(&LockKey) -> bool) {
         let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         memories.retain(|key, _| is_there(key));
     }
 
     /// Forgets a lock that is gone.
-    pub fn forget(&self, key: &LockKey) {
+    pub(crate) fn forget(&self, key: &LockKey) {
         let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         memories.remove(key);
     }

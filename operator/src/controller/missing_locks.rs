@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_secs(30);
 
 /// How long pods may name a lock that does not exist before the operator creates it. A user who applies a workload and its
 /// lock together sends one after the other, and Helm sends kinds that it does not know last.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Locks of one namespace that are made in one round.
 const OF_NAMESPACE: usize = 4;
@@ -46,7 +46,7 @@ const NAMED: usize = 3;
 
 /// Makes the locks that pods name and that do not exist.
 #[derive(Debug)]
-pub struct MissingLocks {
+pub(crate) struct MissingLocks {
     pods: Arc<Pods>,
     writers: Arc<Writers>,
     undescribed: Undescribed,
@@ -117,7 +117,7 @@ impl Undescribed {
 
 impl MissingLocks {
     /// Makes locks that these pods name.
-    pub fn new(pods: Arc<Pods>, writers: Arc<Writers>) -> Self {
+    pub(crate) fn new(pods: Arc<Pods>, writers: Arc<Writers>) -> Self {
         Self {
             pods,
             writers,
@@ -127,7 +127,7 @@ impl MissingLocks {
     }
 
     /// Makes sure that all locks that pods name exist; to be run as a task. Ends when it is dropped.
-    pub async fn follow(&self, store: Store<DistributedLock>, mut is_ready: watch::Receiver<bool>) {
+    pub(crate) async fn follow(&self, store: Store<DistributedLock>, mut is_ready: watch::Receiver<bool>) {
         if is_ready.wait_for(|is_ready| *is_ready).await.is_err() {
             return;
         }
@@ -164,7 +164,7 @@ impl MissingLocks {
     }
 
     /// Lets a lock that pods name be checked, if it does not exist.
-    pub fn notice(&self, store: &Store<DistributedLock>, key: &LockKey) {
+    pub(crate) fn notice(&self, store: &Store<DistributedLock>, key: &LockKey) {
         if store.get(&object(key)).is_none() {
             self.news.notify_one();
         }
@@ -223,7 +223,7 @@ fn leave_full<I: Iterator<Item = LockKey>>(
 }
 
 /// The object of a lock, for the store.
-pub fn object(key: &LockKey) -> ObjectRef<DistributedLock> {
+pub(crate) fn object(key: &LockKey) -> ObjectRef<DistributedLock> {
     ObjectRef::new(&key.name).within(&key.namespace)
 }
 

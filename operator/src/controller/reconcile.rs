@@ -13,19 +13,19 @@ use crate::controller::context::Context;
 use crate::controller::error::Error;
 use crate::lock_key::LockKey;
 use crate::zookeeper::foreign::{Source, Standing};
-use crate::zookeeper::reachability::Reach;
+use crate::zookeeper::reachability::Reachability;
 
-pub mod apply;
-pub mod build;
+pub(crate) mod apply;
+pub(crate) mod build;
 mod claim;
 mod fenced;
-pub mod membership;
+pub(crate) mod membership;
 mod news;
 mod readiness;
-pub mod report;
-pub mod resolve;
-pub mod situation;
-pub mod validate;
+pub(crate) mod report;
+pub(crate) mod resolve;
+pub(crate) mod situation;
+pub(crate) mod validate;
 mod workload;
 
 use apply::Applied;
@@ -35,7 +35,7 @@ use situation::Situation;
 ///
 /// # Errors
 /// What failed; it is tried again.
-pub async fn reconcile(lock: Arc<DistributedLock>, ctx: Arc<Context>) -> Result<Action, Error> {
+pub(crate) async fn reconcile(lock: Arc<DistributedLock>, ctx: Arc<Context>) -> Result<Action, Error> {
     let key = LockKey::new(lock.namespace().unwrap_or_default(), lock.name_any());
     // The lock is announced when there is a turn.
     let Some(_turn) = ctx.turns.take(&key) else {
@@ -53,8 +53,8 @@ async fn steps(key: LockKey, lock: Arc<DistributedLock>, ctx: &Context) -> Resul
     let is_in_own = matches!(Source::of(&lock, &ctx.own.connect), Ok(None));
     let own = ctx.own.reach.borrow().clone();
     let lost = match &own {
-        Reach::Lost { time, .. } if is_in_own => Some(*time),
-        Reach::Up(_) | Reach::Unsure | Reach::Lost { .. } => None,
+        Reachability::Lost { time, .. } if is_in_own => Some(*time),
+        Reachability::Up(_) | Reachability::Unsure | Reachability::Lost { .. } => None,
     };
     // Once for each loss: a replica that alone is cut off does not keep overwriting the leader's status.
     if lost.is_some_and(|time| ctx.memories.of(&key).lost == time) {
@@ -63,12 +63,14 @@ async fn steps(key: LockKey, lock: Arc<DistributedLock>, ctx: &Context) -> Resul
     note(ctx, &key, &lock);
     let writer = match (ctx.writers.writer(), &own) {
         _ if lost.is_some() => None,
-        (Ok(writer), Reach::Up(_)) => {
+        (Ok(writer), Reachability::Up(_)) => {
             ctx.memories.edit(&key, |memory| memory.enter(writer.term()));
             Some(writer)
         }
         // The leader does it; or the lock is reconciled again when the ensemble is back.
-        (_, Reach::Up(_) | Reach::Unsure | Reach::Lost { .. }) => return Ok(Action::await_change()),
+        (_, Reachability::Up(_) | Reachability::Unsure | Reachability::Lost { .. }) => {
+            return Ok(Action::await_change());
+        }
     };
     let Some(mut resolved) = resolve::resolve(ctx, key.clone(), lock, own).await? else {
         return Ok(Action::await_change());
@@ -119,7 +121,7 @@ fn recheck() -> Duration {
 }
 
 /// When to reconcile again after an error.
-pub fn on_error(lock: Arc<DistributedLock>, error: &Error, _: Arc<Context>) -> Action {
+pub(crate) fn on_error(lock: Arc<DistributedLock>, error: &Error, _: Arc<Context>) -> Action {
     if error.is_failure() {
         let cause = std::error::Error::source(error).map(ToString::to_string);
         tracing::warn!(

@@ -23,7 +23,7 @@ const NODES_NAMED: usize = 1;
 
 /// Removals of one lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Removals {
+pub(crate) struct Removals {
     /// Those that a status shows as holders, with their nodes: the end of a holder is told with its cause.
     holders: BTreeMap<String, Arc<str>>,
     /// Those of which no status and no event has told yet.
@@ -46,7 +46,12 @@ struct Untold {
 
 impl Removals {
     /// A contender was removed. `previous` is the status of its lock.
-    pub fn add(&mut self, removed: &Suspect, previous: Option<&DistributedLockStatus>, now: Timestamp) {
+    pub(crate) fn add(
+        &mut self,
+        removed: &Suspect,
+        previous: Option<&DistributedLockStatus>,
+        now: Timestamp,
+    ) {
         let contender = shown(&removed.contender);
         let mut holders = previous.iter().flat_map(|status| &status.holders);
         if holders.any(|holder| holder.contender == contender) {
@@ -79,12 +84,12 @@ impl Removals {
     }
 
     /// The last one of which no status has told yet.
-    pub fn last(&self) -> Option<&Fenced> {
+    pub(crate) fn last(&self) -> Option<&Fenced> {
         self.untold.as_ref().map(|untold| &untold.last)
     }
 
     /// One event about all of which none has told yet.
-    pub fn notice(&self) -> Option<Notice> {
+    pub(crate) fn notice(&self) -> Option<Notice> {
         let untold = self.untold.as_ref()?;
         let first = untold.pods.first()?;
         let pods = match untold.others {
@@ -105,12 +110,12 @@ impl Removals {
     }
 
     /// The node of a contender that a status shows as a holder, if that contender was removed.
-    pub fn node(&self, contender: &str) -> Option<&str> {
+    pub(crate) fn node(&self, contender: &str) -> Option<&str> {
         self.holders.get(contender).map(|node| &**node)
     }
 
     /// This status was written, and the events beside it are published.
-    pub fn told(&mut self, status: &DistributedLockStatus) {
+    pub(crate) fn told(&mut self, status: &DistributedLockStatus) {
         self.untold = None;
         self.holders.retain(|contender, _| {
             let mut holders = status.holders.iter();

@@ -4,19 +4,17 @@
 //! the other way. Age plays no part: a Deployment adds pods to old ReplicaSets during a rollout, and
 //! a rollback makes an old revision the current one. So nothing can go back and forth.
 
-pub mod trial;
+pub(crate) mod trial;
 
 /// A workload as it is now, read for this decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Workload {
-    /// A Deployment.
+pub(crate) enum Workload {
     Deployment {
         /// `spec.paused`.
         is_paused: bool,
         /// `pod-template-hash` of the ReplicaSet with the highest `deployment.kubernetes.io/revision`.
         current: Option<String>,
     },
-    /// A StatefulSet.
     StatefulSet {
         /// `spec.updateStrategy.type` is `OnDelete`.
         is_on_delete: bool,
@@ -25,7 +23,6 @@ pub enum Workload {
         /// `status.updateRevision`.
         current: Option<String>,
     },
-    /// A DaemonSet.
     DaemonSet {
         /// `spec.updateStrategy.type` is `OnDelete`.
         is_on_delete: bool,
@@ -36,27 +33,22 @@ pub enum Workload {
 
 /// One in the queue that is a pod of the workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// Name below the lock root.
-    pub contender: String,
-    /// Name of the pod.
-    pub pod: String,
-    /// Its UID.
-    pub uid: String,
+    pub(crate) contender: String,
+    pub(crate) pod: String,
+    pub(crate) uid: String,
     /// Its revision: `pod-template-hash` or `controller-revision-hash`.
-    pub revision: String,
-    /// Whether it holds the lock.
-    pub is_holder: bool,
+    pub(crate) revision: String,
+    pub(crate) is_holder: bool,
     /// Whether it could run the application at once: it is not being deleted, and its containers are up.
-    pub is_healthy: bool,
+    pub(crate) is_healthy: bool,
     /// How often its application's container has ended.
-    pub ends: i32,
+    pub(crate) ends: i32,
 }
 
-/// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Nothing.
+pub(crate) enum Decision {
     Stay,
     /// These contenders are to step down, so that this pod gets the lock.
     Yield {
@@ -71,7 +63,7 @@ pub enum Decision {
 
 impl Workload {
     /// The revision that the user wants.
-    pub fn current(&self) -> Option<&str> {
+    pub(crate) fn current(&self) -> Option<&str> {
         match self {
             Self::Deployment { current, .. }
             | Self::StatefulSet { current, .. }
@@ -101,7 +93,7 @@ fn ordinal(pod: &str) -> Option<i32> {
 }
 
 /// Whether the workload has to be read: a healthy pod waits whose revision differs from the holder's.
-pub fn is_mixed(queue: &[Candidate]) -> bool {
+pub(crate) fn is_mixed(queue: &[Candidate]) -> bool {
     let differs = |holder: &Candidate| {
         let waits = |one: &&Candidate| !one.is_holder && one.is_healthy;
         queue
@@ -115,7 +107,7 @@ pub fn is_mixed(queue: &[Candidate]) -> bool {
 /// The contenders that are to step down. `queue` has the pods of this workload in the order of the queue.
 ///
 /// One holder is moved at a time, also of a semaphore: the next one follows when the first has gone.
-pub fn decide(queue: &[Candidate], workload: &Workload) -> Decision {
+pub(crate) fn decide(queue: &[Candidate], workload: &Workload) -> Decision {
     let Some(current) = workload.current() else {
         return Decision::Stay;
     };

@@ -34,13 +34,11 @@ const LAST_SECOND: i64 = 253_402_300_799;
 /// Whether the settings are in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// They are.
     Ready,
     /// They are, except for these pods, which were created with other settings.
     Outdated(Vec<String>),
     /// They are, but a rollout is held back, for this reason.
     HeldBack(String),
-    /// They are not, for this reason.
     NotReady(Reason, String),
 }
 
@@ -49,13 +47,10 @@ pub enum Readiness {
 pub struct Observation<'a> {
     /// `metadata.generation`.
     pub generation: Option<i64>,
-    /// The lock in ZooKeeper.
     pub queue: &'a Queue,
     /// Its contenders in order.
     pub participants: &'a [Participant],
-    /// The pods that stand behind it.
     pub pods: &'a BTreeMap<String, PodFacts>,
-    /// Whether the settings are in force.
     pub readiness: Readiness,
     /// What is remembered of the last handoff of a rollout.
     pub trial: Option<Trial>,
@@ -63,13 +58,13 @@ pub struct Observation<'a> {
 
 /// Whether a contender holds: it is first in the queue, and it says that it holds, or it is of a kind that never says
 /// so.
-pub fn holds(participant: &Participant) -> bool {
+pub(crate) fn holds(participant: &Participant) -> bool {
     participant.is_holder && (participant.data.is_held() || participant.data.state.is_empty())
 }
 
 /// Whether the lock is about to change hands: a contender is first that has not said yet that it holds. It will say so in
 /// a moment, and a status in between would only be written twice.
-pub fn is_between_holders(participants: &[Participant]) -> bool {
+pub(crate) fn is_between_holders(participants: &[Participant]) -> bool {
     participants.iter().any(|one| one.is_holder && !holds(one))
 }
 
@@ -141,7 +136,7 @@ pub fn observed(
 }
 
 /// The same status of a lock whose settings are not in force.
-pub fn not_ready(
+pub(crate) fn not_ready(
     mut status: DistributedLockStatus,
     previous: &DistributedLockStatus,
     problem: &Problem,
@@ -164,7 +159,7 @@ pub fn not_ready(
 
 /// The status of a lock from when it is in this ensemble. What was known of it in another one is dropped; `problem`
 /// says why it is not ready yet.
-pub fn claimed(
+pub(crate) fn claimed(
     previous: &DistributedLockStatus,
     id: &str,
     generation: Option<i64>,
@@ -189,7 +184,7 @@ pub fn claimed(
 }
 
 /// What a status says where the resource is of an older release and does not keep all of it. Conditions it does keep.
-pub fn resource_outdated(status: &DistributedLockStatus) -> Option<Problem> {
+pub(crate) fn resource_outdated(status: &DistributedLockStatus) -> Option<Problem> {
     let is_it = |one: &&Condition| {
         one.type_ == ConditionType::Ready.as_str() && one.reason == Reason::ResourceOutdated.as_str()
     };
@@ -199,7 +194,7 @@ pub fn resource_outdated(status: &DistributedLockStatus) -> Option<Problem> {
 
 /// The status while the ensemble is out of reach: what was known last, and that it may be outdated. All conditions
 /// say what a user has to correct.
-pub fn out_of_reach(
+pub(crate) fn out_of_reach(
     previous: &DistributedLockStatus,
     generation: Option<i64>,
     problem: &Problem,
@@ -243,7 +238,7 @@ pub fn out_of_reach(
 }
 
 /// Names of holders, for a sentence.
-pub fn named(holders: &[Holder]) -> String {
+pub(crate) fn named(holders: &[Holder]) -> String {
     names::first(holders.iter().map(|holder| &holder.pod), NAMED)
 }
 
@@ -256,7 +251,7 @@ fn name(queue: &Queue, one: &Participant) -> String {
 }
 
 /// A text of a contender, without characters that make a status hard to read, and shortened.
-pub fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let plain = |c: char| {
         if c.is_control() {
             char::REPLACEMENT_CHARACTER

@@ -17,16 +17,16 @@ use crate::controller::followed_locks;
 use crate::controller::missing_locks::{MissingLocks, object};
 use crate::kubernetes::objects::{LockPart, PAGE};
 use crate::lock_key::LockKey;
-use crate::zookeeper::reachability::Reach;
+use crate::zookeeper::reachability::Reachability;
 
 /// The locks to be reconciled, in this order.
-pub type Triggers = BoxStream<'static, Result<ObjectRef<DistributedLock>, watcher::Error>>;
+pub(crate) type Triggers = BoxStream<'static, Result<ObjectRef<DistributedLock>, watcher::Error>>;
 
 /// The objects that are followed, in a store and as a stream.
 ///
 /// Says in `is_ready` when the store is complete. `Store::wait_until_ready` wakes only one waiter (kube-runtime 5,
 /// `DelayedInit`), and that is the controller.
-pub fn locks(
+pub(crate) fn locks(
     client: &Client,
     ctx: &Arc<Context>,
     is_ready: watch::Sender<bool>,
@@ -83,7 +83,7 @@ fn whole(event: Event<LockPart>) -> Event<DistributedLock> {
 
 /// Everything that makes a lock worth a look. The identity of its namespace is announced beside it, where that may be
 /// the reason.
-pub fn triggers(
+pub(crate) fn triggers(
     ctx: &Arc<Context>,
     missing: Arc<MissingLocks>,
     store: &Store<DistributedLock>,
@@ -128,7 +128,8 @@ pub fn triggers(
     };
     let everything = {
         let store = store.clone();
-        let reach = changes(ctx.own.reach.clone()).filter(|reach| ready(!matches!(reach, Reach::Unsure)));
+        let reach =
+            changes(ctx.own.reach.clone()).filter(|reach| ready(!matches!(reach, Reachability::Unsure)));
         let leading = changes(leading).filter(|leading| ready(*leading));
         stream::select(reach.map(drop), leading.map(drop))
             .flat_map(move |()| {

@@ -4,11 +4,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::changes::Changes;
 use crate::lock_key::LockKey;
+use crate::work_queue::WorkQueue;
 
 /// Reconciliations at once: what bounds the requests under way to the API server.
-pub const IN_ALL: u16 = 64;
+pub(crate) const IN_ALL: u16 = 64;
 
 /// Of one namespace, while many are under way.
 const OF_NAMESPACE: usize = 8;
@@ -18,9 +18,9 @@ const MANY: usize = IN_ALL as usize / 2;
 
 /// The reconciliations under way, and the locks that wait for one of their namespace to end.
 #[derive(Debug)]
-pub struct Turns {
+pub(crate) struct Turns {
     under_way: Mutex<UnderWay>,
-    changes: Arc<Changes>,
+    changes: Arc<WorkQueue>,
 }
 
 #[derive(Debug, Default)]
@@ -37,14 +37,14 @@ struct Here {
 
 /// The right to reconcile a lock, until it is dropped.
 #[derive(Debug)]
-pub struct Turn<'a> {
+pub(crate) struct Turn<'a> {
     turns: &'a Turns,
     namespace: Arc<str>,
 }
 
 impl Turns {
     /// None under way. Locks that have waited are announced to `changes`.
-    pub fn new(changes: Arc<Changes>) -> Self {
+    pub(crate) fn new(changes: Arc<WorkQueue>) -> Self {
         Self {
             under_way: Mutex::default(),
             changes,
@@ -52,7 +52,7 @@ impl Turns {
     }
 
     /// Takes a turn; none if its namespace has enough. Then the lock is announced later.
-    pub fn take(&self, key: &LockKey) -> Option<Turn<'_>> {
+    pub(crate) fn take(&self, key: &LockKey) -> Option<Turn<'_>> {
         let mut under_way = self.under_way();
         let is_much = under_way.count >= MANY;
         let here = under_way

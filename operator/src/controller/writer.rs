@@ -26,8 +26,7 @@ use crate::zookeeper::client::Way;
 use crate::zookeeper::leader::{Leadership, NotLeading};
 use crate::zookeeper::nodes::{Agreed, Removal, Repairs};
 
-/// Hands out writers.
-pub struct Writers {
+pub(crate) struct Writers {
     client: Client,
     events: Events,
     leadership: Leadership,
@@ -38,7 +37,7 @@ pub struct Writers {
 ///
 /// All methods that write fail with [`NotLeading`] once the lease is over.
 #[derive(Clone, Copy)]
-pub struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     of: &'a Writers,
     term: FencingToken,
 }
@@ -46,10 +45,10 @@ pub struct Writer<'a> {
 /// Writes statuses that say that the operator's own ensemble is out of reach, and events about that. It takes no lease,
 /// since no replica leads then.
 #[derive(Clone, Copy)]
-pub struct LossWriter<'a>(&'a Writers);
+pub(crate) struct LossWriter<'a>(&'a Writers);
 
 /// Writes statuses of locks, and tells events about them.
-pub trait StatusWriter {
+pub(crate) trait StatusWriter {
     /// Writes a status on top of this version of the lock, and returns the lock; `None` when the lock is gone.
     ///
     /// A request may be under way for longer than the lease under which it was sent, and arrive when the next leader has
@@ -72,7 +71,7 @@ pub trait StatusWriter {
 
 impl Writers {
     /// Writers to this API server, for the replica that leads.
-    pub fn new(client: Client, leadership: Leadership, metrics: Metrics) -> Self {
+    pub(crate) fn new(client: Client, leadership: Leadership, metrics: Metrics) -> Self {
         Self {
             events: Events::new(client.clone(), metrics.clone()),
             client,
@@ -81,8 +80,7 @@ impl Writers {
         }
     }
 
-    /// Whether this replica leads now.
-    pub fn is_leading(&self) -> bool {
+    pub(crate) fn is_leading(&self) -> bool {
         self.leadership.is_leading()
     }
 
@@ -90,13 +88,13 @@ impl Writers {
     ///
     /// # Errors
     /// When this replica does not lead.
-    pub fn writer(&self) -> Result<Writer<'_>, NotLeading> {
+    pub(crate) fn writer(&self) -> Result<Writer<'_>, NotLeading> {
         let term = self.leadership.check()?;
         Ok(Writer { of: self, term })
     }
 
     /// A writer for statuses while the operator's own ensemble is out of reach.
-    pub fn loss_writer(&self) -> LossWriter<'_> {
+    pub(crate) fn loss_writer(&self) -> LossWriter<'_> {
         LossWriter(self)
     }
 
@@ -127,7 +125,7 @@ impl std::fmt::Debug for Writers {
 
 impl Writer<'_> {
     /// The token of the time for which this replica leads without a break.
-    pub fn term(&self) -> FencingToken {
+    pub(crate) fn term(&self) -> FencingToken {
         self.term
     }
 
@@ -135,7 +133,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// Those of the API server; [`NotLeading`].
-    pub async fn create_lock(&self, key: &LockKey) -> Result<bool, Error> {
+    pub(crate) async fn create_lock(&self, key: &LockKey) -> Result<bool, Error> {
         let client = self.check("lock")?;
         let api: Api<DistributedLock> = Api::namespaced(client, &key.namespace);
         let lock = DistributedLock::new(&key.name, DistributedLockSpec::default());
@@ -151,7 +149,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// Those of the API server; [`NotLeading`].
-    pub async fn patch_lock(
+    pub(crate) async fn patch_lock(
         &self,
         key: &LockKey,
         kind: &'static str,
@@ -169,7 +167,13 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// Those of the API server; [`NotLeading`].
-    pub async fn set_role(&self, namespace: &str, pod: &str, uid: &str, role: Role) -> Result<bool, Error> {
+    pub(crate) async fn set_role(
+        &self,
+        namespace: &str,
+        pod: &str,
+        uid: &str,
+        role: Role,
+    ) -> Result<bool, Error> {
         let client = self.check("role")?;
         // The UID is a condition: the API server refuses the patch for another pod of this name.
         let patch = json!({"metadata": {"uid": uid, "labels": {keys::ROLE: role.as_str()}}});
@@ -185,7 +189,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// Those of the API server; [`NotLeading`].
-    pub async fn try_secret(
+    pub(crate) async fn try_secret(
         &self,
         secrets: &Secrets,
         namespace: &str,
@@ -200,7 +204,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// Those of the API server; [`NotLeading`].
-    pub async fn write_secret(
+    pub(crate) async fn write_secret(
         &self,
         secrets: &Secrets,
         namespace: &str,
@@ -215,7 +219,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// Those of the ensemble; [`NotLeading`].
-    pub async fn ensure_lock(
+    pub(crate) async fn ensure_lock(
         &self,
         way: &Way,
         key: &LockKey,
@@ -229,7 +233,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// Those of the ensemble; [`NotLeading`].
-    pub async fn agree(
+    pub(crate) async fn agree(
         &self,
         way: &Way,
         key: &LockKey,
@@ -244,7 +248,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// Those of the ensemble; [`NotLeading`].
-    pub async fn remove_lock(&self, way: &Way, key: &LockKey) -> Result<Removal, Error> {
+    pub(crate) async fn remove_lock(&self, way: &Way, key: &LockKey) -> Result<Removal, Error> {
         self.is_valid()?;
         Ok(way.remove_lock(key).await?)
     }
@@ -253,7 +257,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// Those of the ensemble; [`NotLeading`].
-    pub async fn remove_contender(
+    pub(crate) async fn remove_contender(
         &self,
         way: &Way,
         key: &LockKey,
@@ -268,7 +272,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// Those of the ensemble; [`NotLeading`].
-    pub async fn request_yield(
+    pub(crate) async fn request_yield(
         &self,
         way: &Way,
         key: &LockKey,

@@ -46,26 +46,24 @@ pub(super) struct Unvouched {
 
 /// A contender that was vouched for, on a node that is said to be out of service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Suspect {
+pub(crate) struct Suspect {
     /// Its name below the lock root.
-    pub contender: Arc<str>,
+    pub(crate) contender: Arc<str>,
     /// Its token: another contender has another one.
-    pub token: FencingToken,
-    /// Name of its pod.
-    pub pod: Arc<str>,
-    /// Name of the node.
-    pub node: Arc<str>,
+    pub(crate) token: FencingToken,
+    pub(crate) pod: Arc<str>,
+    pub(crate) node: Arc<str>,
     /// UID of that node at a moment at which the contender was there and the taint was not.
-    pub machine: Arc<str>,
+    pub(crate) machine: Arc<str>,
     /// The node as the API server describes it now; `None` if it has none of this name, or gave no answer.
-    pub now: Option<Arc<Machine>>,
+    pub(crate) now: Option<Arc<Machine>>,
 }
 
 // === impl Suspect ===
 
 impl Suspect {
     /// Whether its machine was powered off after it was seen in the queue, by the word of the administrator.
-    pub fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         let machine = &*self.machine;
         let is_off = |now: &Machine| now.is_out_of_service && now.is_silent && now.uid == *machine;
         self.now.as_deref().is_some_and(is_off)
@@ -112,7 +110,6 @@ impl Berths {
         self.by_lock.retain(|key, _| is_there(key));
     }
 
-    /// How many berths are vouched for.
     pub(super) fn vouched(&self) -> usize {
         let berths = self.by_lock.values().flat_map(HashMap::values);
         berths.filter(|berth| berth.machine.is_some()).count()

@@ -7,27 +7,26 @@ use kube::ResourceExt;
 
 /// The taint that an administrator puts on a node after its machine was powered off (KEP-2268, non-graceful node
 /// shutdown). Only the key counts, as for Kubernetes' own controllers.
-pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+pub(crate) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// A node, as the API server described it at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// UID of the node: one that was created again under the same name has another.
-    pub uid: String,
+    pub(crate) uid: String,
     /// When that was created, by the clock of the API server.
-    pub created: Option<Timestamp>,
+    pub(crate) created: Option<Timestamp>,
     /// Whether it has the taint.
-    pub is_out_of_service: bool,
+    pub(crate) is_out_of_service: bool,
     /// Whether Kubernetes hears nothing of its kubelet (`Ready` is `Unknown`). A kubelet that says itself that it is not
     /// ready runs, and so does its machine.
-    pub is_silent: bool,
+    pub(crate) is_silent: bool,
 }
 
 // === impl Machine ===
 
 impl Machine {
-    /// Reads a node.
-    pub fn of(node: &Node) -> Self {
+    pub(crate) fn of(node: &Node) -> Self {
         let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
         let status = node.status.iter();
         let mut conditions = status.flat_map(|status| status.conditions.iter().flatten());

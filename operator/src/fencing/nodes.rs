@@ -20,9 +20,8 @@ const SHARED: Duration = Duration::from_secs(1);
 /// What the API server says of a node: `None` if there is none of this name. Or why that is not known.
 pub(super) type Read = Result<Option<Arc<Machine>>, String>;
 
-/// Reads nodes.
 #[derive(Clone)]
-pub struct Nodes(Api<Node>);
+pub(crate) struct Nodes(Api<Node>);
 
 /// What the API server says of one node, for all that ask within a second. One of them reads, and the others wait for it.
 #[derive(Debug, Default)]
@@ -31,8 +30,7 @@ pub(super) struct Answer(Mutex<Option<(Instant, Read)>>);
 // === impl Nodes ===
 
 impl Nodes {
-    /// Reads by this client.
-    pub fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         Self(Api::all(client))
     }
 

@@ -124,8 +124,8 @@ async fn dead(fencing: &Fencing, nodes: &Nodes) -> (usize, bool) {
 }
 
 /// What is known, with its task; and the locks that have to be looked at.
-fn started(server: &Server) -> (Arc<Fencing>, Arc<Changes>, JoinSet<()>) {
-    let changes = Arc::<Changes>::default();
+fn started(server: &Server) -> (Arc<Fencing>, Arc<WorkQueue>, JoinSet<()>) {
+    let changes = Arc::<WorkQueue>::default();
     let fencing = Arc::new(Fencing::new(Arc::clone(&changes)));
     let (mut tasks, nodes) = (JoinSet::new(), server.nodes());
     let known = Arc::clone(&fencing);

@@ -18,22 +18,22 @@ pub const TYPE: &str = "Opaque";
 
 /// The identities that may use a namespace's locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identities {
+pub(crate) struct Identities {
     /// The one in use, and the one before.
-    pub all: Vec<Identity>,
+    pub(crate) all: Vec<Identity>,
     /// Whether a user asks for a new one.
-    pub is_rotation_asked: bool,
+    pub(crate) is_rotation_asked: bool,
     /// Whether the certificates are there that pods need.
-    pub has_certificates: bool,
+    pub(crate) has_certificates: bool,
 }
 
 /// What pods need beside an identity: the keys of the Secret with their content.
-pub type Certificates = BTreeMap<String, ByteString>;
+pub(crate) type Certificates = BTreeMap<String, ByteString>;
 
 /// A Secret that is not what it should be, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("key {key} of Secret {NAME} {problem}; delete the Secret and it is made anew")]
-pub struct UnusableSecret {
+pub(crate) struct UnusableSecret {
     key: &'static str,
     problem: String,
 }
@@ -41,7 +41,6 @@ pub struct UnusableSecret {
 // === impl Identities ===
 
 impl Identities {
-    /// A first one.
     pub(super) fn first(namespace: &str) -> Self {
         Self {
             all: vec![Identity::generate(namespace)],
@@ -54,7 +53,7 @@ impl Identities {
     ///
     /// # Errors
     /// When the identities are missing or something else.
-    pub fn of(secret: &Secret, certificates: &Certificates) -> Result<Self, UnusableSecret> {
+    pub(crate) fn of(secret: &Secret, certificates: &Certificates) -> Result<Self, UnusableSecret> {
         let namespace = secret.namespace().unwrap_or_default();
         let unusable = |problem: String| UnusableSecret { key: AUTH, problem };
         let data = secret.data.as_ref();

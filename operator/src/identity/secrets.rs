@@ -22,7 +22,7 @@ mod writing;
 
 /// All Secrets of that name.
 #[derive(Debug)]
-pub struct Secrets {
+pub(crate) struct Secrets {
     known: RwLock<HashMap<String, Known>>,
     /// The content of deleted Secrets, until they are created again.
     deleted: Mutex<HashMap<String, Identities>>,
@@ -43,7 +43,7 @@ struct Known {
 
 /// A change of a namespace's identities, until it is dropped.
 #[derive(Debug)]
-pub struct Changing<'a> {
+pub(crate) struct Changing<'a> {
     secrets: &'a Secrets,
     namespace: &'a str,
 }
@@ -62,7 +62,7 @@ impl Drop for Changing<'_> {
 impl Secrets {
     /// Knows nothing yet. All Secrets get these certificates. The receiver gets the namespaces whose Secret
     /// changed.
-    pub fn new(certificates: Certificates) -> (Self, mpsc::UnboundedReceiver<String>) {
+    pub(crate) fn new(certificates: Certificates) -> (Self, mpsc::UnboundedReceiver<String>) {
         let (changed, namespaces) = mpsc::unbounded_channel();
         let secrets = Self {
             known: RwLock::default(),
@@ -76,26 +76,26 @@ impl Secrets {
     }
 
     /// The identities of a namespace; `None` when it has no Secret.
-    pub fn of(&self, namespace: &str) -> Option<Result<Identities, UnusableSecret>> {
+    pub(crate) fn of(&self, namespace: &str) -> Option<Result<Identities, UnusableSecret>> {
         self.read().get(namespace).map(|known| known.identities.clone())
     }
 
     /// The same for those that use them; `None` too while they are being changed. The namespace is announced when that is
     /// over.
-    pub fn settled(&self, namespace: &str) -> Option<Result<Identities, UnusableSecret>> {
+    pub(crate) fn settled(&self, namespace: &str) -> Option<Result<Identities, UnusableSecret>> {
         let is_changing = self.changing().contains(namespace);
         self.of(namespace).filter(|_| !is_changing)
     }
 
     /// Begins a change: those that use the identities wait until it is over.
-    pub fn begin<'a>(&'a self, namespace: &'a str) -> Changing<'a> {
+    pub(crate) fn begin<'a>(&'a self, namespace: &'a str) -> Changing<'a> {
         self.changing().insert(namespace.to_owned());
         let secrets = self;
         Changing { secrets, namespace }
     }
 
     /// True once all Secrets are known.
-    pub fn ready(&self) -> watch::Receiver<bool> {
+    pub(crate) fn ready(&self) -> watch::Receiver<bool> {
         self.is_ready.subscribe()
     }
 
@@ -104,7 +104,7 @@ impl Secrets {
     ///
     /// If it was deleted, pods with the old identity keep their rights, provided that the namespace is known to be
     /// the same one: another owner may use its name now.
-    pub fn wanted(&self, namespace: &str, may_rotate: bool, is_same: bool) -> Option<Identities> {
+    pub(crate) fn wanted(&self, namespace: &str, may_rotate: bool, is_same: bool) -> Option<Identities> {
         match self.of(namespace) {
             None => Some(match self.deleted().get(namespace) {
                 Some(before) if is_same => before.rotated(namespace),
@@ -122,7 +122,7 @@ impl Secrets {
     }
 
     /// Follows the API server; to be run as a task. Ends with its watch: never.
-    pub async fn follow(&self, client: Client) {
+    pub(crate) async fn follow(&self, client: Client) {
         let api: Api<SecretPart> = Api::all(client);
         let config = watcher::Config::default()
             .fields(&format!("metadata.name={NAME}"))

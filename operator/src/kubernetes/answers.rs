@@ -25,7 +25,7 @@ mod parts;
 mod skim;
 
 use left_out::{LeftOut, Page, events};
-pub use parts::LONGEST;
+pub(crate) use parts::LONGEST;
 use parts::{Error, Unread, next};
 
 /// An answer beyond this length, in bytes, counts as long. Most objects are shorter.
@@ -46,7 +46,7 @@ type Answer = Response<UnsyncBoxBody<Bytes, Error>>;
 ///
 /// A page of a list that is too long is asked for again with fewer objects, down to one. Lists without a limit are refused
 /// when they are too long, as objects are.
-pub fn bounded(client: Client) -> Client {
+pub(crate) fn bounded(client: Client) -> Client {
     layer(client, None)
 }
 
@@ -57,7 +57,7 @@ pub fn bounded(client: Client) -> Client {
 /// author harms only that namespace. A node is its kubelet's, which is believed anyway. If a pod cannot be seen, its
 /// role label stays as it is, and it takes no part in handoffs; its contender stays in the queue. Lists of one
 /// namespace are still refused, so that a count of its pods never takes this one for gone.
-pub fn followed(client: Client, left_out: Counter) -> Client {
+pub(crate) fn followed(client: Client, left_out: Counter) -> Client {
     layer(client, Some(left_out))
 }
 

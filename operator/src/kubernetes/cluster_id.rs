@@ -12,10 +12,10 @@ use tokio::sync::watch;
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// What tells a cluster from others, once it is known: the UID of its namespace kube-system, which every cluster has.
-pub type Uid = watch::Receiver<Option<Arc<str>>>;
+pub(crate) type Uid = watch::Receiver<Option<Arc<str>>>;
 
 /// Asks for the UID until it is answered; to be run as a task. Does not end.
-pub async fn find(client: Client, uid: watch::Sender<Option<Arc<str>>>) {
+pub(crate) async fn find(client: Client, uid: watch::Sender<Option<Arc<str>>>) {
     let namespaces: Api<Namespace> = Api::all(client);
     loop {
         match namespaces.get("kube-system").await {

@@ -20,10 +20,8 @@ pub const REPORTER: &str = "lockkeeper-operator";
 /// Events of one look at a lock: as many as a lock with some readers has. Each is a request.
 const AT_ONCE: usize = 50;
 
-/// The reason of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// A pod holds the lock now.
+pub(crate) enum Reason {
     LockAcquired,
     /// A pod does not hold the lock any more.
     LockReleased,
@@ -51,29 +49,25 @@ pub enum Reason {
     NodesLeft,
     /// The settings do not fit together.
     InvalidSpec,
-    /// The lock could not be provided.
     ProvisioningFailed,
     /// The operator reaches another ensemble than the lock's.
     EnsembleChanged,
 }
 
-/// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
-    /// Why.
-    pub reason: Reason,
+pub(crate) struct Notice {
+    pub(crate) reason: Reason,
     /// One sentence.
-    pub note: String,
+    pub(crate) note: String,
     /// Whom it is about, besides the lock: events about two of them are not summed up.
-    pub subject: Option<Subject>,
+    pub(crate) subject: Option<Subject>,
 }
 
 /// Whom an event is about, besides a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Subject {
+pub(crate) enum Subject {
     /// A pod of the lock's namespace, as a contender names it.
     Pod {
-        /// Its name.
         name: String,
         /// Its UID, if that is known.
         uid: Option<String>,
@@ -82,8 +76,7 @@ pub enum Subject {
     Contender(String),
 }
 
-/// Publishes events.
-pub struct Events {
+pub(crate) struct Events {
     recorder: Recorder,
     /// Events by reason and lock.
     kept: Mutex<Kept>,
@@ -96,7 +89,7 @@ pub struct Events {
 
 impl Reason {
     /// As shown by `kubectl describe`.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::LockAcquired => "LockAcquired",
             Self::LockReleased => "LockReleased",
@@ -168,8 +161,7 @@ fn is_of_a_namespace_that_ends(status: &Status) -> bool {
 // === impl Notice ===
 
 impl Notice {
-    /// An event with a sentence.
-    pub fn new(reason: Reason, note: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: Reason, note: impl Into<String>) -> Self {
         Self {
             reason,
             note: note.into(),
@@ -179,7 +171,7 @@ impl Notice {
 
     /// The same about a pod, or about another contender.
     #[must_use]
-    pub fn about(self, subject: Subject) -> Self {
+    pub(crate) fn about(self, subject: Subject) -> Self {
         Self {
             subject: Some(subject),
             ..self
@@ -190,8 +182,7 @@ impl Notice {
 // === impl Subject ===
 
 impl Subject {
-    /// A pod.
-    pub fn pod(name: impl Into<String>, uid: Option<String>) -> Self {
+    pub(crate) fn pod(name: impl Into<String>, uid: Option<String>) -> Self {
         Self::Pod {
             name: name.into(),
             uid,
@@ -221,8 +212,7 @@ impl Subject {
 // === impl Events ===
 
 impl Events {
-    /// Events of this replica.
-    pub fn new(client: Client, metrics: Metrics) -> Self {
+    pub(crate) fn new(client: Client, metrics: Metrics) -> Self {
         Self {
             recorder: Recorder::new(client, Reporter::from(REPORTER)),
             kept: Mutex::new(Kept::within(kept::OF_NAMESPACE, kept::IN_ALL)),
@@ -232,7 +222,7 @@ impl Events {
     }
 
     /// Publishes events about a lock, best effort: nothing depends on an event.
-    pub async fn tell(&self, notices: &[Notice], lock: &ObjectReference) {
+    pub(crate) async fn tell(&self, notices: &[Notice], lock: &ObjectReference) {
         for notice in notices.iter().take(AT_ONCE) {
             self.tell_one(notice, lock).await;
         }

@@ -4,12 +4,12 @@
 use std::fmt::Display;
 
 /// Whether this may be the name of a workload, a Secret or a ServiceAccount (DNS subdomain, RFC 1123).
-pub fn is_subdomain(name: &str) -> bool {
+pub(crate) fn is_subdomain(name: &str) -> bool {
     (1..=253).contains(&name.len()) && name.split('.').all(is_part)
 }
 
 /// Whether this may be the name of a namespace or of a lock (DNS label, RFC 1123).
-pub fn is_label(name: &str) -> bool {
+pub(crate) fn is_label(name: &str) -> bool {
     name.len() <= 63 && is_part(name)
 }
 
@@ -22,12 +22,12 @@ fn is_part(part: &str) -> bool {
 }
 
 /// The beginning of a text of any length that a client has written, of `most` bytes at most.
-pub fn beginning(text: &str, most: usize) -> &str {
+pub(crate) fn beginning(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
 
 /// The first `most` of these, for a sentence; those that are more are counted.
-pub fn first<T: Display>(names: impl IntoIterator<Item = T>, most: usize) -> String {
+pub(crate) fn first<T: Display>(names: impl IntoIterator<Item = T>, most: usize) -> String {
     let mut names = names.into_iter();
     let shown: Vec<_> = names.by_ref().take(most).map(|name| name.to_string()).collect();
     match names.count() {

@@ -21,20 +21,20 @@ mod secrets;
 mod words;
 mod workloads;
 
-pub use finalizers::Finalizers;
+pub(crate) use finalizers::Finalizers;
 use metadata::part;
-pub use metadata::{DESIRED_REPLICAS, MetadataPart, REVISION};
-pub use pods::{ContainerPart, ContainerStatusPart, PodPart, PodSpecPart, PodStatusPart};
-pub use secret_keys::{AUTH, CA, CERTIFICATE, KEY};
-pub use secrets::{SecretData, SecretPart};
-pub use words::{LONGEST_WORD, Word};
-pub use workloads::{
+pub(crate) use metadata::{DESIRED_REPLICAS, MetadataPart, REVISION};
+pub(crate) use pods::{ContainerStatusPart, PodPart};
+pub(crate) use secret_keys::{AUTH, CA, CERTIFICATE, KEY};
+pub(crate) use secrets::SecretPart;
+pub(crate) use words::Word;
+pub(crate) use workloads::{
     AutoscalerPart, ControllerRevisionPart, DaemonSetPart, DeploymentPart, JobPart, ReplicaSetPart,
     ServiceAccountPart, StatefulSetPart, TemplatePart, is_deployment,
 };
 
 /// Objects in one page of a list.
-pub const PAGE: u32 = 250;
+pub(crate) const PAGE: u32 = 250;
 
 /// How many full pages of a namespace's list are read.
 const PAGES: usize = 40;
@@ -74,7 +74,11 @@ impl From<LockPart> for DistributedLock {
 ///
 /// # Errors
 /// Those of the API server.
-pub async fn list<P>(api: &Api<P>, chosen: ListParams, mut take: impl FnMut(P)) -> Result<bool, kube::Error>
+pub(crate) async fn list<P>(
+    api: &Api<P>,
+    chosen: ListParams,
+    mut take: impl FnMut(P),
+) -> Result<bool, kube::Error>
 where
     P: Clone + DeserializeOwned + fmt::Debug,
 {
@@ -94,7 +98,7 @@ where
 ///
 /// # Errors
 /// Those of the API server.
-pub async fn patch<K>(
+pub(crate) async fn patch<K>(
     client: &Client,
     namespace: &str,
     name: &str,

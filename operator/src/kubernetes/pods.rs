@@ -13,19 +13,20 @@ use kube::{Api, Client, ResourceExt};
 use lockkeeper_crds::keys;
 use tokio::sync::watch;
 
-use crate::changes::Changes;
 use crate::kubernetes::objects::{PAGE, PodPart};
 use crate::lock_key::LockKey;
+use crate::work_queue::WorkQueue;
 
 mod facts;
 
-pub use facts::{Owner, PodFacts, Role};
+pub use facts::Role;
+pub(crate) use facts::{Owner, PodFacts};
 
 /// All pods with the label `lockkeeper.io/lock`.
 #[derive(Debug)]
-pub struct Pods {
+pub(crate) struct Pods {
     index: RwLock<Index>,
-    changes: Changes,
+    changes: WorkQueue,
     is_ready: watch::Sender<bool>,
 }
 
@@ -39,38 +40,37 @@ struct Index {
 // === impl Pods ===
 
 impl Pods {
-    /// Knows nothing yet.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             index: RwLock::default(),
-            changes: Changes::default(),
+            changes: WorkQueue::default(),
             is_ready: watch::Sender::new(false),
         }
     }
 
     /// The pods that stand behind a lock, by name.
-    pub fn of(&self, key: &LockKey) -> BTreeMap<String, PodFacts> {
+    pub(crate) fn of(&self, key: &LockKey) -> BTreeMap<String, PodFacts> {
         self.read().by_lock.get(key).cloned().unwrap_or_default()
     }
 
     /// All locks that some pod names.
-    pub fn locks(&self) -> Vec<LockKey> {
+    pub(crate) fn locks(&self) -> Vec<LockKey> {
         self.read().by_lock.keys().cloned().collect()
     }
 
     /// Waits for changes of pods, and takes the locks that they stand behind.
-    pub async fn changes(&self) -> Vec<LockKey> {
+    pub(crate) async fn changes(&self) -> Vec<LockKey> {
         self.changes.take().await
     }
 
     /// True once all pods are known.
-    pub fn ready(&self) -> watch::Receiver<bool> {
+    pub(crate) fn ready(&self) -> watch::Receiver<bool> {
         self.is_ready.subscribe()
     }
 
     /// A role label was written: so that it is not written twice before the watch says so. Nothing else
     /// of the answer counts, for the watch may be further by then.
-    pub fn set_role(&self, key: &LockKey, pod: &str, uid: &str, role: Role) {
+    pub(crate) fn set_role(&self, key: &LockKey, pod: &str, uid: &str, role: Role) {
         let mut index = self.write();
         let facts = index.by_lock.get_mut(key).and_then(|pods| pods.get_mut(pod));
         if let Some(facts) = facts.filter(|facts| facts.uid == uid) {
@@ -79,7 +79,7 @@ impl Pods {
     }
 
     /// Follows the API server; to be run as a task. Ends with its watch: never.
-    pub async fn follow(&self, client: Client) {
+    pub(crate) async fn follow(&self, client: Client) {
         let api: Api<PodPart> = Api::all(client);
         let config = watcher::Config::default().labels(keys::LOCK).page_size(PAGE);
         let mut events = watcher(api, config).default_backoff().boxed();

@@ -9,11 +9,10 @@ use super::objects::{self, Finalizers};
 
 /// A client that only reads. Cheap to clone.
 #[derive(Clone)]
-pub struct Reader(Client);
+pub(crate) struct Reader(Client);
 
 impl Reader {
-    /// Reads by this client.
-    pub fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         Self(client)
     }
 
@@ -21,7 +20,7 @@ impl Reader {
     ///
     /// # Errors
     /// Those of the API server.
-    pub async fn get<P>(&self, namespace: &str, name: &str) -> Result<Option<P>, kube::Error>
+    pub(crate) async fn get<P>(&self, namespace: &str, name: &str) -> Result<Option<P>, kube::Error>
     where
         P: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
         P: Clone + DeserializeOwned + std::fmt::Debug,
@@ -33,7 +32,7 @@ impl Reader {
     ///
     /// # Errors
     /// Those of the API server.
-    pub async fn list<P>(
+    pub(crate) async fn list<P>(
         &self,
         namespace: &str,
         chosen: ListParams,
@@ -50,7 +49,11 @@ impl Reader {
     ///
     /// # Errors
     /// Those of the API server.
-    pub async fn finalizers(&self, namespace: &str, name: &str) -> Result<Option<Finalizers>, kube::Error> {
+    pub(crate) async fn finalizers(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Finalizers>, kube::Error> {
         Finalizers::of(&self.0, namespace, name).await
     }
 }

@@ -15,16 +15,15 @@ use crate::problem::Problem;
 
 /// One entry of the list: `HOST`, `HOST:PORT`, `*.DOMAIN` or `*.DOMAIN:PORT`. Without a port ZooKeeper's, 2181.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Host {
+pub(crate) struct Host {
     /// In lower case. For a pattern it is the part after the `*`, with the dot.
     name: String,
     is_pattern: bool,
     port: u16,
 }
 
-/// The list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hosts(Vec<Host>);
+pub(crate) struct Hosts(Vec<Host>);
 
 // === impl Host ===
 
@@ -83,8 +82,7 @@ impl FromStr for Host {
 // === impl Hosts ===
 
 impl Hosts {
-    /// These.
-    pub fn new(hosts: Vec<Host>) -> Self {
+    pub(crate) fn new(hosts: Vec<Host>) -> Self {
         Self(hosts)
     }
 
@@ -92,7 +90,7 @@ impl Hosts {
     ///
     /// # Errors
     /// The first server that is not on the list, and the setting to change.
-    pub fn check(&self, connect: &ConnectString) -> Result<(), Problem> {
+    pub(crate) fn check(&self, connect: &ConnectString) -> Result<(), Problem> {
         let is_listed = |server: &&ServerAddress| self.0.iter().any(|host| host.matches(server));
         let Some(stranger) = connect.servers().iter().find(|server| !is_listed(server)) else {
             return Ok(());
@@ -111,7 +109,7 @@ impl Hosts {
     }
 
     /// The servers that only a pattern allows: the owner of their domain could resolve them to any address.
-    pub fn unnamed(&self, connect: &ConnectString) -> Vec<String> {
+    pub(crate) fn unnamed(&self, connect: &ConnectString) -> Vec<String> {
         let is_named = |server: &&ServerAddress| {
             let mut named = self.0.iter().filter(|host| !host.is_pattern);
             named.any(|host| host.matches(server))
@@ -122,7 +120,7 @@ impl Hosts {
 }
 
 /// Refuses addresses of the operator's own machine and of metadata services for these hosts.
-pub fn guard(unnamed: Vec<String>) -> AddressGuard {
+pub(crate) fn guard(unnamed: Vec<String>) -> AddressGuard {
     AddressGuard::new(move |server, address| {
         let kind = forbidden(address).filter(|_| unnamed.contains(&server.host))?;
         Some(format!(

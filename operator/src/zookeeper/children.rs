@@ -13,13 +13,13 @@ pub const CHILDREN: usize = 20_000;
 
 /// Most children of all lock roots of a namespace together: some 50 MB at most, a fifth of what the chart gives the
 /// operator.
-pub const CHILDREN_OF_NAMESPACE: usize = 40_000;
+pub(crate) const CHILDREN_OF_NAMESPACE: usize = 40_000;
 
 /// Most changes of children of all lock roots of a namespace together within [`WINDOW`]: so many come, change once and go.
 pub const CHANGES_OF_NAMESPACE: usize = 3 * CHILDREN_OF_NAMESPACE;
 
 /// How long changes are counted, and the time between two looks at locks that were given up.
-pub const WINDOW: Duration = Duration::from_secs(30);
+pub(crate) const WINDOW: Duration = Duration::from_secs(30);
 
 /// Longest name of a child that is kept, in bytes. Ours have 55, and a pod's own name would have room.
 pub(crate) const LONGEST_NAME: usize = 256;

@@ -27,7 +27,7 @@ pub enum Way {
 /// As the methods of [`Direct`] say; by another process, [`TreeError::Away`] and [`TreeError::Busy`] too.
 impl Way {
     /// Which session it is: another one has to look at everything again.
-    pub fn session(&self) -> i64 {
+    pub(crate) fn session(&self) -> i64 {
         match self {
             Self::Direct(direct) => direct.connection.session_id().0,
             Self::Apart(session) => session.id(),
@@ -76,7 +76,7 @@ impl Way {
     ///
     /// # Errors
     /// As there.
-    pub async fn remove_contender(
+    pub(crate) async fn remove_contender(
         &self,
         key: &LockKey,
         contender: &str,

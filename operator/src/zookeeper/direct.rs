@@ -18,12 +18,9 @@ const READS: usize = 32;
 /// A connection, and what is done by it.
 #[derive(Clone, Debug)]
 pub struct Direct {
-    /// The connection.
-    pub connection: Arc<Onlooker>,
-    /// The nodes.
-    pub tree: Tree,
-    /// The queues.
-    pub view: View,
+    pub(crate) connection: Arc<Onlooker>,
+    pub(crate) tree: Tree,
+    pub(crate) view: View,
 }
 
 // === impl Direct ===
@@ -33,7 +30,11 @@ impl Direct {
     ///
     /// # Errors
     /// As there.
-    pub async fn ensure_lock(&self, key: &LockKey, identities: &[Identity]) -> Result<Repairs, TreeError> {
+    pub(crate) async fn ensure_lock(
+        &self,
+        key: &LockKey,
+        identities: &[Identity],
+    ) -> Result<Repairs, TreeError> {
         self.tree.ensure_lock(&self.connection, key, identities).await
     }
 
@@ -41,7 +42,7 @@ impl Direct {
     ///
     /// # Errors
     /// As there.
-    pub async fn agree(
+    pub(crate) async fn agree(
         &self,
         key: &LockKey,
         identities: &[Identity],
@@ -56,7 +57,7 @@ impl Direct {
     ///
     /// # Errors
     /// As there.
-    pub async fn remove_lock(&self, key: &LockKey) -> Result<Removal, TreeError> {
+    pub(crate) async fn remove_lock(&self, key: &LockKey) -> Result<Removal, TreeError> {
         self.tree.remove_lock(&self.connection, key).await
     }
 
@@ -64,7 +65,7 @@ impl Direct {
     ///
     /// # Errors
     /// As there.
-    pub async fn remove_contender(
+    pub(crate) async fn remove_contender(
         &self,
         key: &LockKey,
         contender: &str,
@@ -79,7 +80,11 @@ impl Direct {
     ///
     /// # Errors
     /// As there.
-    pub async fn request_yield(&self, key: &LockKey, request: &YieldRequest) -> Result<bool, TreeError> {
+    pub(crate) async fn request_yield(
+        &self,
+        key: &LockKey,
+        request: &YieldRequest,
+    ) -> Result<bool, TreeError> {
         self.tree.request_yield(&self.connection, key, request).await
     }
 
@@ -87,7 +92,7 @@ impl Direct {
     ///
     /// # Errors
     /// As there.
-    pub async fn lost(&self, key: &LockKey, gone: &[CleanRelease]) -> Result<Vec<bool>, TreeError> {
+    pub(crate) async fn lost(&self, key: &LockKey, gone: &[CleanRelease]) -> Result<Vec<bool>, TreeError> {
         self.tree.lost(&self.connection, key, gone).await
     }
 
@@ -96,7 +101,7 @@ impl Direct {
     ///
     /// # Errors
     /// Those of the ensemble.
-    pub async fn left_behind(
+    pub(crate) async fn left_behind(
         &self,
         namespace: &str,
         current: &str,

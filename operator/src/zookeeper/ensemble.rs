@@ -8,37 +8,35 @@ use lockkeeper_lock::zookeeper::{ConnectString, ZooKeeper};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::changes::Changes;
 use crate::problem::Problem;
+use crate::work_queue::WorkQueue;
 use crate::zookeeper::client::Way;
 use crate::zookeeper::direct::Direct;
 use crate::zookeeper::nodes::Tree;
 use crate::zookeeper::queues::{Link, Mirror, View};
-use crate::zookeeper::reachability::{self, Reach};
+use crate::zookeeper::reachability::{self, Reachability};
 use crate::zookeeper::sandbox::parent::Follow;
 use crate::zookeeper::sandbox::wire::Hello;
 
 /// An ensemble: its queues, and how the operator stands with it.
 #[derive(Debug)]
 pub struct Ensemble {
-    /// Where it is.
-    pub connect: ConnectString,
+    pub(crate) connect: ConnectString,
     /// The node below which everything is.
-    pub root: String,
-    /// The queues.
+    pub(crate) root: String,
     pub view: View,
     /// How the operator stands with it, and the way there.
-    pub reach: watch::Receiver<Reach>,
+    pub reach: watch::Receiver<Reachability>,
     /// Whether it is the operator's own, whose locks are open to the identities of their namespaces.
-    pub is_own: bool,
+    pub(crate) is_own: bool,
 }
 
 impl Ensemble {
     /// The operator's own ensemble, which `tasks` follow from now on, and how the connection stands.
-    pub fn own(
+    pub(crate) fn own(
         zookeeper: ZooKeeper,
         tree: Tree,
-        changes: Arc<Changes>,
+        changes: Arc<WorkQueue>,
         tasks: &mut JoinSet<()>,
     ) -> (Arc<Self>, watch::Receiver<Link>) {
         let (connect, root) = (
@@ -46,7 +44,7 @@ impl Ensemble {
             tree.layout().root().to_owned(),
         );
         let (mirror, mirror_task) = Mirror::new(zookeeper, tree.clone(), changes);
-        let (reach, reach_seen) = watch::channel(Reach::Unsure);
+        let (reach, reach_seen) = watch::channel(Reachability::Unsure);
         let view = mirror.view().clone();
         let way = {
             let view = view.clone();
@@ -77,11 +75,11 @@ impl Ensemble {
         connect: ConnectString,
         program: PathBuf,
         hello: Hello,
-        changes: Arc<Changes>,
+        changes: Arc<WorkQueue>,
         tasks: &mut JoinSet<()>,
     ) -> Arc<Self> {
         let root = hello.root.clone();
-        let (reach, reach_seen) = watch::channel(Reach::Unsure);
+        let (reach, reach_seen) = watch::channel(Reachability::Unsure);
         let view = View::new(changes);
         let nothing_yet = Problem::new(Reason::Disconnected, "not connected yet");
         let (link, link_seen) = watch::channel(Link::Down(nothing_yet));
@@ -105,7 +103,7 @@ impl Ensemble {
 
 /// Follows whether the operator may maintain the nodes in the ensemble; to be run as a task. It may not if they
 /// belong to another cluster, or if the node with the ID is invalid.
-pub async fn judge(mut link: watch::Receiver<Link>, is_acceptable: watch::Sender<bool>) {
+pub(crate) async fn judge(mut link: watch::Receiver<Link>, is_acceptable: watch::Sender<bool>) {
     loop {
         match &*link.borrow_and_update() {
             Link::Down(problem) if problem.reason == Reason::EnsembleChanged => {

@@ -16,12 +16,10 @@ const TRIES: usize = 8;
 
 /// A known ID, and the watch on its node.
 pub struct Identified {
-    /// The ID.
     pub id: Uuid,
     changed: OneshotWatcher,
 }
 
-/// Why there is no ID.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Unidentified {
     /// The node holds something else.
@@ -33,10 +31,9 @@ pub enum Unidentified {
     /// Everything below the root is another cluster's.
     #[error(
         "{root} belongs to the cluster {theirs}, and this is the cluster {ours} (the UIDs of kube-system): give each \
-         cluster a root of its own, or delete {root}/cluster-id if {theirs} is no more"
+         cluster a root of its own, or delete {root}/cluster-id if {theirs} no longer exists"
     )]
     OtherCluster {
-        /// The root.
         root: String,
         /// The cluster that owns it.
         theirs: String,
@@ -127,7 +124,7 @@ async fn claim(connection: &Onlooker, tree: &Tree) -> Result<(), Unidentified> {
 
 /// Keeps the node while the connection lasts: one session is one ensemble, so that a node that is deleted under it
 /// comes back as it was. Ends when there is another ID, and says why.
-pub async fn keep(connection: Arc<Onlooker>, tree: Tree, identified: Identified) -> String {
+pub(crate) async fn keep(connection: Arc<Onlooker>, tree: Tree, identified: Identified) -> String {
     let Identified { id, mut changed } = identified;
     loop {
         changed.changed().await;

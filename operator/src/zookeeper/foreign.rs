@@ -20,7 +20,7 @@ use crate::lock_key::LockKey;
 use crate::problem::Problem;
 use crate::zookeeper::client::Way;
 use crate::zookeeper::ensemble::Ensemble;
-use crate::zookeeper::reachability::Reach;
+use crate::zookeeper::reachability::Reachability;
 
 mod access;
 mod follow;
@@ -28,16 +28,15 @@ mod places;
 mod source;
 
 use follow::{Follow, Known};
-pub use places::Places;
+pub(crate) use places::Places;
 use source::lock;
-pub use source::{Shared, Source};
+pub(crate) use source::{Shared, Source};
 
 /// The ensembles that locks name in place of the operator's.
 #[derive(Debug)]
-pub struct Others {
+pub(crate) struct OtherEnsembles {
     shared: Shared,
     known: Mutex<HashMap<Arc<Source>, Other>>,
-    /// What each lock names.
     named: Mutex<HashMap<LockKey, Arc<Source>>>,
     /// Locks that a list under way has named so far.
     listed: Mutex<Option<HashSet<LockKey>>>,
@@ -53,14 +52,12 @@ struct Other {
 
 /// How the operator stands with the ensemble of a lock.
 #[derive(Debug)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// It does not know yet.
     Unsure,
     /// Connected, and the picture is fresh.
     Up {
-        /// The ensemble.
         ensemble: Arc<Ensemble>,
-        /// The way there.
         way: Way,
         /// What is wrong with the Secrets, so that new pods cannot reach it. The deletion of a namespace deletes its
         /// Secrets too, and the operator finishes its work there with the former identities.
@@ -73,11 +70,10 @@ pub enum Standing {
     Orphaned(Problem),
 }
 
-// === impl Others ===
+// === impl OtherEnsembles ===
 
-impl Others {
-    /// None yet.
-    pub fn new(shared: Shared) -> Self {
+impl OtherEnsembles {
+    pub(crate) fn new(shared: Shared) -> Self {
         Self {
             shared,
             known: Mutex::default(),
@@ -87,7 +83,7 @@ impl Others {
     }
 
     /// Takes in an event about locks, before they are reconciled.
-    pub fn hear(&self, event: &Result<Event<DistributedLock>, Error>) {
+    pub(crate) fn hear(&self, event: &Result<Event<DistributedLock>, Error>) {
         match event {
             Ok(Event::Init) => *lock(&self.listed) = Some(HashSet::new()),
             Ok(Event::InitApply(one) | Event::Apply(one)) => {
@@ -109,7 +105,7 @@ impl Others {
     }
 
     /// How the operator stands with what a lock names.
-    pub fn standing(&self, source: &Source) -> Standing {
+    pub(crate) fn standing(&self, source: &Source) -> Standing {
         let known = lock(&self.known)
             .get(source)
             .map(|other| other.state.borrow().clone());
@@ -127,13 +123,13 @@ impl Others {
         };
         let reach = ensemble.reach.borrow().clone();
         match reach {
-            Reach::Up(way) => Standing::Up {
+            Reachability::Up(way) => Standing::Up {
                 ensemble,
                 way,
                 problem,
             },
-            Reach::Unsure => Standing::Unsure,
-            Reach::Lost { problem: lost, .. } => Standing::Out(problem.unwrap_or(lost)),
+            Reachability::Unsure => Standing::Unsure,
+            Reachability::Lost { problem: lost, .. } => Standing::Out(problem.unwrap_or(lost)),
         }
     }
 
@@ -141,19 +137,19 @@ impl Others {
     ///
     /// # Errors
     /// Which server is not on the administrator's list.
-    pub fn permit(&self, source: &Source) -> Result<(), Problem> {
+    pub(crate) fn permit(&self, source: &Source) -> Result<(), Problem> {
         source.permit(&self.shared.hosts)
     }
 
     /// Which ensemble that is, if it was ever reached.
-    pub fn id(&self, source: &Source) -> Option<Uuid> {
+    pub(crate) fn id(&self, source: &Source) -> Option<Uuid> {
         let known = lock(&self.known);
         let ensemble = known.get(source)?.state.borrow().ensemble.clone();
         ensemble?.view.id()
     }
 
     /// The ensembles of a namespace in which its own identity counts.
-    pub fn with_identity_of(&self, namespace: &str) -> Vec<(Source, Standing)> {
+    pub(crate) fn with_identity_of(&self, namespace: &str) -> Vec<(Source, Standing)> {
         let sources: Vec<_> = lock(&self.known)
             .keys()
             .filter(|source| source.namespace == namespace && source.has_own_identities())
@@ -166,8 +162,7 @@ impl Others {
         sources.into_iter().map(with_standing).collect()
     }
 
-    /// The locks that name this.
-    pub fn users_of(&self, source: &Source) -> HashSet<LockKey> {
+    pub(crate) fn users_of(&self, source: &Source) -> HashSet<LockKey> {
         let known = lock(&self.known);
         known
             .get(source)

@@ -10,25 +10,25 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// Whether this replica leads. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Leadership {
+pub(crate) struct Leadership {
     view: LockView<BootClock>,
 }
 
 /// This replica does not lead, or not for long enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this replica does not lead")]
-pub struct NotLeading;
+pub(crate) struct NotLeading;
 
 // === impl Leadership ===
 
 impl Leadership {
     /// By the lock that the replicas share.
-    pub fn of(lock: &Lock<BootClock>) -> Self {
+    pub(crate) fn of(lock: &Lock<BootClock>) -> Self {
         Self { view: lock.view() }
     }
 
     /// Whether this replica leads at this moment.
-    pub fn is_leading(&self) -> bool {
+    pub(crate) fn is_leading(&self) -> bool {
         self.view.is_held()
     }
 
@@ -37,7 +37,7 @@ impl Leadership {
     ///
     /// # Errors
     /// When this replica does not lead.
-    pub fn check(&self) -> Result<FencingToken, NotLeading> {
+    pub(crate) fn check(&self) -> Result<FencingToken, NotLeading> {
         // The token is read last: if another turn has begun meanwhile, this returns its token, which cannot be
         // mistaken for ours.
         let token = self.is_leading().then(|| self.view.status().token);
@@ -47,7 +47,11 @@ impl Leadership {
 
 /// Stands in the queue of leaders until `stop`, and says in `leading` when this replica's turn begins
 /// and ends. Then releases the lock; the caller has to have ended its writes by then.
-pub async fn lead(lock: Lock<BootClock>, leading: watch::Sender<bool>, stop: impl Future<Output = ()>) {
+pub(crate) async fn lead(
+    lock: Lock<BootClock>,
+    leading: watch::Sender<bool>,
+    stop: impl Future<Output = ()>,
+) {
     let mut stop = std::pin::pin!(stop);
     loop {
         let turn = lock.guarded(|token, _| {

@@ -68,7 +68,7 @@ impl Tree {
     }
 
     /// The top of what it maintains.
-    pub fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         match &self.namespace {
             None => Place::Locks,
             Some(namespace) => Place::Namespace(Arc::clone(namespace)),
@@ -76,13 +76,12 @@ impl Tree {
     }
 
     /// The cluster that owns the tree, if there is to be one: waits until it is known.
-    pub async fn cluster(&self) -> Option<Arc<str>> {
+    pub(crate) async fn cluster(&self) -> Option<Arc<str>> {
         let mut uid = self.cluster.clone()?;
         let known = uid.wait_for(Option::is_some).await;
         known.ok().and_then(|uid| uid.clone())
     }
 
-    /// Where things are.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }

@@ -12,12 +12,11 @@ pub struct Layout {
 
 /// What a path below the locks is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub(crate) enum Place {
     /// The parent of all namespaces.
     Locks,
     /// The parent of the locks of a namespace.
     Namespace(Arc<str>),
-    /// A lock root.
     Lock(LockKey),
     /// A child of a lock root.
     Contender(LockKey, String),
@@ -32,8 +31,7 @@ impl Layout {
         Self { root: root.into() }
     }
 
-    /// The root itself.
-    pub fn root(&self) -> &str {
+    pub(crate) fn root(&self) -> &str {
         &self.root
     }
 
@@ -43,22 +41,19 @@ impl Layout {
     }
 
     /// The parent of all namespaces' control nodes.
-    pub fn controls(&self) -> String {
+    pub(crate) fn controls(&self) -> String {
         format!("{}/control", self.root)
     }
 
-    /// A lock root.
     pub fn lock(&self, key: &LockKey) -> String {
         format!("{}/locks/{key}", self.root)
     }
 
-    /// A control node.
     pub fn control(&self, key: &LockKey) -> String {
         format!("{}/control/{key}", self.root)
     }
 
-    /// The path of a place.
-    pub fn path(&self, place: &Place) -> String {
+    pub(crate) fn path(&self, place: &Place) -> String {
         match place {
             Place::Locks => self.locks(),
             Place::Namespace(namespace) => format!("{}/locks/{namespace}", self.root),
@@ -68,7 +63,7 @@ impl Layout {
     }
 
     /// Reads a path; `None` for what is elsewhere or deeper than a contender.
-    pub fn place(&self, path: &str) -> Option<Place> {
+    pub(crate) fn place(&self, path: &str) -> Option<Place> {
         let below = path.strip_prefix(&self.root)?.strip_prefix("/locks")?;
         if below.is_empty() {
             return Some(Place::Locks);

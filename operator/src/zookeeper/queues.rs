@@ -7,14 +7,14 @@
 mod backlog;
 mod churn;
 mod follow;
-pub mod link;
-pub mod mirror;
+pub(crate) mod link;
+pub(crate) mod mirror;
 pub mod picture;
 mod reads;
 mod renewals;
 mod under_way;
-pub mod view;
+pub(crate) mod view;
 
 pub use link::Link;
 pub use mirror::Mirror;
-pub use view::View;
+pub(crate) use view::View;

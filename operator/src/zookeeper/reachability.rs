@@ -11,11 +11,11 @@ use crate::zookeeper::queues::Link;
 
 /// How long the ensemble may be out of reach before objects say so: longer than the election of a
 /// leader, shorter than the default session timeout.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How the operator stands with the ensemble.
 #[derive(Clone, Debug)]
-pub enum Reach {
+pub enum Reachability {
     /// Connected, and the picture is fresh.
     Up(Way),
     /// Not now, and not for long.
@@ -30,10 +30,10 @@ pub enum Reach {
 }
 
 /// Follows a link, on which `way` goes; to be run as a task. Ends with the link.
-pub async fn follow<C: Clone>(
+pub(crate) async fn follow<C: Clone>(
     mut link: watch::Receiver<Link<C>>,
     way: impl Fn(C) -> Way,
-    reach: watch::Sender<Reach>,
+    reach: watch::Sender<Reachability>,
 ) {
     let mut time = 0;
     loop {
@@ -51,7 +51,7 @@ pub async fn follow<C: Clone>(
             time += 1;
             tracing::warn!(reason = problem.message, "The ensemble is out of reach");
             let mut is_passing = problem.reason == Reason::Disconnected;
-            reach.send_replace(Reach::Lost { problem, time });
+            reach.send_replace(Reachability::Lost { problem, time });
             loop {
                 // A lasting problem may appear later, and is reported once.
                 let is_news = |link: &Link<C>| {
@@ -65,19 +65,19 @@ pub async fn follow<C: Clone>(
                 };
                 is_passing = false;
                 time += 1;
-                reach.send_replace(Reach::Lost { problem, time });
+                reach.send_replace(Reachability::Lost { problem, time });
             }
             continue;
         };
         match up {
-            Ok(Some(connection)) => drop(reach.send_replace(Reach::Up(way(connection)))),
+            Ok(Some(connection)) => drop(reach.send_replace(Reachability::Up(way(connection)))),
             Ok(None) => continue,
             Err(_) => return,
         }
         if link.wait_for(|link| link.up().is_none()).await.is_err() {
             return;
         }
-        reach.send_replace(Reach::Unsure);
+        reach.send_replace(Reachability::Unsure);
     }
 }
 
@@ -89,12 +89,12 @@ mod tests {
     async fn a_reason_that_does_not_pass_is_told_also_when_it_shows_later_and_once() {
         let down = |reason, message: &str| Link::<()>::Down(Problem::new(reason, message));
         let (link, seen) = watch::channel(down(Reason::Disconnected, "away"));
-        let (reach, mut told) = watch::channel(Reach::Unsure);
+        let (reach, mut told) = watch::channel(Reachability::Unsure);
         let following = tokio::spawn(follow(seen, |()| unreachable!("it is never up"), reach));
         let mut next = async || {
             told.changed().await.unwrap();
             match told.borrow_and_update().clone() {
-                Reach::Lost { problem, time } => (problem.message, time),
+                Reachability::Lost { problem, time } => (problem.message, time),
                 reach => panic!("{reach:?}"),
             }
         };

@@ -23,7 +23,7 @@ use crate::identity::Identity;
 use crate::lock_key::LockKey;
 use crate::zookeeper::nodes::{Agreed, Removal, Repairs, TreeError};
 
-pub mod parent;
+pub(crate) mod parent;
 mod process;
 pub mod wire;
 
@@ -34,7 +34,7 @@ pub const WORD: &str = "ensemble-session";
 
 /// Memory of such a process, in bytes: all that it may write to (`RLIMIT_DATA`). Before it knows a queue 6 MiB are
 /// reserved, of which it uses 2; the rest is for queues, of which the operator takes [`wire::LONGEST`].
-pub const MEMORY: u64 = 24 << 20;
+pub(crate) const MEMORY: u64 = 24 << 20;
 
 /// The session timeout. The session holds no lock: it only has to survive a pause of the operator.
 pub(crate) const SESSION_TIMEOUT: Duration = Duration::from_secs(15);

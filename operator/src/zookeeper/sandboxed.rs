@@ -13,9 +13,9 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::sync::{mpsc, watch};
 
 use super::sandbox::wire::{self, Ask, Hello, Numbered, Refused, Reply, Told};
-use crate::changes::Changes;
 use crate::identity::Identity;
 use crate::lock_key::LockKey;
+use crate::work_queue::WorkQueue;
 use crate::zookeeper::allowed_hosts::guard;
 use crate::zookeeper::direct::Direct;
 use crate::zookeeper::nodes::{Agreed, Removal, Tree, TreeError};
@@ -109,7 +109,7 @@ async fn follow(
 ) -> Result<(), String> {
     let namespace: Arc<str> = hello.namespace.as_str().into();
     let (zookeeper, tree) = way_of(hello)?;
-    let changes = Arc::<Changes>::default();
+    let changes = Arc::<WorkQueue>::default();
     let (mirror, task) = Mirror::new(zookeeper, tree.clone(), Arc::clone(&changes));
     let mirroring = tokio::spawn(task.run());
     let mut link = mirror.watch_link();

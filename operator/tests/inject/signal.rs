@@ -92,7 +92,7 @@ fn a_registry_that_is_away_for_a_moment_refuses_the_pod_and_only_a_fact_chooses_
         world.image = Err(ImageUnknown::Passing(said.clone()));
         let refusal = world.refusal(&pod);
         assert!(
-            refusal.contains(&said) && refusal.contains("refused until it is"),
+            refusal.contains(&said) && refusal.contains("refused for now"),
             "{refusal}"
         );
     }

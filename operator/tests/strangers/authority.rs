@@ -4,7 +4,6 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// Its own certificate.
     pub pem: String,
 }
 

@@ -131,7 +131,6 @@ impl Operator {
         timeout(Duration::from_secs(5), sent).await.ok().flatten()
     }
 
-    /// Whether it has not ended.
     pub fn is_alive(&self) -> bool {
         // One that has ended is there until its parent waits for it (proc_pid_status(5), State).
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();

@@ -20,10 +20,10 @@ use crate::probes::Kind;
 use crate::socket_file::check_path;
 
 /// Where the keeper of a pod listens, and where clients look for it.
-pub const DEFAULT_SOCKET: &str = "/run/lockkeeper/lock.sock";
+const DEFAULT_SOCKET: &str = "/run/lockkeeper/lock.sock";
 
 /// Where the keeper of a pod waits for guards.
-pub const DEFAULT_GUARD_SOCKET: &str = "/run/lockkeeper/guard.sock";
+const DEFAULT_GUARD_SOCKET: &str = "/run/lockkeeper/guard.sock";
 
 /// Runs an application only while it holds a distributed lock, and stops it before another contender can get the
 /// lock.
@@ -58,7 +58,7 @@ pub enum Command {
     Release(ReleaseArgs),
     /// Tell the keeper that its pod is ending (preStop hook of the sidecar)
     Terminating(KeeperArgs),
-    /// Execute a probe or hook of the application, if that runs under the lock
+    /// Execute a probe or hook of the application, but only if the application runs under the lock
     Probe(ProbeArgs),
 }
 
@@ -91,7 +91,8 @@ pub struct RunArgs {
     )]
     pub restart: Restart,
 
-    /// What holds the command and all that it starts together until it is stopped: auto takes a control group, else a sweep
+    /// How to find the command and every process that it starts, so that all are stopped: auto uses a control group if it
+    /// can, else a sweep of /proc
     #[arg(
         long,
         env = "LOCKKEEPER_CONTAINMENT",
@@ -134,8 +135,8 @@ pub struct SidecarArgs {
     #[arg(long, env = "LOCKKEEPER_GUARD_SOCKET", value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
     pub guard_socket: PathBuf,
 
-    /// User id, or `any`, that may connect as the guard and ask for a release, besides root and our own user: that of
-    /// the application's container. May be repeated
+    /// User ID of the application's container, or `any`: it may connect as the guard and ask for a release. Root and our
+    /// own user always may. May be repeated
     #[arg(
         long = "guard-user",
         env = "LOCKKEEPER_GUARD_USER",
@@ -202,7 +203,7 @@ pub struct StatusArgs {
     #[command(flatten)]
     pub keeper: KeeperArgs,
 
-    /// How to show it
+    /// Output format
     #[arg(
         long,
         short,
@@ -243,7 +244,7 @@ pub struct ReleaseArgs {
     #[command(flatten)]
     pub keeper: KeeperArgs,
 
-    /// Do not wait for processes that have outlived SIGKILL: leave the lock to expire though they may still run
+    /// Give up the lock although processes have outlived SIGKILL: it expires, and they may still run
     #[arg(long)]
     pub abandon_survivors: bool,
 }
@@ -255,7 +256,7 @@ pub struct ProbeArgs {
     #[command(flatten)]
     pub keeper: KeeperArgs,
 
-    /// What the command is for
+    /// Which probe or hook this is
     #[arg(long, env = "LOCKKEEPER_PROBE_KIND", value_name = "KIND", ignore_case = true)]
     pub kind: Kind,
 

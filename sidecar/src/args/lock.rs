@@ -31,7 +31,7 @@ pub struct LockArgs {
     #[arg(long, env = "LOCKKEEPER_PROVISIONED", value_parser = clap::builder::BoolishValueParser::new())]
     pub provisioned: bool,
 
-    /// ID of the only ensemble to queue in: what the node of --ensemble-id-node has to hold
+    /// Queue only in the ensemble with this ID: the node of --ensemble-id-node must contain it
     #[arg(
         long,
         env = "LOCKKEEPER_ENSEMBLE_ID",
@@ -40,7 +40,7 @@ pub struct LockArgs {
     )]
     pub ensemble_id: Option<Uuid>,
 
-    /// Path of the node with the ID of the ensemble, without which the lock is not taken
+    /// Path of the node that contains the ensemble's ID. The lock is taken only if that is --ensemble-id
     #[arg(
         long,
         env = "LOCKKEEPER_ENSEMBLE_ID_NODE",
@@ -72,7 +72,8 @@ pub struct LockArgs {
     #[arg(long, env = "LOCKKEEPER_RENEW_INTERVAL", value_name = "DURATION", value_parser = duration::parse)]
     pub renew_interval: Option<Duration>,
 
-    /// Let the next contender take our place after this silence, and stop the application before: DURATION, auto or off
+    /// Let the next contender take our place after this time without a renewal; the application is stopped before:
+    /// DURATION, auto or off
     #[arg(long, env = "LOCKKEEPER_LEASE_DURATION", value_name = "DURATION", default_value = "auto", value_parser = lease_duration)]
     pub lease_duration: LeaseDuration,
 
@@ -118,7 +119,7 @@ pub struct LockArgs {
     )]
     pub on_exit: OnExit,
 
-    /// Wait this long before starting after a holder that did not release cleanly
+    /// Wait this long before starting the application if the previous holder did not release the lock cleanly
     #[arg(long, env = "LOCKKEEPER_LOCK_DELAY", value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub lock_delay: Duration,
 

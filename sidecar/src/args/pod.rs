@@ -34,15 +34,15 @@ pub struct PodArgs {
     #[arg(long, env = "LOCKKEEPER_REVISION", value_name = "HASH")]
     pub revision: Option<String>,
 
-    /// Address of this pod, at which its application's probes that name no host are asked. Default: 127.0.0.1
+    /// IP address of this pod, for the application's probes that name no host. Default: 127.0.0.1
     #[arg(long, env = "LOCKKEEPER_POD_IP", value_name = "IP")]
     pub pod_ip: Option<IpAddr>,
 
-    /// The application's own probes and hooks, by kind, as JSON: to be answered in its place
+    /// The application's own probes and hooks, by kind, as JSON. The keeper answers them in the application's place
     #[arg(long, env = "LOCKKEEPER_APP_PROBES", value_name = "JSON")]
     pub app_probes: Option<String>,
 
-    /// Token in the path of these, /app/TOKEN/KIND, so that only the kubelet can ask: 22 to 128 random characters of
+    /// Secret token in the path of these, /app/TOKEN/KIND, so that only the kubelet can call them: 22 to 128 random characters of
     /// A-Z, a-z, 0-9, - and _. Without it the preStop hook is not sent
     // Checked later: clap would show a wrong one.
     #[arg(
@@ -76,7 +76,7 @@ impl PodArgs {
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn check(self) -> Result<(Identity, PodSettings), Failure> {
+    pub(crate) fn check(self) -> Result<(Identity, PodSettings), Failure> {
         let Self {
             pod_namespace,
             pod_name,
@@ -139,8 +139,8 @@ fn pod(parts: [(&str, Option<String>); 4], has_revision: bool) -> Result<Option<
             node,
         })),
         _ if given => Err(Failure::usage(format!(
-            "the identity of a pod comes whole or not at all, and {} {} missing or empty: give --pod-namespace, \
-             --pod-name, --pod-uid and --pod-node, or neither of them nor --revision",
+            "the pod's identity is incomplete: {} {} missing or empty. Give all of --pod-namespace, --pod-name, \
+             --pod-uid and --pod-node; or none of them, and no --revision",
             missing.join(", "),
             if missing.len() == 1 { "is" } else { "are" },
         ))),

@@ -24,7 +24,6 @@ use crate::view::About;
 /// A lock and what happens to the application with it: everything fits together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The ensemble.
     pub connect: ConnectString,
     /// Path of the lock root, below the chroot.
     pub lock: String,
@@ -36,31 +35,23 @@ pub struct Settings {
     pub ensemble: Option<EnsembleId>,
     /// Other identities that may read our contenders.
     pub readers: Vec<Reader>,
-    /// Our identity in the queue.
     pub identity: Identity,
-    /// The access mode.
     pub access: Access,
     /// All times of the lease; they passed [`Timing::check`].
     pub timing: Timing,
-    /// At the deadline.
     pub on_loss: OnLoss,
-    /// While the connection is in doubt.
     pub on_suspect: OnSuspect,
-    /// When the application exits by itself.
     pub on_exit: OnExit,
     /// Pause before the start after a holder that did not release cleanly.
     pub lock_delay: Duration,
-    /// How to authenticate.
     pub credentials: Option<Credentials>,
     /// How to speak TLS with the servers that want it.
     #[cfg(feature = "tls")]
     pub tls: Tls,
 }
 
-/// What `lockkeeper run` is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSettings {
-    /// The lock.
     pub lock: Settings,
     /// How long to wait for it; `None` for ever, zero to try once.
     pub wait_timeout: Option<Duration>,
@@ -68,9 +59,7 @@ pub struct RunSettings {
     pub conflict_code: Option<u8>,
     /// Exit code after a loss.
     pub loss_code: u8,
-    /// Whether to start the command again.
     pub restart: Restart,
-    /// What holds the command together.
     pub containment: ContainmentChoice,
     /// The socket; `None` for one in a private directory.
     pub socket: Option<PathBuf>,
@@ -80,14 +69,10 @@ pub struct RunSettings {
     pub command: Vec<OsString>,
 }
 
-/// What `lockkeeper sidecar` is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SidecarSettings {
-    /// The lock.
     pub lock: Settings,
-    /// The socket.
     pub socket: PathBuf,
-    /// Where guards connect.
     pub guard_socket: PathBuf,
     /// The users that may guard, and ask for a release.
     pub users: Users,
@@ -97,7 +82,6 @@ pub struct SidecarSettings {
     pub admin_listen: SocketAddr,
     /// The file with the token.
     pub lease_file: PathBuf,
-    /// The pod.
     pub pod: PodSettings,
 }
 
@@ -120,7 +104,7 @@ impl LockArgs {
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn check(self) -> Result<Settings, Failure> {
+    pub(crate) fn check(self) -> Result<Settings, Failure> {
         // All fields by name: an unused one does not compile.
         let Self {
             connect,
@@ -257,8 +241,8 @@ impl RunArgs {
         } = self;
         if lock.on_exit == OnExit::Hold && restart == Restart::Never {
             return Err(Failure::usage(
-                "--on-exit hold keeps the lock until the command is started again, and --restart never rules that \
-                 out: add --restart always or leave --on-exit out",
+                "--on-exit hold keeps the lock until the command is started again, but with --restart never it is never \
+                 started again: add --restart always, or leave --on-exit out",
             ));
         }
         if command.first().is_none_or(|program| program.is_empty()) {

@@ -11,7 +11,6 @@ use super::command::{Cli, Command};
 /// What the command line asks for.
 #[derive(Debug)]
 pub enum Parsed {
-    /// To do something.
     Do(Command),
     /// To print this text: `--help` or `--version`.
     Print(String),

@@ -17,7 +17,6 @@ use crate::probes::Kind;
 /// An answer may be this long, in bytes: whatever is longer does not come from a keeper.
 pub(crate) const ANSWER_BYTES: u64 = 64 * 1024;
 
-/// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Status,

@@ -55,7 +55,6 @@ const TITLE: &str = "guard-anchor";
 pub(super) struct Pipes<'a> {
     /// Closed when the guard is gone. The guard writes its orders to the first process of a namespace into it.
     pub lifeline: OwnedFd,
-    /// For [`Report`]s.
     pub reports: OwnedFd,
     /// For the errno of a failed `exec`; closed by a successful one.
     pub exec: OwnedFd,

@@ -63,7 +63,7 @@ impl Group {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn make() -> Result<Self, String> {
+    pub(crate) fn make() -> Result<Self, String> {
         let own = place::own()?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = rustix::fs::open(&own.directory, flags, Mode::empty())
@@ -152,7 +152,7 @@ impl Group {
     ///
     /// # Errors
     /// When it cannot be forked, or, in the child, cannot be moved.
-    pub fn fork(&self) -> io::Result<Option<Pid>> {
+    pub(crate) fn fork(&self) -> io::Result<Option<Pid>> {
         if let Some(Ok(forked)) = self
             .unused
             .as_ref()
@@ -170,7 +170,7 @@ impl Group {
     /// An application has been started in it. The next ones move into the group: Linux 6.18 kills a child at once that is
     /// forked into a group which was killed before (it compares how often the groups of parent and child were killed:
     /// `cgroup_post_fork` of kernel/cgroup/cgroup.c).
-    pub fn used(&mut self) {
+    pub(crate) fn used(&mut self) {
         self.unused = None;
     }
 
@@ -180,7 +180,7 @@ impl Group {
     }
 
     /// Kills all that is in it, frozen or not.
-    pub fn kill(&self) -> Result<(), Errno> {
+    pub(crate) fn kill(&self) -> Result<(), Errno> {
         self.killer.kill()
     }
 
@@ -188,7 +188,7 @@ impl Group {
     ///
     /// # Errors
     /// When there is no room for more descriptors.
-    pub fn killer(&self) -> io::Result<GroupKiller> {
+    pub(crate) fn killer(&self) -> io::Result<GroupKiller> {
         Ok(GroupKiller {
             kill: self.killer.kill.try_clone()?,
             events: self.killer.events.try_clone()?,
@@ -196,13 +196,13 @@ impl Group {
     }
 
     /// Freezes or thaws all processes in it. [`Group::state`] shows when that has taken effect.
-    pub fn freeze(&self, frozen: bool) -> Result<(), Errno> {
+    pub(crate) fn freeze(&self, frozen: bool) -> Result<(), Errno> {
         let word = if frozen { b"1" } else { b"0" };
         rustix::io::write(&self.freeze, word).map(drop)
     }
 
     /// What is in it now; `None` when that cannot be read.
-    pub fn state(&self) -> Option<State> {
+    pub(crate) fn state(&self) -> Option<State> {
         self.killer.state().ok().flatten()
     }
 
@@ -210,7 +210,7 @@ impl Group {
     ///
     /// # Errors
     /// When that cannot be read.
-    pub fn has(&self, proc: &OwnedFd, pid: Pid, lines: &mut Lines) -> Result<bool, Errno> {
+    pub(crate) fn has(&self, proc: &OwnedFd, pid: Pid, lines: &mut Lines) -> Result<bool, Errno> {
         let file = open_in(proc, format_args!("{pid}/cgroup"))?;
         lines.any(&file, |line| {
             // cgroups(7): the hierarchy of version 2 has the number 0 and no controllers.
@@ -221,12 +221,12 @@ impl Group {
     }
 
     /// Removes it, if it is empty.
-    pub fn remove(&self) {
+    pub(crate) fn remove(&self) {
         let _ = rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
     }
 
     /// What a process needs to [`Group::kill`] and [`Group::remove`].
-    pub fn descriptors(&self) -> [RawFd; 2] {
+    pub(crate) fn descriptors(&self) -> [RawFd; 2] {
         [self.parent.as_raw_fd(), self.killer.kill.as_raw_fd()]
     }
 }
@@ -241,13 +241,13 @@ fn status(fork: impl FnOnce() -> io::Result<Option<Pid>>) -> io::Result<Option<i
 
 impl GroupKiller {
     /// Kills all that is in the group, frozen or not.
-    pub fn kill(&self) -> Result<(), Errno> {
+    pub(crate) fn kill(&self) -> Result<(), Errno> {
         rustix::io::write(&self.kill, b"1").map(drop)
     }
 
     /// Whether nothing is in the group any more, nor below it. What cannot be read is not known to be empty; a group
     /// that was removed was empty.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         match self.state() {
             Ok(state) => state.is_some_and(|state| !state.populated),
             Err(error) => error == Errno::NODEV,
@@ -262,8 +262,7 @@ impl GroupKiller {
 }
 
 impl State {
-    /// Reads `cgroup.events`.
-    pub fn parse(events: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(events: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(events).ok()?;
         let flag = |name: &str| {
             let value = text

@@ -9,7 +9,6 @@ use rustix::fs::{Access, AtFlags, CWD};
 /// Why a command cannot be started. The lock is not taken for it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// There is no such program.
     #[error(
         "cannot run {0:?}: no such program{where_}; the lock was not asked for",
         where_ = if is_path(.0) { "" } else { " in any directory of PATH" }
@@ -22,7 +21,7 @@ pub enum CommandError {
 
 impl CommandError {
     /// The exit code that shells give for it: 127 not found, 126 not executable.
-    pub fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound(_) => 127,
             Self::NotExecutable(_) => 126,

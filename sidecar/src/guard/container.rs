@@ -27,7 +27,6 @@ use crate::link::protocol::Containment;
 /// A container that is guarded from beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerTarget {
-    /// Name of the container in the pod.
     pub name: String,
     /// The file without which the kubelet does not start it. The guard removes it before it stops anything, since the
     /// keeper may not be there to do so.
@@ -75,19 +74,19 @@ impl Container {
 
 /// Kills a container in place of a guard that was killed itself.
 #[derive(Debug)]
-pub struct ContainerKiller(Container);
+pub(crate) struct ContainerKiller(Container);
 
 impl ContainerKiller {
     /// For the container of a guard; sets the memory aside that [`ContainerKiller::kill`] needs.
     ///
     /// # Errors
     /// When the target is no container, or its processes could not be found in `/proc`.
-    pub fn new(target: &ContainerTarget) -> io::Result<Self> {
+    pub(crate) fn new(target: &ContainerTarget) -> io::Result<Self> {
         Container::new(target).map(Self)
     }
 
     /// SIGKILL to all that is there; true when there was nothing.
-    pub fn kill(&mut self) -> bool {
+    pub(crate) fn kill(&mut self) -> bool {
         !self.0.sweep(Sweep::Kill).alive
     }
 }

@@ -47,7 +47,7 @@ pub(super) enum Kind {
 
 /// What was wanted cannot be had.
 #[derive(Debug, thiserror::Error)]
-#[error("--containment {wanted} cannot be had: {why}; take another one, or leave it to auto")]
+#[error("--containment {wanted} is not available: {why}; choose another value, or auto")]
 pub struct ContainmentError {
     wanted: &'static str,
     why: String,
@@ -121,8 +121,7 @@ impl Hold {
         self.1.as_deref()
     }
 
-    /// What it is.
-    pub fn containment(&self) -> Containment {
+    pub(crate) fn containment(&self) -> Containment {
         match &self.0 {
             Kind::Cgroup(_) => Containment::Cgroup,
             Kind::Pidns => Containment::Pidns,

@@ -33,7 +33,7 @@ impl KeeperProgram {
     ///
     /// # Errors
     /// When there is no `/dev/null`.
-    pub fn new(socket: &Path, run: Option<(Will, Option<&str>)>) -> Result<Self, Failure> {
+    pub(crate) fn new(socket: &Path, run: Option<(Will, Option<&str>)>) -> Result<Self, Failure> {
         let (will, why_no_group) = run.unzip();
         let is_ours = |name: &OsString| name == KEEPER || name == NO_GROUP || name == ELDERS;
         let mut environment: Vec<OsString> = std::env::vars_os()
@@ -62,7 +62,7 @@ impl KeeperProgram {
     ///
     /// # Errors
     /// When it cannot be forked, or has no room for its will.
-    pub fn start(&self) -> io::Result<(OwnedFd, Pid)> {
+    pub(crate) fn start(&self) -> io::Result<(OwnedFd, Pid)> {
         let (ours, keepers) = UnixStream::pair()?;
         if let Some(will) = &self.will {
             will.send(&ours)?;

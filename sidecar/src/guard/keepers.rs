@@ -37,7 +37,7 @@ impl Keepers {
     ///
     /// # Errors
     /// When that fails.
-    pub fn start(program: KeeperProgram) -> io::Result<(GuardEnd, Self)> {
+    pub(crate) fn start(program: KeeperProgram) -> io::Result<(GuardEnd, Self)> {
         let cannot =
             |error: io::Error| io::Error::new(error.kind(), format!("cannot start the keeper: {error}"));
         let (socket, pid) = program.start().map_err(cannot)?;
@@ -49,7 +49,7 @@ impl Keepers {
     }
 
     /// One that is not replaced.
-    pub fn only(pid: Option<Pid>) -> Self {
+    pub(crate) fn only(pid: Option<Pid>) -> Self {
         Self {
             program: None,
             first: pid,
@@ -59,13 +59,12 @@ impl Keepers {
         }
     }
 
-    /// The number of the first one.
-    pub fn first(&self) -> Option<Pid> {
+    pub(crate) fn first(&self) -> Option<Pid> {
         self.first
     }
 
     /// The one that lived is lost. Whether another one will come.
-    pub fn lost(&mut self, now: BootInstant) -> bool {
+    pub(crate) fn lost(&mut self, now: BootInstant) -> bool {
         if self.program.is_none() {
             return false;
         }
@@ -82,7 +81,7 @@ impl Keepers {
     }
 
     /// When the next one is to be started, if the one before it has ended.
-    pub fn next_at(&self) -> Option<BootInstant> {
+    pub(crate) fn next_at(&self) -> Option<BootInstant> {
         self.next_at
     }
 
@@ -90,7 +89,7 @@ impl Keepers {
     ///
     /// # Errors
     /// When it cannot be forked.
-    pub fn next(&mut self, now: BootInstant) -> io::Result<(GuardEnd, Pid)> {
+    pub(crate) fn next(&mut self, now: BootInstant) -> io::Result<(GuardEnd, Pid)> {
         self.next_at = None;
         self.began = now;
         let Some(program) = &self.program else {

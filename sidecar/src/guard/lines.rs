@@ -13,7 +13,7 @@ pub(super) const BUFFER: usize = 8192;
 pub(super) struct Lines(Box<[u8; BUFFER]>);
 
 impl Lines {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Box::new([0; BUFFER]))
     }
 
@@ -22,7 +22,11 @@ impl Lines {
     ///
     /// # Errors
     /// When the file cannot be read to its end: what was not seen may be there.
-    pub fn any(&mut self, file: &OwnedFd, mut visit: impl FnMut(&[u8]) -> bool) -> Result<bool, Errno> {
+    pub(crate) fn any(
+        &mut self,
+        file: &OwnedFd,
+        mut visit: impl FnMut(&[u8]) -> bool,
+    ) -> Result<bool, Errno> {
         let buffer = &mut *self.0;
         let mut filled = 0;
         let mut skipping = false;

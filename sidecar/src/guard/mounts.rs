@@ -1,6 +1,5 @@
 //! Lines of `/proc/PID/mountinfo` (proc_pid_mountinfo(5)).
 
-/// One mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mount<'a> {
     /// The directory or file of its file system that is mounted, as [`decoded`] reads it.
@@ -13,7 +12,7 @@ pub(super) struct Mount<'a> {
 
 impl<'a> Mount<'a> {
     /// Fields 4 and 5 of a line, and the first after the hyphen that ends the optional ones.
-    pub fn parse(line: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ').skip(3);
         let (root, point) = (fields.next()?, fields.next()?);
         fields.find(|field| *field == b"-");

@@ -13,12 +13,9 @@ use super::containment::Hold;
 use super::keeper_program::KeeperProgram;
 use crate::sys::Program;
 
-/// What a guard needs to know.
 #[derive(Debug)]
 pub struct GuardOptions {
-    /// What it guards.
     pub target: TargetKind,
-    /// How it talks to the keeper.
     pub keeper: KeeperLink,
     /// Program and arguments of the application; empty beside a container.
     pub command: Vec<OsString>,
@@ -52,7 +49,6 @@ pub enum KeeperLink {
     Inherited {
         /// Our end.
         socket: OwnedFd,
-        /// Its number.
         pid: Option<Pid>,
     },
     /// Over a socket at this path; the guard connects again whenever the connection is lost.

@@ -36,7 +36,7 @@ fn container() -> io::Result<String> {
 ///
 /// # Errors
 /// When the first process of the container is no guard, and when the file cannot be written.
-pub fn keep(guard_socket: &Path, command: &[OsString]) -> Result<(), Failure> {
+pub(crate) fn keep(guard_socket: &Path, command: &[OsString]) -> Result<(), Failure> {
     let name = |of: &str| std::fs::read(format!("/proc/{of}/comm")).ok();
     if name("1") != name("self") {
         return Err(Failure::usage(
@@ -88,7 +88,7 @@ pub(super) struct PostStart {
 
 impl PostStart {
     /// For a guard that is the first process of its container.
-    pub fn new(guard_socket: &Path, environment: Vec<OsString>) -> io::Result<Self> {
+    pub(crate) fn new(guard_socket: &Path, environment: Vec<OsString>) -> io::Result<Self> {
         Ok(Self {
             path: file(guard_socket),
             container: container()?,
@@ -97,7 +97,7 @@ impl PostStart {
     }
 
     /// The words of the hook, if there is one. To read them takes no file system but that of the guard's socket.
-    pub fn command(&self) -> io::Result<Option<Vec<OsString>>> {
+    pub(crate) fn command(&self) -> io::Result<Option<Vec<OsString>>> {
         let words = match std::fs::read(&self.path) {
             Ok(words) => words,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -111,7 +111,7 @@ impl PostStart {
 
     /// A command of [`PostStart::command`], ready to be executed. For the process that executes it alone: it looks
     /// the program up in the user's file systems, one of which may hang.
-    pub fn program(&self, command: Vec<OsString>) -> io::Result<Program> {
+    pub(crate) fn program(&self, command: Vec<OsString>) -> io::Result<Program> {
         let name = &command[0];
         let path = resolve_command(name).map_or_else(|_| name.clone(), PathBuf::into_os_string);
         Program::new(path, command, self.environment.clone())

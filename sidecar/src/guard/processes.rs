@@ -51,7 +51,7 @@ impl Processes {
     /// # Errors
     /// When `/proc` is missing, or belongs to another PID namespace: its process ids would name
     /// other processes here.
-    pub fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         let own = rustix::process::getpid();
         let seen = std::fs::read_link("/proc/self")
             .map_err(|error| io::Error::new(error.kind(), format!("cannot read /proc/self: {error}")))?;
@@ -73,18 +73,18 @@ impl Processes {
     }
 
     /// Opens `/proc` anew, for a fork: the position in a directory is shared with the parent.
-    pub fn reopen(&mut self) -> io::Result<()> {
+    pub(crate) fn reopen(&mut self) -> io::Result<()> {
         self.proc = rustix::fs::openat(&self.proc, c".", directory_flags(), Mode::empty())?;
         Ok(())
     }
 
     /// Reads all processes. What is left from the last scan is forgotten, marks included.
-    pub fn scan(&mut self) {
+    pub(crate) fn scan(&mut self) {
         self.scan_up_to(MOST_PROCESSES);
     }
 
     /// The same, where there is no time for more processes than `most`.
-    pub fn scan_up_to(&mut self, most: usize) {
+    pub(crate) fn scan_up_to(&mut self, most: usize) {
         self.table.clear();
         self.complete = rustix::fs::seek(&self.proc, SeekFrom::Start(0)).is_ok();
         let mut directory = RawDir::new(self.proc.as_fd(), &mut self.buffer);
@@ -110,7 +110,7 @@ impl Processes {
     }
 
     /// Whether the last scan saw everything that was there all the while.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }
 
@@ -120,7 +120,7 @@ impl Processes {
     ///
     /// Process ids mostly grow from parent to child, so that one pass finds nearly all; passes are
     /// repeated until one finds nothing new.
-    pub fn mark_descendants(&mut self, root: Pid, also: Option<Pid>, spared: Option<Pid>, since: u64) {
+    pub(crate) fn mark_descendants(&mut self, root: Pid, also: Option<Pid>, spared: Option<Pid>, since: u64) {
         let root = root.as_raw_nonzero().get();
         let also = also.map(|pid| pid.as_raw_nonzero().get());
         loop {
@@ -145,7 +145,7 @@ impl Processes {
     }
 
     /// Marks what descends from what is marked.
-    pub fn mark_below(&mut self) {
+    pub(crate) fn mark_below(&mut self) {
         loop {
             let mut found = false;
             for at in 0..self.table.len() {
@@ -178,7 +178,7 @@ impl Processes {
 
     /// Marks the processes that `belongs` selects as guarded; it gets `/proc` and the process with its mark so far. A
     /// process for which it fails leaves the look incomplete.
-    pub fn mark(&mut self, mut belongs: impl FnMut(&OwnedFd, &Process) -> Result<bool, Errno>) {
+    pub(crate) fn mark(&mut self, mut belongs: impl FnMut(&OwnedFd, &Process) -> Result<bool, Errno>) {
         for process in &mut self.table {
             match belongs(&self.proc, process) {
                 Ok(belongs) => process.guarded = belongs,
@@ -190,7 +190,7 @@ impl Processes {
 
     /// Marks unguarded processes as doubtful if `is_doubtful` says so. A process for which it fails leaves the look
     /// incomplete.
-    pub fn doubt(&mut self, mut is_doubtful: impl FnMut(&OwnedFd, &Process) -> Result<bool, Errno>) {
+    pub(crate) fn doubt(&mut self, mut is_doubtful: impl FnMut(&OwnedFd, &Process) -> Result<bool, Errno>) {
         for process in &mut self.table {
             if process.guarded || process.is_zombie() {
                 continue;
@@ -203,49 +203,47 @@ impl Processes {
         }
     }
 
-    /// The doubtful processes.
-    pub fn doubtful(&self) -> impl Iterator<Item = &Process> {
+    pub(crate) fn doubtful(&self) -> impl Iterator<Item = &Process> {
         self.table.iter().filter(|process| process.doubtful)
     }
 
     /// Notes that the marked processes have got SIGSTOP; processes that start later have not. A start in the same
     /// tick (10 ms) counts as earlier.
-    pub fn note_stopped(&mut self) {
+    pub(crate) fn note_stopped(&mut self) {
         let marked = self.guarded().chain(self.doubtful());
         let newest = marked.map(|process| process.started).max();
         self.newest_stopped = newest.unwrap_or(self.newest_stopped);
     }
 
     /// Whether it was started after all that was [stopped](Processes::note_stopped); never before that was noted.
-    pub fn is_fresh(&self, process: &Process) -> bool {
+    pub(crate) fn is_fresh(&self, process: &Process) -> bool {
         process.started > self.newest_stopped
     }
 
-    /// What is marked as guarded.
-    pub fn guarded(&self) -> impl Iterator<Item = &Process> {
+    pub(crate) fn guarded(&self) -> impl Iterator<Item = &Process> {
         self.table.iter().filter(|process| process.guarded)
     }
 
     /// What is guarded or in doubt at this place of the table.
-    pub fn marked_at(&self, at: usize) -> Option<Process> {
+    pub(crate) fn marked_at(&self, at: usize) -> Option<Process> {
         let is_marked = |process: &Process| process.guarded || process.doubtful;
         self.table.get(at).copied().filter(is_marked)
     }
 
     /// How many places the table has.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
     /// Start time of one process.
-    pub fn started(&self, pid: Pid) -> Option<u64> {
+    pub(crate) fn started(&self, pid: Pid) -> Option<u64> {
         stat(&self.proc, pid).ok().map(|process| process.started)
     }
 
     /// Whether no thread of this process can run until it gets SIGCONT. The main thread alone says
     /// nothing: SIGSTOP reaches one thread after the other, and threads outlive a main thread that has
     /// ended. What cannot be read counts as running.
-    pub fn is_stopped(&mut self, process: &Process) -> bool {
+    pub(crate) fn is_stopped(&mut self, process: &Process) -> bool {
         if !process.main_thread_is_stopped() {
             return false;
         }
@@ -253,7 +251,7 @@ impl Processes {
     }
 
     /// Does once what a sweep does, but for this process alone and with signal 0.
-    pub fn rehearse(&mut self) {
+    pub(crate) fn rehearse(&mut self) {
         let own = rustix::process::getpid();
         self.scan();
         self.mark_descendants(own, None, None, 0);
@@ -268,7 +266,7 @@ impl Processes {
     ///
     /// # Errors
     /// What `kill(2)` says; `ESRCH` too when the number belongs to another process by now.
-    pub fn signal(&self, pid: Pid, started: u64, signo: i32) -> Result<(), Errno> {
+    pub(crate) fn signal(&self, pid: Pid, started: u64, signo: i32) -> Result<(), Errno> {
         // From here on the descriptor cannot come to mean another process; the number can.
         let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty());
         match (&pidfd, stat(&self.proc, pid)) {

@@ -12,9 +12,7 @@ const MOST: usize = 512;
 pub(super) enum Left {
     /// Perhaps children that have ended. No signal tells of them again.
     More,
-    /// Children that live.
     Living,
-    /// No children at all.
     #[default]
     Nothing,
 }

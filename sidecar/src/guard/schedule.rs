@@ -22,12 +22,12 @@ use lockkeeper_lock::{BootInstant, FencingToken, KILL_ALLOWANCE};
 
 pub use self::actions::{Action, Actions, Sight, Sweep};
 pub use self::event::{Event, Mode};
-pub use self::exit::{EXIT_LOST, EXIT_REFUSED, EXIT_SOFTWARE, exit_code_of_errno};
+pub use self::exit::EXIT_LOST;
+pub(crate) use self::exit::{EXIT_SOFTWARE, exit_code_of_errno};
 use self::phase::{Active, Killing, Outcome, Phase, Suspended};
 use self::times::{PAUSED_LOOK, START_LOOK, TIME_TO_FORK, WATCH_SHORTEST, interval};
 use crate::link::protocol::{Containment, FromGuard, Hello, Kept, ToGuard, Tree};
 
-/// The state machine.
 #[derive(Debug)]
 pub struct Schedule {
     mode: Mode,
@@ -81,8 +81,7 @@ impl Schedule {
         }
     }
 
-    /// Sets the exit code after a loss.
-    pub fn set_loss_code(&mut self, code: u8) {
+    pub(crate) fn set_loss_code(&mut self, code: u8) {
         self.loss_code = code;
     }
 
@@ -108,7 +107,6 @@ impl Schedule {
         })
     }
 
-    /// The frames that follow it.
     pub fn after_hello(&self) -> impl Iterator<Item = FromGuard> + use<> {
         let deadline = match self.phase {
             Phase::Active(active) => Some(FromGuard::Deadline {
@@ -126,7 +124,7 @@ impl Schedule {
     }
 
     /// Whether nothing has to be stopped so soon that a fork of ours could make it late.
-    pub fn has_time_to_fork(&self, now: BootInstant) -> bool {
+    pub(crate) fn has_time_to_fork(&self, now: BootInstant) -> bool {
         match self.phase {
             Phase::Idle | Phase::Paused { .. } => true,
             Phase::Active(active) => now + TIME_TO_FORK < active.grant.term_at.min(active.grant.kill_at),
@@ -136,7 +134,7 @@ impl Schedule {
 
     /// Whether being late now would mean two holders: while the guard waits for a deadline, and from then on for the fixed
     /// part of the margin. What takes longer holds up nobody else, such as a keeper that keeps the lock because of it.
-    pub fn is_pressed(&self, now: BootInstant) -> bool {
+    pub(crate) fn is_pressed(&self, now: BootInstant) -> bool {
         let is_recent = |since: BootInstant| now.saturating_since(since) < KILL_ALLOWANCE;
         match self.phase {
             Phase::Idle | Phase::Paused { .. } => false,
@@ -227,7 +225,6 @@ impl Schedule {
         }
     }
 
-    /// Does what is due.
     fn tick(&mut self, now: BootInstant, out: &mut Actions) {
         let mode = self.mode;
         match &mut self.phase {

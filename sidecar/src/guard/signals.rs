@@ -44,7 +44,6 @@ pub(super) fn hangs_up(signo: u8) -> bool {
     i32::from(signo) == libc::SIGHUP
 }
 
-/// SIGTERM.
 pub(super) fn is_term(signo: u8) -> bool {
     i32::from(signo) == libc::SIGTERM
 }

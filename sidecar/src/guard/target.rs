@@ -17,7 +17,6 @@ pub(super) trait Target {
     /// Which rules the schedule follows.
     fn mode(&self) -> Mode;
 
-    /// What holds the application together.
     fn containment(&self) -> Containment;
 
     /// Starts the application. Its success or failure comes as an event.

@@ -17,7 +17,7 @@ pub(super) struct Unconnected {
 
 impl Unconnected {
     /// What is to be said after this attempt, once.
-    pub fn after(&mut self, now: BootInstant, connected: Result<bool, Errno>) -> Option<&'static str> {
+    pub(crate) fn after(&mut self, now: BootInstant, connected: Result<bool, Errno>) -> Option<&'static str> {
         let error = match connected {
             Ok(true) => {
                 *self = Self::default();

@@ -19,16 +19,16 @@ use super::cgroup::GroupKiller;
 use super::containment::Hold;
 
 /// The runs of which a process is a part, from the outermost to the innermost.
-pub const RUNS: &str = "LOCKKEEPER_RUNS";
+pub(crate) const RUNS: &str = "LOCKKEEPER_RUNS";
 
 /// The mark of a run's application, also for runs inside of it: it is in the environment of all processes that its
 /// guard starts, and of no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunId(pub(crate) u64);
+pub(crate) struct RunId(pub(crate) u64);
 
 /// What a guard passes to its keeper.
 #[derive(Debug)]
-pub struct Will {
+pub(crate) struct Will {
     run: RunId,
     words: Words,
     group: Option<GroupKiller>,
@@ -36,11 +36,10 @@ pub struct Will {
 
 /// What is known of what a guard has left below its anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Below {
+pub(crate) enum Below {
     /// The anchor lives, or even the guard: something is left, and these are the number of processes and one of them;
     /// zeros for what is not known.
     Left {
-        /// How many.
         count: u32,
         /// The process id of one.
         pid: u32,
@@ -57,12 +56,12 @@ const MOST_DESCRIPTORS: usize = 3;
 
 impl RunId {
     /// A unique one.
-    pub fn draw() -> Self {
+    pub(crate) fn draw() -> Self {
         Self(fastrand::u64(..))
     }
 
     /// The value of [`RUNS`] for the application, where it is `outer` for the guard.
-    pub fn inside(self, outer: Option<OsString>) -> OsString {
+    pub(crate) fn inside(self, outer: Option<OsString>) -> OsString {
         let mut runs = outer.unwrap_or_default();
         if !runs.is_empty() {
             runs.push(",");
@@ -72,7 +71,7 @@ impl RunId {
     }
 
     /// Whether this is the environment of a part of the run.
-    pub fn is_in(self, environment: &[u8]) -> bool {
+    pub(crate) fn is_in(self, environment: &[u8]) -> bool {
         let name = self.name();
         environment
             .split(|byte| *byte == 0)
@@ -90,7 +89,7 @@ impl Will {
     ///
     /// # Errors
     /// When there is no room for more descriptors.
-    pub fn make(run: RunId, hold: &Hold) -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn make(run: RunId, hold: &Hold) -> io::Result<(Self, OwnedFd)> {
         let (ours, anchors) = word::channel()?;
         let will = Self {
             run,
@@ -104,7 +103,7 @@ impl Will {
     ///
     /// # Errors
     /// What `sendmsg(2)` says.
-    pub fn send(&self, keeper: impl AsFd) -> io::Result<()> {
+    pub(crate) fn send(&self, keeper: impl AsFd) -> io::Result<()> {
         let mut descriptors = vec![self.words.pipe().as_fd()];
         if let Some(group) = &self.group {
             descriptors.extend([group.kill.as_fd(), group.events.as_fd()]);
@@ -123,7 +122,7 @@ impl Will {
     ///
     /// # Errors
     /// When there is none.
-    pub fn receive(guard: impl AsFd) -> io::Result<Self> {
+    pub(crate) fn receive(guard: impl AsFd) -> io::Result<Self> {
         let mut run = [0; size_of::<u64>()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -157,18 +156,18 @@ impl Will {
 
     /// With these files in place of those of a control group.
     #[cfg(test)]
-    pub fn with_group(mut self, kill: OwnedFd, events: OwnedFd) -> Self {
+    pub(crate) fn with_group(mut self, kill: OwnedFd, events: OwnedFd) -> Self {
         self.group = Some(GroupKiller { kill, events });
         self
     }
 
     /// The mark of the application.
-    pub fn run(&self) -> RunId {
+    pub(crate) fn run(&self) -> RunId {
         self.run
     }
 
     /// Kills all of the application's control group, if it has one.
-    pub fn kill_group(&self) {
+    pub(crate) fn kill_group(&self) {
         if let Some(group) = &self.group {
             // A failure shows in the state of the group.
             let _ = group.kill();
@@ -176,12 +175,11 @@ impl Will {
     }
 
     /// Whether the control group, if there is one, has nothing in it any more.
-    pub fn group_is_empty(&self) -> bool {
+    pub(crate) fn group_is_empty(&self) -> bool {
         self.group.as_ref().is_none_or(GroupKiller::is_empty)
     }
 
-    /// What is left below the anchor.
-    pub fn below(&mut self) -> Below {
+    pub(crate) fn below(&mut self) -> Below {
         match self.words.listen() {
             (Some(Word::Left { count, pid }), true) => Below::Left { count, pid },
             (_, true) => Below::Left { count: 0, pid: 0 },

@@ -106,9 +106,11 @@ impl Shown {
                 );
             }
             Some(_) if self.guarded.borrow().survivors.is_none() => tracing::info!(
-                "The guard has not seen yet whether anything is left of the application; the lock is kept until it has"
+                "The guard does not know yet whether a process of the application is left; the lock is kept until it does"
             ),
-            None if self.has_told_survivors => tracing::info!("What had outlived its deadline has gone"),
+            None if self.has_told_survivors => {
+                tracing::info!("The processes that had outlived the deadline are gone")
+            }
             _ => {}
         }
         self.has_told_survivors = is_seen;

@@ -64,7 +64,6 @@ impl Contender {
         })
     }
 
-    /// Path of the lock.
     pub(super) fn path(&self) -> &str {
         &self.source.settings.lock
     }

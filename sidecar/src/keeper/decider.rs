@@ -51,11 +51,9 @@ pub struct Decider {
     queue: Queue,
     /// What users want, and the pod.
     wishes: Wishes,
-    /// What the guard was told.
     told: Told,
     /// Until when the guard has to act.
     watch: Watch,
-    /// What the guard has said of the application.
     application: Application,
     /// What passes from one keeper to the next.
     inheritance: Inheritance,
@@ -209,7 +207,6 @@ impl Decider {
         self.application.keeps_the_contender()
     }
 
-    /// What has outlived its deadline.
     pub(super) fn survivors(&self, now: BootInstant) -> Option<Survivors> {
         self.application.survivors(now)
     }

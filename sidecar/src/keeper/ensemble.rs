@@ -81,7 +81,7 @@ pub(super) async fn longer_tick_later(
 fn longer_tick(stated: Duration, tick: Duration) -> Failure {
     Failure::usage(format!(
         "--tick-time {stated:?} is shorter than the ensemble's tickTime, which is {tick:?}: the lease would be \
-         counted too long; say --tick-time {}ms",
+         too long; set --tick-time {}ms",
         tick.as_millis()
     ))
 }

@@ -23,7 +23,6 @@ use crate::socket::Command;
 /// How long the session may take to end at the end of the keeper, when the contender is gone already.
 const PATIENCE_FOR_CLOSE: Duration = Duration::from_secs(1);
 
-/// One keeper.
 pub(super) struct Keeper<'a> {
     pub(super) decider: Decider,
     pub(super) policy: Policy,
@@ -40,7 +39,6 @@ pub(super) struct Keeper<'a> {
     pub(super) step_downs: Vec<oneshot::Sender<Result<(), String>>>,
     /// Ends when a server has a longer tick than stated, with the sentence about it.
     pub(super) looking_at_ticks: Option<Pin<Box<dyn Future<Output = Failure>>>>,
-    /// Why the lock is refused.
     pub(super) refusal: Option<Failure>,
 }
 
@@ -285,7 +283,7 @@ impl Keeper<'_> {
             Ending::Refused => Err(self.refusal.unwrap_or_else(|| {
                 Failure::new(
                     Exit::Refused,
-                    format!("the ensemble refuses the lock {lock} for good; the log says what and why"),
+                    format!("the ensemble refuses the lock {lock} permanently; the log says why"),
                 )
             })),
         }

@@ -81,7 +81,6 @@ impl Leftovers {
         self.known.heard(frame, guard, lives);
     }
 
-    /// The guard is sent a frame.
     pub(super) fn told(&mut self, frame: &ToGuard) {
         self.known.told(frame);
     }

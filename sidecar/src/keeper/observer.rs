@@ -48,7 +48,6 @@ impl Observer {
         self.connected.subscribe()
     }
 
-    /// The lock's task published a new status.
     pub(super) fn lock_changed(&self, status: &LockStatus) {
         let now = BootInstant::now();
         let mut times = self.times.lock().expect("no panic while it is locked");

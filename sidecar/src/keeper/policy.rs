@@ -17,18 +17,13 @@ pub enum Kind {
     Signal,
 }
 
-/// The rules of one keeper.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
     /// Where the guard is.
     pub kind: Kind,
-    /// At the deadline.
     pub on_loss: OnLoss,
-    /// While the connection is in doubt.
     pub on_suspect: OnSuspect,
-    /// When the application exits by itself.
     pub on_exit: OnExit,
-    /// Whether it is started again then.
     pub restart: Restart,
     /// Time between SIGTERM and SIGKILL.
     pub stop_grace: Duration,

@@ -25,7 +25,7 @@ use crate::probes::AppProbes;
 use crate::probes::health::Health;
 use crate::process;
 use crate::socket::{Served, SocketServer, Tree};
-use crate::view::{Guarded, LockView};
+use crate::view::{Guarded, KeeperView};
 
 /// The servers of a keeper, and the means to stop the application if the guard is killed.
 pub(super) struct Doors {
@@ -64,7 +64,7 @@ pub(super) async fn keep(
     let observer = Observer::new(lock_metrics.clone());
     let (published, status) = watch::channel(LockStatus::new());
     let (guarded, guarded_now) = watch::channel(Guarded::default());
-    let view = LockView::new(status, guarded_now, settings.about());
+    let view = KeeperView::new(status, guarded_now, settings.about());
     metrics::register_view(view.clone(), &mut registry);
     let (app, app_now) = watch::channel(None);
     let health = Health::new(app_now, probes);

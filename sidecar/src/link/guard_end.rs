@@ -32,7 +32,6 @@ pub(crate) struct GuardEnd {
 pub(crate) enum Received {
     /// A whole frame.
     Frame(ToGuard),
-    /// Nothing more for now.
     Nothing,
     /// The connection is over, or has to be.
     Lost(Option<FrameError>),
@@ -40,7 +39,7 @@ pub(crate) enum Received {
 
 impl GuardEnd {
     /// Over a connected socket.
-    pub fn inherited(socket: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn inherited(socket: OwnedFd) -> io::Result<Self> {
         rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(Self {
@@ -53,7 +52,7 @@ impl GuardEnd {
     ///
     /// # Errors
     /// When no socket can have this path.
-    pub fn at(path: &Path) -> io::Result<Self> {
+    pub(crate) fn at(path: &Path) -> io::Result<Self> {
         let address = SocketAddrUnix::new(path).map_err(|error| {
             io::Error::new(
                 error.kind(),
@@ -74,18 +73,17 @@ impl GuardEnd {
         }
     }
 
-    /// Whether it reconnects after a lost connection.
-    pub fn reconnects(&self) -> bool {
+    pub(crate) fn reconnects(&self) -> bool {
         self.address.is_some()
     }
 
     /// The socket while there is one.
-    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 
     /// When [`GuardEnd::connect`] is to be called.
-    pub fn retry_at(&self) -> Option<BootInstant> {
+    pub(crate) fn retry_at(&self) -> Option<BootInstant> {
         (self.socket.is_none() && self.address.is_some()).then_some(self.retry_at)
     }
 
@@ -93,7 +91,7 @@ impl GuardEnd {
     ///
     /// # Errors
     /// Why there is none; there will be another attempt.
-    pub fn connect(&mut self, now: BootInstant) -> Result<bool, Errno> {
+    pub(crate) fn connect(&mut self, now: BootInstant) -> Result<bool, Errno> {
         let Some(address) = &self.address else {
             return Ok(false);
         };
@@ -115,14 +113,13 @@ impl GuardEnd {
         }
     }
 
-    /// Closes the connection.
-    pub fn hang_up(&mut self, now: BootInstant) {
+    pub(crate) fn hang_up(&mut self, now: BootInstant) {
         self.socket = None;
         self.retry_at = now + self.retry_after;
     }
 
     /// The next frame, if one is there.
-    pub fn receive(&mut self) -> Received {
+    pub(crate) fn receive(&mut self) -> Received {
         let Some(socket) = &self.socket else {
             return Received::Nothing;
         };
@@ -144,7 +141,7 @@ impl GuardEnd {
 
     /// Sends a frame. False when the connection has to be given up: a keeper that has left a whole socket buffer
     /// unread would otherwise read outdated frames later. Only `EndWanted` may be lost.
-    pub fn send(&mut self, frame: &FromGuard) -> bool {
+    pub(crate) fn send(&mut self, frame: &FromGuard) -> bool {
         let Some(socket) = &self.socket else { return true };
         match rustix::net::send(socket, &frame.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(sent) => sent == FRAME_LEN,

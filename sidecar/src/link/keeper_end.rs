@@ -31,7 +31,7 @@ impl KeeperEnd {
     ///
     /// # Errors
     /// When the socket is no such pair.
-    pub fn parent(socket: UnixStream) -> Result<Self, Failure> {
+    pub(crate) fn parent(socket: UnixStream) -> Result<Self, Failure> {
         Parent::new(socket)
             .map(|parent| Self::Parent(Some(parent)))
             .map_err(|error| Failure::software(format!("the keeper has no socket to its guard: {error}")))
@@ -41,12 +41,12 @@ impl KeeperEnd {
     ///
     /// # Errors
     /// As [`GuardListener::bind`].
-    pub fn listen(path: &Path, users: Users) -> Result<Self, Failure> {
+    pub(crate) fn listen(path: &Path, users: Users) -> Result<Self, Failure> {
         GuardListener::bind(path, users).map(|listener| Self::Listener(Box::new(listener)))
     }
 
     /// The process id of a guard that is our parent.
-    pub fn parent_pid(&self) -> Option<Pid> {
+    pub(crate) fn parent_pid(&self) -> Option<Pid> {
         match self {
             Self::Parent(Some(parent)) => Some(parent.pid()),
             _ => None,
@@ -54,12 +54,12 @@ impl KeeperEnd {
     }
 
     /// Whether the guard that started us is still our parent, so that its process id is still its own.
-    pub fn has_parent(&self) -> bool {
+    pub(crate) fn has_parent(&self) -> bool {
         matches!(self, Self::Parent(Some(parent)) if parent.is_our_parent())
     }
 
     /// Kills a guard that is our parent. [`KeeperEnd::hear`] reports its end.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         if let Self::Parent(Some(parent)) = self
             && let Err(error) = parent.kill()
         {
@@ -71,7 +71,7 @@ impl KeeperEnd {
     ///
     /// # Errors
     /// When no connection can be accepted any more.
-    pub async fn hear(&mut self) -> io::Result<Heard> {
+    pub(crate) async fn hear(&mut self) -> io::Result<Heard> {
         match self {
             Self::Parent(Some(parent)) => match parent.recv().await {
                 Some(frame) => Ok(Heard::Frame(frame)),
@@ -86,7 +86,7 @@ impl KeeperEnd {
     }
 
     /// Sends a frame to the guard. If that fails, [`KeeperEnd::hear`] reports the end of the connection.
-    pub async fn tell(&mut self, frame: ToGuard) {
+    pub(crate) async fn tell(&mut self, frame: ToGuard) {
         let told = match self {
             Self::Parent(Some(parent)) => parent.send(&frame).await,
             Self::Parent(None) => Err(io::ErrorKind::NotConnected.into()),

@@ -36,5 +36,5 @@ mod to_guard;
 pub use self::containment::Containment;
 pub use self::frame::{FRAME_LEN, Frame, FrameError, VERSION};
 pub use self::from_guard::{FromGuard, Hello, Tree};
-pub use self::ticket::{Kept, TicketHalf};
+pub(crate) use self::ticket::{Kept, TicketHalf};
 pub use self::to_guard::{Grant, Refusal, ToGuard};

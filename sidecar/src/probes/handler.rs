@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use super::http::HttpGet;
+pub(crate) use super::http::HttpGet;
 use super::{grpc, http, tcp};
 
 /// How an application is asked.
@@ -16,14 +16,12 @@ pub enum Handler {
     Tcp {
         /// Name or address.
         host: String,
-        /// Port.
         port: u16,
     },
     /// `grpc.health.v1.Health/Check` with the answer `SERVING` is success.
     Grpc {
         /// Name or address.
         host: String,
-        /// Port.
         port: u16,
         /// The service to ask about; empty for the whole server.
         service: String,
@@ -33,9 +31,7 @@ pub enum Handler {
 /// One probe or hook of the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// How the application is asked.
     pub handler: Handler,
-    /// How long it may take to answer.
     pub timeout: Duration,
 }
 
@@ -47,7 +43,7 @@ impl Check {
     ///
     /// # Errors
     /// In words, when the answer is bad or does not come in time.
-    pub async fn ask(&self) -> Result<(), String> {
+    pub(crate) async fn ask(&self) -> Result<(), String> {
         let asked = async {
             match &self.handler {
                 Handler::Exec(_) => {
@@ -69,7 +65,7 @@ impl Check {
     ///
     /// # Errors
     /// When the application does not answer.
-    pub async fn send(&self) -> Result<(), String> {
+    pub(crate) async fn send(&self) -> Result<(), String> {
         let sent = async {
             loop {
                 let sent = match &self.handler {

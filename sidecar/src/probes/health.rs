@@ -49,7 +49,6 @@ enum Progress {
 pub struct Order {
     /// Whether to execute it. If the keeper can ask the application itself, this is the answer.
     pub verdict: Verdict,
-    /// Why, in words.
     pub reason: String,
     /// The startup check to execute first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,7 +61,6 @@ pub struct Order {
 pub enum Verdict {
     /// It passes, without a look at the application.
     Pass,
-    /// It fails.
     Fail,
     /// The application is asked.
     Run,
@@ -72,9 +70,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StartupOrder {
-    /// The command.
     pub command: Vec<String>,
-    /// Seconds that it may take.
     pub timeout_seconds: u64,
     /// The start that it is about.
     pub start: u64,
@@ -96,8 +92,7 @@ impl Health {
         }
     }
 
-    /// Whether a kind can be answered here.
-    pub fn answers(&self, kind: Kind) -> bool {
+    pub(crate) fn answers(&self, kind: Kind) -> bool {
         self.probes.answers(kind)
     }
 
@@ -105,7 +100,7 @@ impl Health {
     ///
     /// # Errors
     /// When the kubelet is to see a failure.
-    pub async fn answer(&self, kind: Kind) -> Result<String, String> {
+    pub(crate) async fn answer(&self, kind: Kind) -> Result<String, String> {
         let Some(running) = self.running() else {
             return Ok(ABSENT.to_owned());
         };
@@ -118,7 +113,7 @@ impl Health {
     }
 
     /// What `lockkeeper probe` is to do.
-    pub async fn order(&self, kind: Kind) -> Order {
+    pub(crate) async fn order(&self, kind: Kind) -> Order {
         let Some(running) = self.running() else {
             return Order::new(Verdict::Pass, ABSENT);
         };
@@ -151,12 +146,12 @@ impl Health {
     }
 
     /// `lockkeeper probe` has seen the startup check of a start pass.
-    pub fn has_started(&self, start: u64) {
+    pub(crate) fn has_started(&self, start: u64) {
         self.started.fetch_max(start, Ordering::Relaxed);
     }
 
     /// The hook to send after a start.
-    pub fn post_start(&self) -> Option<Check> {
+    pub(crate) fn post_start(&self) -> Option<Check> {
         self.probes.post_start.clone()
     }
 

@@ -20,7 +20,6 @@ const MOST_REDIRECTS: usize = 10;
 /// Applications tell probes from users by the first word; a kubelet's second is its version.
 const AGENT: &str = concat!("kube-probe/lockkeeper-", env!("CARGO_PKG_VERSION"));
 
-/// What to ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpGet {
     uri: Uri,
@@ -45,7 +44,7 @@ impl HttpGet {
     ///
     /// # Errors
     /// What is wrong, to be read after a subject.
-    pub fn new(
+    pub(crate) fn new(
         scheme: &str,
         host: &str,
         port: u16,

@@ -30,7 +30,6 @@ pub(super) struct Nested(());
 /// Which lock the outer run has, as seen from the inner one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OuterLock {
-    /// The same one.
     Same,
     Another,
     /// One with the same path, but other server names. They may be the same servers.

@@ -19,7 +19,7 @@ use super::inside::{Inside, Tree};
 use crate::peer::Users;
 use crate::probes::Kind;
 use crate::probes::health::Health;
-use crate::view::LockView;
+use crate::view::KeeperView;
 
 /// The call of `lockkeeper release --abandon-survivors`.
 const SURVIVORS: &str = "/v1/lock/abandon-survivors";
@@ -48,11 +48,8 @@ pub enum Command {
 /// What is served at the socket, and which users may do what.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// The lock.
-    pub view: LockView,
-    /// The application.
+    pub view: KeeperView,
     pub health: Health,
-    /// Where wishes go.
     pub commands: mpsc::Sender<Command>,
     /// How long a client waits for the confirmation of a release.
     pub release_timeout: Duration,

@@ -9,14 +9,14 @@ use hyper::body::{Body, Bytes, Frame};
 use lockkeeper_daemon::accept::Stopping;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::view::{LockView, Snapshot};
+use crate::view::{KeeperView, Snapshot};
 
 /// A comment is sent after this time without an event, so that both sides notice when the other is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// One client's stream.
 struct Events {
-    view: LockView,
+    view: KeeperView,
     stopping: Stopping,
     /// What was sent last.
     last: Option<Snapshot>,
@@ -29,7 +29,7 @@ struct Events {
 /// A client that does not read costs no memory: it gets the newest state when it reads again, and
 /// not those between.
 pub(super) fn body(
-    view: LockView,
+    view: KeeperView,
     stopping: Stopping,
     slot: OwnedSemaphorePermit,
 ) -> impl Body<Data = Bytes, Error = Infallible> + Send + 'static {
@@ -104,8 +104,8 @@ mod tests {
     use super::*;
     use crate::view::{About, Guarded};
 
-    fn view(status: watch::Receiver<LockStatus>) -> LockView {
-        LockView::new(
+    fn view(status: watch::Receiver<LockStatus>) -> KeeperView {
+        KeeperView::new(
             status,
             watch::channel(Guarded::default()).1,
             About::exclusive("/l"),

@@ -9,7 +9,6 @@ use rustix::process::Pid;
 /// change when a parent ends.)
 #[derive(Clone, Copy, Debug)]
 pub struct Tree {
-    /// The guard.
     pub guard: Pid,
     /// The keeper, and what descends from it, is no part of it.
     pub keeper: Option<Pid>,

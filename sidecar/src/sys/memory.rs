@@ -69,7 +69,6 @@ pub(crate) fn lock_memory() -> bool {
     }
 }
 
-/// Undoes [`lock_memory`].
 pub(crate) fn unlock_memory() {
     // SAFETY: the call has no preconditions.
     unsafe { libc::munlockall() };

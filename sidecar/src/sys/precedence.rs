@@ -18,7 +18,7 @@ impl Precedence {
     ///
     /// Children do not inherit it (`SCHED_RESET_ON_FORK`). That would also take from them a policy, or a precedence
     /// (a nice value below 0), that a user has given to this process. So such a process is left as it is.
-    pub fn set(&mut self, is_wanted: bool) {
+    pub(crate) fn set(&mut self, is_wanted: bool) {
         if self.is_taken == is_wanted || self.is_barred {
             return;
         }

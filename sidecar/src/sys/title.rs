@@ -14,7 +14,7 @@ impl CommandLine {
     ///
     /// # Errors
     /// When `/proc` does not tell where it is.
-    pub fn own() -> io::Result<Self> {
+    pub(crate) fn own() -> io::Result<Self> {
         let stat = std::fs::read_to_string("/proc/self/stat")?;
         parse(&stat).ok_or_else(|| io::Error::other("/proc/self/stat shows no command line"))
     }
@@ -22,7 +22,7 @@ impl CommandLine {
     /// Writes `title` in its place, as far as there is room. `std::env::args` has empty words afterwards.
     ///
     /// Only for a process with a single thread.
-    pub fn replace(self, title: &str) {
+    pub(crate) fn replace(self, title: &str) {
         // SAFETY: the kernel has mapped these bytes for reading and writing, they do not belong to Rust, and with one
         // thread nothing reads them now. The C library's pointers into them still point to strings, since the last
         // byte stays zero.

@@ -16,9 +16,7 @@ use crate::link::protocol::Containment;
 pub struct About {
     /// Path of the lock.
     pub lock: String,
-    /// The access mode.
     pub access: Access,
-    /// All times of the lease.
     pub timing: Timing,
     /// The application may be stopped for a while, and go on.
     pub pauses: bool,

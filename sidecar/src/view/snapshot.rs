@@ -77,12 +77,12 @@ impl Snapshot {
     }
 
     /// Whether our place in the queue is there and the session is not in doubt.
-    pub fn is_queued(&self) -> bool {
+    pub(crate) fn is_queued(&self) -> bool {
         matches!(self.state, LockState::Waiting | LockState::Held)
     }
 
     /// What its contenders have agreed on; `None` if this version does not know it.
-    pub fn agreement(&self) -> Option<Agreement> {
+    pub(crate) fn agreement(&self) -> Option<Agreement> {
         let mode = match (self.access.as_str(), self.max_holders) {
             ("exclusive", None) => Access::Exclusive,
             ("semaphore", Some(holders)) => Access::Semaphore(holders),
@@ -93,7 +93,6 @@ impl Snapshot {
         Some(Agreement::of(mode.mode()))
     }
 
-    /// The state in words.
     pub fn explain(&self) -> String {
         let state = self.explain_state();
         match &self.reason {

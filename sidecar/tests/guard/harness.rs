@@ -73,7 +73,6 @@ pub fn main(groups: &[&[Test]]) -> ExitCode {
     }
 }
 
-/// Lets every user into a directory.
 pub fn open_for_everybody(dir: &Path) {
     std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o777)).expect("permissions");
 }
@@ -83,7 +82,6 @@ thread_local! {
     static TEST: Cell<&'static str> = const { Cell::new("") };
 }
 
-/// Says why a test does not run here.
 pub fn skip(reason: &str) {
     lockkeeper_skip::skip_test(TEST.get(), reason);
 }
@@ -118,7 +116,6 @@ pub fn is_root() -> bool {
     root
 }
 
-/// Waits until something is so.
 pub fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let end = BootInstant::now() + LONG;
     while BootInstant::now() < end {
@@ -130,7 +127,6 @@ pub fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     panic!("never happened: {what}")
 }
 
-/// Waits until something is so.
 pub fn until(what: &str, mut probe: impl FnMut() -> bool) {
     eventually(what, || probe().then_some(()));
 }

@@ -390,6 +390,6 @@ fn what_cannot_be_had_is_refused_in_a_sentence() {
         let words = refused(choice);
         println!("  {}", words.trim());
         assert_eq!(words.lines().count(), 1);
-        assert!(words.starts_with(&format!("lockkeeper: --containment {choice} cannot be had: ")));
+        assert!(words.starts_with(&format!("lockkeeper: --containment {choice} is not available: ")));
     }
 }

@@ -27,7 +27,6 @@ pub type Test = (&'static str, fn());
 #[macro_export]
 macro_rules! tests {
     ($($name:ident),* $(,)?) => {
-        /// The tests of this file.
         pub const TESTS: &[$crate::Test] = &[$((stringify!($name), $name)),*];
     };
 }

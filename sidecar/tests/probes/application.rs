@@ -50,7 +50,6 @@ impl Application {
         self.asked.lock().unwrap().clone()
     }
 
-    /// How often it was asked for a path.
     pub fn asked_for(&self, path: &str) -> usize {
         let line = format!("GET {path} HTTP/1.1\r\n");
         self.asked()

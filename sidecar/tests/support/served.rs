@@ -18,7 +18,7 @@ use lockkeeper_sidecar::peer::Users;
 use lockkeeper_sidecar::probes::AppProbes;
 use lockkeeper_sidecar::probes::health::{Health, Running};
 use lockkeeper_sidecar::socket::{self, Command, SocketServer, Tree};
-use lockkeeper_sidecar::view::{Guarded, LockView};
+use lockkeeper_sidecar::view::{Guarded, KeeperView};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// What a test waits for at most: far beyond what it should take.
@@ -155,7 +155,7 @@ impl Served {
         let (send_command, commands) = mpsc::channel(1);
         let (stop, stopped) = oneshot::channel::<()>();
         let (guarded, watch_guarded) = watch::channel(Guarded::default());
-        let view = LockView::new(watch_status, watch_guarded, settings.lock.about());
+        let view = KeeperView::new(watch_status, watch_guarded, settings.lock.about());
         let mut registry = metrics::registry();
         let metrics = LockMetrics::register(&mut registry);
         metrics::register_view(view.clone(), &mut registry);

@@ -13,7 +13,6 @@ const ROLLING_RESTART: Duration = Duration::from_secs(15);
 /// A server, by its role when the fault strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The leader.
     Leader,
     /// One of the followers, counted from 0 and around.
     Follower(usize),
@@ -49,9 +48,7 @@ pub enum Fault {
 pub struct Step {
     /// When it strikes, from the start of the plan.
     pub at: Duration,
-    /// The fault.
     pub fault: Fault,
-    /// How long it lasts.
     pub lasts: Duration,
 }
 
@@ -59,9 +56,7 @@ pub struct Step {
 /// ensemble always keeps a quorum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The seed that it was made from.
     pub seed: u64,
-    /// The faults.
     pub steps: Vec<Step>,
 }
 
@@ -93,7 +88,7 @@ impl Plan {
 
 impl Fault {
     /// True for faults of the ensemble, false for those of a worker.
-    pub fn is_of_server(&self) -> bool {
+    pub(crate) fn is_of_server(&self) -> bool {
         matches!(
             self,
             Self::IsolateServer(_)

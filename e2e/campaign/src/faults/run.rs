@@ -23,7 +23,6 @@ const STARVATION: (Duration, Duration) = (Duration::from_millis(500), Duration::
 
 /// The programs that the plan strikes beside the servers.
 pub trait Workers: Sync {
-    /// The host of a worker.
     fn host(&self, worker: usize) -> Host;
 
     /// The processes of a worker that may be stopped, starved or killed, in a fixed order; none while it is
@@ -34,31 +33,26 @@ pub trait Workers: Sync {
 /// The progress of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A fault has struck.
     Struck {
         /// Description of the fault, with the server that it struck.
         label: String,
-        /// When.
         at: BootInstant,
     },
     /// The same fault was undone.
     Over {
         /// As in [`Event::Struck`].
         label: String,
-        /// When.
         at: BootInstant,
     },
     /// A fault had no target.
     Skipped {
         /// Description of that fault.
         label: String,
-        /// Why not.
         reason: String,
     },
 }
 
 impl Event {
-    /// Marks it in a timeline.
     pub fn mark(&self, timeline: &mut Timeline) {
         match self {
             Self::Struck { label, at } => {

@@ -109,7 +109,6 @@ struct Tally {
 }
 
 impl Kind {
-    /// The times of its lock.
     fn timing(&self, lease: LeaseOption) -> Timing {
         lease.timing(self.session_timeout, STOP_GRACE)
     }

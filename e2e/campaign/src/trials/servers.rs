@@ -14,7 +14,6 @@ use crate::figures::{Figures, Violations};
 use crate::stage::{BOUND, Round, Stage};
 use crate::times::{Times, seconds};
 
-/// The faults of the servers.
 #[derive(Clone, Copy)]
 enum Fault {
     LeaderStopped,

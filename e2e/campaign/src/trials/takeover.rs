@@ -19,7 +19,6 @@ use crate::times::{Times, seconds};
 /// What the next one may take beyond L, in seconds: the error of two clocks, a transaction, and the start of a program.
 const BEYOND: f64 = 0.3;
 
-/// A lease duration.
 struct Lease {
     about: &'static str,
     option: &'static str,

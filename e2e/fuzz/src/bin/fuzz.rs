@@ -41,7 +41,6 @@ struct Args {
     list: bool,
 }
 
-/// The result of a target.
 struct Outcome {
     executions: String,
     coverage: String,

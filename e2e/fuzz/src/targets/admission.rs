@@ -50,8 +50,7 @@ const WORDS: &[&str] = &[
     "\"Job\"",
 ];
 
-/// Reviews of pods.
-pub const POD_REVIEWS: Target = Target {
+pub(crate) const POD_REVIEWS: Target = Target {
     name: "pod-reviews",
     longest: 16 * 1024,
     // The memory that the operator keeps free for it: the webhook waits until this much is free before it
@@ -139,8 +138,7 @@ pub const POD_REVIEWS: Target = Target {
     },
 };
 
-/// Reviews of workloads.
-pub const WORKLOAD_REVIEWS: Target = Target {
+pub(crate) const WORKLOAD_REVIEWS: Target = Target {
     name: "workload-reviews",
     longest: 16 * 1024,
     // As for pods.

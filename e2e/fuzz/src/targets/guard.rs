@@ -14,7 +14,7 @@ use crate::bytes::{file, parts};
 const BUFFER: usize = 8192;
 
 /// Frames of both directions.
-pub const FRAMES: Target = Target {
+pub(crate) const FRAMES: Target = Target {
     name: "frames",
     longest: 8 * FRAME_LEN,
     // A sentence about each frame that is refused.
@@ -41,7 +41,7 @@ pub const FRAMES: Target = Target {
 };
 
 /// `/proc/PID/stat`, in which any user chooses the name of the program.
-pub const STAT: Target = Target {
+pub(crate) const STAT: Target = Target {
     name: "stat",
     longest: 512,
     // The parser allocates nothing; a field of one byte takes 16 in the list that is compared here.
@@ -86,7 +86,7 @@ pub const STAT: Target = Target {
 };
 
 /// `/proc/PID/mountinfo`, in which any user chooses paths; behind an empty line our own `/proc/self/cgroup`.
-pub const MOUNTINFO: Target = Target {
+pub(crate) const MOUNTINFO: Target = Target {
     name: "mountinfo",
     longest: 3 * BUFFER,
     // The buffer for lines. Beside it only what is compared here: all lines, twice.
@@ -150,7 +150,7 @@ pub const MOUNTINFO: Target = Target {
 };
 
 /// `/proc/PID/cgroup` of ourselves and of two others, and `cgroup.events`, each behind an empty line.
-pub const CGROUPS: Target = Target {
+pub(crate) const CGROUPS: Target = Target {
     name: "cgroups",
     longest: 2 * BUFFER,
     // The buffer for lines, and room for 37 groups: four of the container, 32 of others, and one that is read; our
@@ -197,7 +197,7 @@ pub const CGROUPS: Target = Target {
 };
 
 /// The file with the hook after the start; and an environment, which has the same format.
-pub const POST_START: Target = Target {
+pub(crate) const POST_START: Target = Target {
     name: "post-start",
     longest: 4096,
     // A word of no byte is a string of 24 bytes in a list that grows to twice its size.

@@ -12,7 +12,7 @@ use lockkeeper_sidecar::peer::Users;
 use lockkeeper_sidecar::probes::AppProbes;
 use lockkeeper_sidecar::probes::health::Health;
 use lockkeeper_sidecar::socket::Served;
-use lockkeeper_sidecar::view::{About, Guarded, LockView};
+use lockkeeper_sidecar::view::{About, Guarded, KeeperView};
 use tokio::sync::{mpsc, watch};
 
 use super::texts;
@@ -31,7 +31,7 @@ thread_local! {
 }
 
 /// Requests at the socket and at the port for probes.
-pub const REQUESTS: Target = Target {
+pub(crate) const REQUESTS: Target = Target {
     name: "http-requests",
     longest: 12 * 1024,
     // The input once more, hyper's buffers for reading and writing (a head has 8 KiB at most), a hundred headers, and
@@ -95,7 +95,7 @@ fn servers_of_a_keeper() -> [Server; 2] {
     let (status, watched) = watch::channel(LockStatus::new());
     let (guarded, guarded_now) = watch::channel(Guarded::default());
     let (app, app_now) = watch::channel(None);
-    let view = LockView::new(watched, guarded_now, About::exclusive("/l"));
+    let view = KeeperView::new(watched, guarded_now, About::exclusive("/l"));
     let probes = AppProbes::parse(Some("{\"liveness\":{\"tcpSocket\":{\"port\":1}}}"), None).expect("probes");
     let health = Health::new(app_now, probes);
     let mut registry = metrics::registry();
@@ -134,7 +134,7 @@ fn server(routes: impl Routes) -> Server {
 }
 
 /// The answers at a keeper's socket: whole answers, and streams of events.
-pub const KEEPER_ANSWERS: Target = Target {
+pub(crate) const KEEPER_ANSWERS: Target = Target {
     name: "keeper-answers",
     longest: 16 * ANSWER,
     // A line, and a body, have 64 KiB at most; a text grows to twice its size, and is copied then. The error

@@ -19,7 +19,7 @@ const THREE: NonZeroU32 = NonZeroU32::new(3).expect("it is not zero");
 const MODES: [Mode; 4] = [Mode::Exclusive, Mode::Semaphore(THREE), Mode::Read, Mode::Write];
 
 /// Names of children of a lock root, one in each line.
-pub const CONTENDER_NAMES: Target = Target {
+pub(crate) const CONTENDER_NAMES: Target = Target {
     name: "contender-names",
     longest: 4096,
     // A name of one byte is a string of 24 bytes in each of several lists, which grow to twice their size.
@@ -79,8 +79,7 @@ pub const CONTENDER_NAMES: Target = Target {
     },
 };
 
-/// The data of a contender.
-pub const CONTENDER_DATA: Target = Target {
+pub(crate) const CONTENDER_DATA: Target = Target {
     name: "contender-data",
     longest: 8192,
     // Five texts, each once as it is written and once more while it grows.
@@ -146,8 +145,7 @@ pub const CONTENDER_DATA: Target = Target {
     },
 };
 
-/// The data of a control node.
-pub const CONTROL_NODE: Target = Target {
+pub(crate) const CONTROL_NODE: Target = Target {
     name: "control-node",
     longest: 160 * 1024,
     // An object with one entry has 7 bytes and is a leaf of a map of 632; each is copied once, and once more
@@ -198,7 +196,7 @@ pub const CONTROL_NODE: Target = Target {
 };
 
 /// The data of a lock root.
-pub const AGREEMENT: Target = Target {
+pub(crate) const AGREEMENT: Target = Target {
     name: "agreement",
     longest: 2048,
     // A word with escapes is copied as it grows, and once more into the error about an unknown word. Then two
@@ -229,7 +227,7 @@ pub const AGREEMENT: Target = Target {
 };
 
 /// The data of the node with the ID of the ensemble.
-pub const ENSEMBLE_ID: Target = Target {
+pub(crate) const ENSEMBLE_ID: Target = Target {
     name: "ensemble-id",
     longest: 256,
     // Nothing is kept; the ID is written once here.
@@ -252,7 +250,7 @@ pub const ENSEMBLE_ID: Target = Target {
 };
 
 /// A server's answer to `conf`, and the decisions from its tick.
-pub const TICK: Target = Target {
+pub(crate) const TICK: Target = Target {
     name: "tick",
     longest: 4096,
     // A copy of the text, with each invalid byte written as three; and the messages.

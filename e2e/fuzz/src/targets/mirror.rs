@@ -22,7 +22,7 @@ const MESSAGE: usize = 32 * 1024;
 const SHOWN: usize = 3000;
 
 /// Names and data of contenders, up to the status: name, line end, data, then a zero byte.
-pub const QUEUE_STATUS: Target = Target {
+pub(crate) const QUEUE_STATUS: Target = Target {
     name: "queue-status",
     longest: 16 * 1024,
     // A contender of two bytes is a struct of 350 bytes, in the picture, in the queue and in the status, which are

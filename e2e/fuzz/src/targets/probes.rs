@@ -8,7 +8,7 @@ use crate::Target;
 use crate::bytes::{self, connection};
 
 /// `LOCKKEEPER_APP_PROBES`.
-pub const PROBE_SETTINGS: Target = Target {
+pub(crate) const PROBE_SETTINGS: Target = Target {
     name: "probe-settings",
     longest: 4096,
     // A header of 24 bytes is a struct of 48 bytes in a list that grows to twice its size, then one in a table that
@@ -41,7 +41,7 @@ pub const PROBE_SETTINGS: Target = Target {
 };
 
 /// The application's answer to `httpGet`.
-pub const PROBE_ANSWERS: Target = Target {
+pub(crate) const PROBE_ANSWERS: Target = Target {
     name: "probe-answers",
     longest: 32 * 1024,
     // The input once more; hyper's buffers, which take heads of 16 KiB at most, and a hundred headers.
@@ -93,7 +93,7 @@ pub const PROBE_ANSWERS: Target = Target {
 };
 
 /// The application's answer to `grpc`.
-pub const GRPC_ANSWERS: Target = Target {
+pub(crate) const GRPC_ANSWERS: Target = Target {
     name: "grpc-answers",
     longest: 80 * 1024,
     // The input once more; a message of 16 KiB and one frame more, which grows to twice its size; one frame, and its

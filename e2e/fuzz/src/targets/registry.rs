@@ -20,7 +20,7 @@ const BODY: usize = 16 * 1024;
 const COMMAND: usize = 128 * 1024;
 
 /// Whole answers: status, head, body, and the target of a redirect.
-pub const REGISTRY_ANSWERS: Target = Target {
+pub(crate) const REGISTRY_ANSWERS: Target = Target {
     name: "registry-answers",
     longest: 48 * 1024,
     // The input once more; hyper's buffers for a head of 16 KiB and a hundred headers; the body, in parts and in one.
@@ -106,7 +106,7 @@ pub const REGISTRY_ANSWERS: Target = Target {
 };
 
 /// Manifests, indexes and configurations.
-pub const REGISTRY_DOCUMENTS: Target = Target {
+pub(crate) const REGISTRY_DOCUMENTS: Target = Target {
     name: "registry-documents",
     longest: 64 * 1024,
     // A word of two bytes and its comma is a string of 24 bytes, in a list that grows to twice its size and is
@@ -151,8 +151,7 @@ pub const REGISTRY_DOCUMENTS: Target = Target {
     },
 };
 
-/// Pull secrets.
-pub const PULL_SECRETS: Target = Target {
+pub(crate) const PULL_SECRETS: Target = Target {
     name: "pull-secrets",
     longest: 4096,
     // An entry of 5 bytes is one of 96 in a leaf of a map with eleven; then a struct of 72 in a list that grows to
@@ -199,8 +198,7 @@ pub const PULL_SECRETS: Target = Target {
     },
 };
 
-/// Names of images in pods.
-pub const IMAGE_NAMES: Target = Target {
+pub(crate) const IMAGE_NAMES: Target = Target {
     name: "image-names",
     longest: 2048,
     // The regular expression keeps its working memory, which grows up to 2 MiB for a new kind of text
@@ -250,7 +248,7 @@ pub const IMAGE_NAMES: Target = Target {
 };
 
 /// Certificates of callers (DER), and authorities for them (PEM, `--client-ca`).
-pub const CERTIFICATES: Target = Target {
+pub(crate) const CERTIFICATES: Target = Target {
     name: "certificates",
     longest: 4096,
     // A part of some bytes is a struct of up to 300 bytes, in lists that grow to twice their size; names are copied.

@@ -13,7 +13,7 @@ use super::{JSON, texts};
 use crate::Target;
 
 /// Connect strings, paths, identities, durations and networks, as in options and in locks.
-pub const ARGUMENTS: Target = Target {
+pub(crate) const ARGUMENTS: Target = Target {
     name: "arguments",
     longest: 2048,
     // A server of one byte is a struct of 32 bytes in a list that grows to twice its size; sentences show the text.
@@ -76,7 +76,7 @@ pub const ARGUMENTS: Target = Target {
 };
 
 /// The file with credentials for ZooKeeper.
-pub const CREDENTIALS: Target = Target {
+pub(crate) const CREDENTIALS: Target = Target {
     name: "credentials",
     longest: 4096,
     // An identity of three bytes is a string of 24 bytes in a list that grows to twice its size.
@@ -113,7 +113,7 @@ pub const CREDENTIALS: Target = Target {
 };
 
 /// The `spec` of a `DistributedLock`.
-pub const LOCK_SPEC: Target = Target {
+pub(crate) const LOCK_SPEC: Target = Target {
     name: "lock-spec",
     longest: 4096,
     // Some texts, each copied into a sentence; and the document written again.

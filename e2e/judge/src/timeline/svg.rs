@@ -36,7 +36,6 @@ text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-se
 .hold{fill:#238636}.alt{fill:#1f6feb}.band{fill:#d29922;fill-opacity:.14}.moment{fill:#4493f8;fill-opacity:.45}.while{fill:#4493f8;fill-opacity:.10}.note{fill:#4493f8}\
 .gap{stroke:#ab7df8}.gaplabel{fill:#ab7df8}}";
 
-/// Draws the whole timeline, under a title.
 pub fn render(timeline: &Timeline, title: &str) -> String {
     let scale = Scale {
         start: timeline.start(),

@@ -14,7 +14,6 @@ pub fn waiting(lock: &DistributedLock) -> Vec<String> {
     status.queue.into_iter().map(|one| one.pod).collect()
 }
 
-/// The message of a condition.
 pub fn message(lock: &DistributedLock, kind: &str) -> String {
     let status = lock.status.clone().unwrap_or_default();
     let found = status.conditions.into_iter().find(|one| one.type_ == kind);

@@ -28,7 +28,6 @@ pub struct Launch<'a> {
     pub host: &'a Host,
     /// The folder for its log.
     pub directory: &'a Path,
-    /// How it reaches the API server.
     pub kubeconfig: &'a Path,
     /// Its identity in the ensemble (`--auth-file`).
     pub auth: &'a Path,
@@ -45,7 +44,6 @@ pub struct Operator {
     pub process: Process,
     /// Its name in the harness.
     pub name: String,
-    /// The address of its webhooks.
     pub webhook: SocketAddrV4,
     /// Its metrics and probes.
     pub pages: Pages,
@@ -120,7 +118,6 @@ impl Operator {
         operator
     }
 
-    /// Its log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -135,18 +132,15 @@ impl Operator {
 }
 
 impl Pages {
-    /// Where it listens.
     pub fn address(&self) -> SocketAddrV4 {
         self.address
     }
 
-    /// Whether it reports that it is ready.
     pub async fn is_ready(&self) -> bool {
         let answer = self.ask("/readyz").await.unwrap_or_default();
         answer.starts_with("HTTP/1.1 200")
     }
 
-    /// Whether it leads the replicas.
     pub async fn is_leading(&self) -> bool {
         let metrics = self.ask("/metrics").await.unwrap_or_default();
         metrics.contains("lockkeeper_operator_leading 1")

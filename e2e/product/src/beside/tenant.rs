@@ -37,7 +37,6 @@ impl Tenant {
         tenant
     }
 
-    /// The objects of a kind in it.
     pub fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
@@ -51,7 +50,6 @@ impl Tenant {
         self.api().create(&PostParams::default(), &lock).await.unwrap()
     }
 
-    /// Waits until a lock satisfies a condition.
     pub async fn wait_for_lock(
         &self,
         name: &str,
@@ -75,7 +73,6 @@ impl Tenant {
         self.api().create(&PostParams::default(), &pod).await.unwrap()
     }
 
-    /// Waits until a pod has a role.
     pub async fn wait_for_role(&self, pod: &str, role: &str) {
         let api = self.api::<Pod>();
         eventually(&format!("{pod} is {role}"), async || {
@@ -117,7 +114,6 @@ impl Tenant {
         .unwrap();
     }
 
-    /// Annotates a lock.
     pub async fn annotate(&self, lock: &str, key: &str, value: &str) {
         let patch = json!({"metadata": {"annotations": {key: value}}});
         let api = self.api::<DistributedLock>();
@@ -126,7 +122,6 @@ impl Tenant {
             .unwrap();
     }
 
-    /// Waits for an event about an object.
     pub async fn wait_for_event(&self, about: &str, reason: &str) -> String {
         self.wait_for_note(about, reason, "").await
     }

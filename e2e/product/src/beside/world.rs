@@ -21,9 +21,7 @@ use crate::chart::{CRD, SYSTEM};
 pub struct World {
     // Ended before the ensemble.
     operators: Mutex<Vec<Operator>>,
-    /// The cluster.
     pub cluster: &'static Cluster,
-    /// The ensemble.
     pub ensemble: Ensemble,
     /// The host of the operators.
     pub host: Host,

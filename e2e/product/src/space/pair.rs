@@ -9,11 +9,8 @@ use crate::DeletionWatch;
 
 /// Two pods, of which one runs.
 pub struct Pair {
-    /// The token of the pod that runs.
     pub token: i64,
-    /// The pod that runs.
     pub holder: String,
-    /// The deletions by the leader.
     pub deletions: DeletionWatch,
 }
 

@@ -27,7 +27,7 @@ fn rows(results: &Results) -> impl Iterator<Item = (&'static System, &Costs)> {
 }
 
 /// All tables; nothing before the first measurement.
-pub fn render(page: &mut String, results: &Results) {
+pub(crate) fn render(page: &mut String, results: &Results) {
     if results.costs.is_empty() {
         return;
     }
@@ -124,7 +124,7 @@ fn fairness(page: &mut String, results: &Results) {
 }
 
 /// Who hands over sooner than `own` does.
-pub fn faster_than(results: &Results, own: &str) -> Option<String> {
+pub(crate) fn faster_than(results: &Results, own: &str) -> Option<String> {
     let of = |name: &str| value(results.costs.get(name)?, TYPICAL, |one| one.p50);
     let ours = of(own)?;
     let better: Vec<_> = SYSTEMS

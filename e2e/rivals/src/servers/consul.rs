@@ -7,7 +7,6 @@ use crate::programs::consul;
 
 struct Consul;
 
-/// Starts it.
 pub(super) fn start() -> anyhow::Result<Farm> {
     Farm::start(Box::new(Consul), 1)
 }

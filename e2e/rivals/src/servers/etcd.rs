@@ -8,7 +8,6 @@ use crate::programs::go;
 
 struct Etcd;
 
-/// Starts them.
 pub(super) fn start() -> anyhow::Result<Farm> {
     Farm::start(Box::new(Etcd), 3)
 }

@@ -23,7 +23,6 @@ pub(super) trait Breed {
     /// The command of a server. Its directory exists, and keeps what is in there over a restart.
     fn command(&self, nodes: &[Node], index: usize) -> anyhow::Result<Command>;
 
-    /// Whether a server serves.
     fn serves(&self, farm: &Farm, index: usize) -> bool;
 
     /// The server that writes depend on.
@@ -74,8 +73,7 @@ pub(super) struct Farm {
 }
 
 impl Farm {
-    /// Starts this many.
-    pub fn start(breed: Box<dyn Breed>, count: usize) -> anyhow::Result<Self> {
+    pub(crate) fn start(breed: Box<dyn Breed>, count: usize) -> anyhow::Result<Self> {
         let owner = Owner::new();
         let network = Network::new(&owner)?;
         network.can_cut()?;
@@ -106,7 +104,7 @@ impl Farm {
     }
 
     /// What a client program prints that runs on the harness's own host; `None` if it fails.
-    pub fn ask(&self, mut command: Command) -> Option<String> {
+    pub(crate) fn ask(&self, mut command: Command) -> Option<String> {
         Process::piped(&mut command);
         let process = self.observer.spawn("client", command).ok()?;
         let output = process.output_within(ANSWER).ok()??;
@@ -117,13 +115,13 @@ impl Farm {
     }
 
     /// Whether a server accepts connections at its port.
-    pub fn accepts(&self, index: usize) -> bool {
+    pub(crate) fn accepts(&self, index: usize) -> bool {
         let address = SocketAddrV4::new(self.nodes[index].host.address(), self.breed.port());
         self.observer.connect(address, ANSWER).is_ok()
     }
 
     /// The harness's own host.
-    pub fn observer(&self) -> &Host {
+    pub(crate) fn observer(&self) -> &Host {
         &self.observer
     }
 }

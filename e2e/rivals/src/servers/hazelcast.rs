@@ -11,7 +11,6 @@ const SESSION: &str = "4";
 
 struct Hazelcast;
 
-/// Starts them.
 pub(super) fn start() -> anyhow::Result<Farm> {
     Farm::start(Box::new(Hazelcast), 3)
 }

@@ -13,7 +13,6 @@ const API: usize = 1;
 
 struct Kubernetes;
 
-/// Starts them.
 pub(super) fn start() -> anyhow::Result<Farm> {
     Farm::start(Box::new(Kubernetes), 2)
 }

@@ -14,7 +14,6 @@ const INIT: &str = "CREATE DATABASE IF NOT EXISTS lockkeeper;\n\
 
 struct MariaDb;
 
-/// Starts it.
 pub(super) fn start() -> anyhow::Result<Farm> {
     Farm::start(Box::new(MariaDb), 1)
 }

@@ -17,7 +17,6 @@ const ANSWER: Duration = Duration::from_secs(2);
 
 struct Memcached;
 
-/// Starts it.
 pub(super) fn start() -> anyhow::Result<Farm> {
     Farm::start(Box::new(Memcached), 1)
 }

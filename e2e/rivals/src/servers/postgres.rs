@@ -19,7 +19,6 @@ struct Postgres {
     programs: PathBuf,
 }
 
-/// Starts it.
 pub(super) fn start() -> anyhow::Result<Farm> {
     let programs = std::fs::read_dir("/usr/lib/postgresql")
         .context("PostgreSQL is missing: install the package postgresql")?

@@ -11,7 +11,6 @@ use super::farm::{Breed, Farm, Node};
 /// How many, and what they do together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// One.
     Single,
     /// Five that know nothing of one another.
     Five,
@@ -26,7 +25,6 @@ const SENTINEL_PORT: u16 = 26379;
 
 struct Redis(Layout);
 
-/// Starts them.
 pub(super) fn start(layout: Layout) -> anyhow::Result<Farm> {
     let count = if layout == Layout::Single { 1 } else { 5 };
     Farm::start(Box::new(Redis(layout)), count)

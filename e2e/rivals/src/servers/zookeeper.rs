@@ -6,7 +6,6 @@ use lockkeeper_testbed::{Config, Ensemble, Host, Network};
 
 use super::Servers;
 
-/// Starts them.
 pub(super) fn start() -> anyhow::Result<Ensemble> {
     let ensemble = Ensemble::start(Config {
         // As in production, and as the others have it: an acknowledged write is on the disk.

@@ -23,7 +23,7 @@ const BOUND: Duration = Duration::from_secs(30);
 const MACHINE: &str = "machine";
 
 /// True on a machine that has only version 2.
-pub fn is_unified() -> bool {
+pub(crate) fn is_unified() -> bool {
     Path::new(ROOT).join("cgroup.controllers").exists()
 }
 
@@ -31,7 +31,7 @@ pub fn is_unified() -> bool {
 ///
 /// # Errors
 /// When the kernel refuses: it needs root, and hierarchies that can be written to.
-pub fn create(node: NodeLayout) -> anyhow::Result<()> {
+pub(crate) fn create(node: NodeLayout) -> anyhow::Result<()> {
     let hierarchies = hierarchies()?;
     ensure!(
         !hierarchies.is_empty(),
@@ -57,7 +57,7 @@ pub fn create(node: NodeLayout) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When the process is gone, or the kernel refuses.
-pub fn enter(node: NodeLayout, pid: Pid) -> anyhow::Result<()> {
+pub(crate) fn enter(node: NodeLayout, pid: Pid) -> anyhow::Result<()> {
     for hierarchy in hierarchies()? {
         let group = hierarchy.join(node.cgroup()).join(MACHINE);
         fs::write(group.join("cgroup.procs"), pid.as_raw_pid().to_string())
@@ -70,7 +70,7 @@ pub fn enter(node: NodeLayout, pid: Pid) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When something survives for half a minute.
-pub fn kill(node: NodeLayout) -> anyhow::Result<()> {
+pub(crate) fn kill(node: NodeLayout) -> anyhow::Result<()> {
     let dead = wait_for(BOUND, || {
         let processes = processes(node);
         for &pid in &processes {
@@ -89,7 +89,7 @@ pub fn kill(node: NodeLayout) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When something survives, or the kernel keeps a group.
-pub fn remove(node: NodeLayout) -> anyhow::Result<()> {
+pub(crate) fn remove(node: NodeLayout) -> anyhow::Result<()> {
     kill(node)?;
     for hierarchy in hierarchies()? {
         for group in tree(&hierarchy.join(node.cgroup())).into_iter().rev() {
@@ -109,7 +109,7 @@ pub fn remove(node: NodeLayout) -> anyhow::Result<()> {
 }
 
 /// Nodes that have a group.
-pub fn nodes() -> Vec<NodeLayout> {
+pub(crate) fn nodes() -> Vec<NodeLayout> {
     let hierarchies = hierarchies().unwrap_or_default();
     NodeLayout::all(NodeLayout::MOST)
         .filter(|node| {
@@ -120,8 +120,7 @@ pub fn nodes() -> Vec<NodeLayout> {
         .collect()
 }
 
-/// Everything that runs on a node.
-pub fn processes(node: NodeLayout) -> Vec<Pid> {
+pub(crate) fn processes(node: NodeLayout) -> Vec<Pid> {
     let mut found = Vec::new();
     for hierarchy in hierarchies().unwrap_or_default() {
         for group in tree(&hierarchy.join(node.cgroup())) {

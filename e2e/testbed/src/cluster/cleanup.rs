@@ -38,7 +38,7 @@ pub fn sweep() -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When one cannot be made.
-pub fn hold_mount_points() -> anyhow::Result<fs::File> {
+pub(crate) fn hold_mount_points() -> anyhow::Result<fs::File> {
     let lock = mounts_lock()?;
     lock.lock_shared()
         .with_context(|| format!("cannot lock {MOUNTS_LOCK}"))?;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-/// The configuration of a cluster.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// How many nodes, from 1 to [`NodeLayout::MOST`](super::NodeLayout::MOST).

@@ -10,15 +10,14 @@ use anyhow::{Context, bail};
 use super::layout;
 
 /// An order that waits for its answer.
-pub struct Order {
+pub(crate) struct Order {
     /// The order itself.
     pub line: String,
     stream: UnixStream,
 }
 
 impl Order {
-    /// Answers it.
-    pub fn answer(mut self, result: anyhow::Result<String>) {
+    pub(crate) fn answer(mut self, result: anyhow::Result<String>) {
         let line = match result {
             Ok(text) => format!("ok {text}\n"),
             Err(error) => format!("error {}\n", format!("{error:#}").replace('\n', "\t")),
@@ -32,7 +31,7 @@ impl Order {
 ///
 /// # Errors
 /// When the socket cannot be made.
-pub fn listen() -> anyhow::Result<Receiver<Order>> {
+pub(crate) fn listen() -> anyhow::Result<Receiver<Order>> {
     let path = layout::control();
     let listener = UnixListener::bind(&path).with_context(|| format!("cannot make {}", path.display()))?;
     let (orders, queue) = mpsc::channel();
@@ -54,7 +53,7 @@ pub fn listen() -> anyhow::Result<Receiver<Order>> {
 ///
 /// # Errors
 /// When there is no supervisor, or it cannot carry the order out, with its message.
-pub fn ask(line: &str) -> anyhow::Result<String> {
+pub(crate) fn ask(line: &str) -> anyhow::Result<String> {
     let path = layout::control();
     let mut stream = UnixStream::connect(&path).with_context(|| {
         format!(

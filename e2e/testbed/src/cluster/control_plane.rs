@@ -43,7 +43,12 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:cored
 ///
 /// # Errors
 /// When a configuration cannot be written.
-pub fn parts(config: &Config, programs: &Programs, pki: &Pki, host: &Host) -> anyhow::Result<Vec<Part>> {
+pub(crate) fn parts(
+    config: &Config,
+    programs: &Programs,
+    pki: &Pki,
+    host: &Host,
+) -> anyhow::Result<Vec<Part>> {
     Ok(vec![
         etcd(programs, host),
         registry(programs, host)?,
@@ -58,7 +63,7 @@ pub fn parts(config: &Config, programs: &Programs, pki: &Pki, host: &Host) -> an
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn write_manifests(path: &Path) -> std::io::Result<()> {
+pub(crate) fn write_manifests(path: &Path) -> std::io::Result<()> {
     fs::write(path, COREDNS_ROLE)
 }
 
@@ -206,7 +211,7 @@ fn coredns(programs: &Programs, pki: &Pki, host: &Host) -> anyhow::Result<Part> 
 }
 
 /// True once a program accepts connections at an address.
-pub fn answers(host: &Host, address: SocketAddrV4) -> Ready {
+pub(crate) fn answers(host: &Host, address: SocketAddrV4) -> Ready {
     let host = host.clone();
     Box::new(move |_: Pid| host.connect(address, Duration::from_secs(1)).is_ok())
 }

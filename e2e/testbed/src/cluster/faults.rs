@@ -23,7 +23,6 @@ impl Node<'_> {
         self.layout.name()
     }
 
-    /// Its address.
     pub fn address(&self) -> Ipv4Addr {
         self.layout.address()
     }

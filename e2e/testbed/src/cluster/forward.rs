@@ -17,7 +17,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// When another program has the port.
-pub fn forward(port: u16, host: &Host, to: SocketAddrV4) -> anyhow::Result<()> {
+pub(crate) fn forward(port: u16, host: &Host, to: SocketAddrV4) -> anyhow::Result<()> {
     let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
             "port {port} of 127.0.0.1 is in use; the cluster needs it to be reached from this machine: see `ss -ltnp`"
@@ -34,7 +34,7 @@ pub fn forward(port: u16, host: &Host, to: SocketAddrV4) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When it cannot listen there.
-pub fn lead_out(host: &Host, to: SocketAddrV4) -> anyhow::Result<SocketAddrV4> {
+pub(crate) fn lead_out(host: &Host, to: SocketAddrV4) -> anyhow::Result<SocketAddrV4> {
     let listener = host.run(|| TcpListener::bind((host.address(), 0)))??;
     let port = listener.local_addr()?.port();
     serve(listener, move || TcpStream::connect_timeout(&to.into(), CONNECT))?;

@@ -19,7 +19,7 @@ const WITHOUT_TRACES: &str = r#"mount --bind "$0" /var/lib/containers; exec "$@"
 
 /// The registry of the images, and the tool that makes them.
 #[derive(Clone, Debug)]
-pub struct Registry {
+pub(crate) struct Registry {
     tool: Tool,
     /// Prefix of image names for the tool that pushes.
     push: String,
@@ -42,7 +42,7 @@ impl Registry {
     ///
     /// # Errors
     /// When there is neither buildah nor a docker engine.
-    pub fn own(control_plane: &Host) -> Result<Self, Unsupported> {
+    pub(crate) fn own(control_plane: &Host) -> Result<Self, Unsupported> {
         let tool = Tool::find()?;
         let pull = REGISTRY_INSIDE.to_owned();
         Ok(match tool {
@@ -68,7 +68,7 @@ impl Registry {
     ///
     /// # Errors
     /// When it names none, or no tool can make images.
-    pub fn foreign() -> Result<Self, Unsupported> {
+    pub(crate) fn foreign() -> Result<Self, Unsupported> {
         let Some(name) = std::env::var(REGISTRY).ok().filter(|name| !name.is_empty()) else {
             return Err(Unsupported::new(format!(
                 "{REGISTRY} does not name a registry that the nodes of your cluster can pull from"
@@ -90,7 +90,7 @@ impl Registry {
     ///
     /// # Errors
     /// When it cannot be built or pushed, with the output of the tool.
-    pub fn push(&self, name: &str, folder: &Path, stage: Option<&str>) -> anyhow::Result<String> {
+    pub(crate) fn push(&self, name: &str, folder: &Path, stage: Option<&str>) -> anyhow::Result<String> {
         let target = format!("{}/{name}", self.push);
         let stage = stage.map(|stage| format!("--target={stage}"));
         match self.tool {
@@ -123,7 +123,7 @@ impl Registry {
     ///
     /// # Errors
     /// As [`Self::push`].
-    pub fn push_program(&self, name: &str, program: &Path) -> anyhow::Result<String> {
+    pub(crate) fn push_program(&self, name: &str, program: &Path) -> anyhow::Result<String> {
         let folder = tempfile::tempdir()?;
         let root = folder.path().join("root");
         fs::create_dir_all(root.join("var"))?;
@@ -183,7 +183,7 @@ impl Registry {
 ///
 /// # Errors
 /// The reason.
-pub fn can_build() -> Result<(), Unsupported> {
+pub(crate) fn can_build() -> Result<(), Unsupported> {
     Tool::find().map(drop)
 }
 

@@ -18,8 +18,7 @@ const EXEC_BOUND: Duration = Duration::from_secs(120);
 
 /// The program, and the cluster that it is for.
 #[derive(Clone, Debug)]
-pub struct Kubectl {
-    /// Path of the program.
+pub(crate) struct Kubectl {
     pub program: PathBuf,
     /// The kubeconfig, with the API server and the user.
     pub kubeconfig: PathBuf,
@@ -29,7 +28,7 @@ pub struct Kubectl {
 
 impl Kubectl {
     /// For the cluster of this machine, on the host of its API server.
-    pub fn own(programs: &Programs, control_plane: &Host) -> Self {
+    pub(crate) fn own(programs: &Programs, control_plane: &Host) -> Self {
         Self {
             program: programs.path("kubectl"),
             kubeconfig: layout::kubeconfig(),
@@ -41,7 +40,7 @@ impl Kubectl {
     ///
     /// # Errors
     /// When it fails, with its message.
-    pub fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
+    pub(crate) fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let bound = if arguments.contains(&"exec") {
             EXEC_BOUND
         } else {
@@ -67,7 +66,7 @@ impl Kubectl {
     ///
     /// # Errors
     /// When that is not possible.
-    pub fn spawn(&self, arguments: &[&str]) -> std::io::Result<Process> {
+    pub(crate) fn spawn(&self, arguments: &[&str]) -> std::io::Result<Process> {
         let mut command = Command::new(&self.program);
         Process::piped(&mut command)
             .args(arguments)

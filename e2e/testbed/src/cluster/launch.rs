@@ -18,7 +18,7 @@ use crate::binaries;
 /// The process that owns everything of a cluster. Drop ends it, and waits until it has removed everything,
 /// unless it is detached.
 #[derive(Debug)]
-pub struct Supervisor {
+pub(crate) struct Supervisor {
     process: Child,
     /// Its error messages.
     complaints: NamedTempFile,
@@ -30,7 +30,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// When that fails, with its message.
-    pub fn start(config: &Config, detached: bool) -> anyhow::Result<Self> {
+    pub(crate) fn start(config: &Config, detached: bool) -> anyhow::Result<Self> {
         let mut command = Command::new(binaries::cluster()?);
         command
             .arg("supervise")
@@ -72,8 +72,7 @@ impl Supervisor {
         )
     }
 
-    /// Its process id.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }
 }
@@ -95,7 +94,7 @@ impl Drop for Supervisor {
 ///
 /// # Errors
 /// The reason.
-pub fn can_start() -> Result<(), Unsupported> {
+pub(crate) fn can_start() -> Result<(), Unsupported> {
     if !rustix::process::geteuid().is_root() {
         return Err(Unsupported::new(
             "a cluster on this machine needs root, for namespaces and mounts",

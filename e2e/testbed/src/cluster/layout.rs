@@ -13,24 +13,24 @@ pub const NUMBER: &str = "LOCKKEEPER_CLUSTER";
 /// The largest number.
 const MOST: u8 = 9;
 /// The control plane's address, in the nodes' network.
-pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The network of services. The API server has the first address in it.
-pub const SERVICES: &str = "10.96.0.0/24";
+pub(crate) const SERVICES: &str = "10.96.0.0/24";
 /// The API server's address as a service.
-pub const API_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
+pub(crate) const API_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 /// The registry's port on [`ADDRESS`].
-pub const REGISTRY_PORT: u16 = 5000;
+pub(crate) const REGISTRY_PORT: u16 = 5000;
 /// The registry, as pods and nodes name it.
 pub const REGISTRY_INSIDE: &str = "10.77.0.1:5000";
 /// Locked by the supervisors of all clusters together, while their nodes may mount something at
 /// [`MOUNT_POINTS`](super::node::MOUNT_POINTS). It is never removed.
-pub const MOUNTS_LOCK: &str = "/run/lockkeeper-cluster-mounts.lock";
+pub(crate) const MOUNTS_LOCK: &str = "/run/lockkeeper-cluster-mounts.lock";
 
 /// The number of the cluster that this process starts or uses.
 ///
 /// # Panics
 /// When [`NUMBER`] is not a number from 1 to [`MOST`].
-pub fn number() -> u8 {
+pub(crate) fn number() -> u8 {
     static CHOSEN: OnceLock<u8> = OnceLock::new();
     *CHOSEN.get_or_init(|| match std::env::var(NUMBER) {
         Err(_) => 1,
@@ -56,7 +56,7 @@ pub fn control_plane() -> String {
 
 /// The API server's port, on [`ADDRESS`] and, for users and their programs, on this machine's own 127.0.0.1,
 /// so that one kubeconfig is valid for both. It is not 6443, where another cluster may listen.
-pub fn api_port() -> u16 {
+pub(crate) fn api_port() -> u16 {
     16443 + u16::from(number() - 1)
 }
 
@@ -71,17 +71,17 @@ pub fn directory() -> PathBuf {
 }
 
 /// Locked by the supervisor while there is a cluster of this number. It names the supervisor, and is never removed.
-pub fn lock() -> PathBuf {
+pub(crate) fn lock() -> PathBuf {
     PathBuf::from(format!("/run/lockkeeper-cluster{}.lock", suffix()))
 }
 
 /// The socket on which the supervisor accepts orders.
-pub fn control() -> PathBuf {
+pub(crate) fn control() -> PathBuf {
     directory().join("control.sock")
 }
 
 /// The supervisor's own log.
-pub fn log() -> PathBuf {
+pub(crate) fn log() -> PathBuf {
     directory().join("supervisor.log")
 }
 
@@ -91,12 +91,12 @@ pub fn kubeconfig() -> PathBuf {
 }
 
 /// The image of every pod's sandbox.
-pub fn pause_image() -> String {
+pub(crate) fn pause_image() -> String {
     reference("lockkeeper/pause:1")
 }
 
 /// An image in the cluster's own registry, as pods name it.
-pub fn reference(name: &str) -> String {
+pub(crate) fn reference(name: &str) -> String {
     format!("{REGISTRY_INSIDE}/{name}")
 }
 
@@ -106,7 +106,7 @@ pub fn kubernetes_networks() -> [String; 2] {
 }
 
 /// A program of this machine, also one for administrators, whose folder is not on every user's path.
-pub fn find_program(name: &str) -> Option<PathBuf> {
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     path.split(':')
         .map(|folder| Path::new(folder).join(name))
@@ -139,7 +139,6 @@ impl NodeLayout {
         format!("lk{}-n{}", suffix(), self.number)
     }
 
-    /// Its address.
     pub fn address(self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, 0, 10 + self.number)
     }
@@ -159,7 +158,6 @@ impl NodeLayout {
         format!("lockkeeper{}-n{}", suffix(), self.number)
     }
 
-    /// Its files.
     pub fn directory(self) -> PathBuf {
         directory().join(self.name())
     }

@@ -32,7 +32,6 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }

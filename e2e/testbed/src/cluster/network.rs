@@ -21,7 +21,7 @@ const NAMESPACES: &str = "/run/netns";
 ///
 /// # Errors
 /// When the kernel refuses, or some of them are there already.
-pub fn create(nodes: u8, owner: &Owner) -> anyhow::Result<(Host, Vec<Host>)> {
+pub(crate) fn create(nodes: u8, owner: &Owner) -> anyhow::Result<(Host, Vec<Host>)> {
     let control_plane = host(&control_plane(), ADDRESS, owner)?;
     control_plane.ip(&format!(
         "link add lkbr type bridge\naddr add {ADDRESS}/24 dev lkbr\nlink set lkbr up\n"
@@ -58,7 +58,7 @@ pub fn create(nodes: u8, owner: &Owner) -> anyhow::Result<(Host, Vec<Host>)> {
 ///
 /// # Errors
 /// When there is none.
-pub fn existing(nodes: u8, owner: &Owner) -> anyhow::Result<(Host, Vec<Host>)> {
+pub(crate) fn existing(nodes: u8, owner: &Owner) -> anyhow::Result<(Host, Vec<Host>)> {
     let name = control_plane();
     let control_plane = Host::in_namespace(&name, ADDRESS, owner)
         .with_context(|| format!("there is no network namespace {name}"))?;
@@ -73,7 +73,7 @@ pub fn existing(nodes: u8, owner: &Owner) -> anyhow::Result<(Host, Vec<Host>)> {
 ///
 /// # Errors
 /// When one cannot be removed.
-pub fn remove() -> anyhow::Result<()> {
+pub(crate) fn remove() -> anyhow::Result<()> {
     for name in names() {
         run(&["netns", "del", &name])?;
     }
@@ -81,7 +81,7 @@ pub fn remove() -> anyhow::Result<()> {
 }
 
 /// The names of those that are there.
-pub fn names() -> Vec<String> {
+pub(crate) fn names() -> Vec<String> {
     NodeLayout::all(NodeLayout::MOST)
         .map(NodeLayout::namespace)
         .chain([control_plane()])

@@ -30,14 +30,14 @@ exec "$1"
 "#;
 /// Fixed paths of programs. If they are missing on this machine, they are created, so that something can be
 /// mounted there, and removed again if they are empty.
-pub const MOUNT_POINTS: [&str; 3] = ["/var/lib/kubelet", "/var/lib/cni", "/var/lib/containers"];
+pub(crate) const MOUNT_POINTS: [&str; 3] = ["/var/lib/kubelet", "/var/lib/cni", "/var/lib/containers"];
 
 /// The programs of a node, in the order in which they need one another. The first one stands for the machine:
 /// the others run inside its mounts.
 ///
 /// # Errors
 /// When a configuration cannot be written, or there is no runc.
-pub fn parts(
+pub(crate) fn parts(
     config: &Config,
     programs: &Programs,
     pki: &Pki,

@@ -6,7 +6,7 @@ use crate::Host;
 
 /// The parts of a cluster on this machine.
 #[derive(Debug)]
-pub struct Own {
+pub(crate) struct Own {
     pub programs: Programs,
     pub control_plane: Host,
     pub nodes: Vec<Host>,

@@ -20,7 +20,7 @@ const READY_BOUND: Duration = Duration::from_secs(180);
 const READY_POLL: Duration = Duration::from_millis(100);
 
 /// A program: how to start it, and how to check that it serves.
-pub struct Part {
+pub(crate) struct Part {
     name: String,
     host: Host,
     /// The node on which it runs, in the node's control group.
@@ -31,11 +31,11 @@ pub struct Part {
 }
 
 /// The check that a program serves, given its process id.
-pub type Ready = Box<dyn Fn(Pid) -> bool + Send>;
+pub(crate) type Ready = Box<dyn Fn(Pid) -> bool + Send>;
 
 impl Part {
     /// A program that does not run yet.
-    pub fn new(
+    pub(crate) fn new(
         name: impl Into<String>,
         host: &Host,
         node: Option<NodeLayout>,
@@ -53,12 +53,11 @@ impl Part {
     }
 
     /// `kube-apiserver`, `n1/kubelet`, …
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The node that it runs on.
-    pub fn node(&self) -> Option<NodeLayout> {
+    pub(crate) fn node(&self) -> Option<NodeLayout> {
         self.node
     }
 
@@ -66,7 +65,7 @@ impl Part {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn start(&mut self, inside: Option<Pid>) -> anyhow::Result<()> {
+    pub(crate) fn start(&mut self, inside: Option<Pid>) -> anyhow::Result<()> {
         if self.pid().is_some() {
             return Ok(());
         }
@@ -88,7 +87,7 @@ impl Part {
     ///
     /// # Errors
     /// When it ends instead, or takes minutes; with the end of its log.
-    pub fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let end = since_boot() + READY_BOUND;
         loop {
             let Some(pid) = self.pid() else {
@@ -109,18 +108,18 @@ impl Part {
     }
 
     /// Kills it, and waits for its end. What it has started lives on.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.process = None;
     }
 
     /// Its process id; `None` when it does not run.
-    pub fn pid(&mut self) -> Option<Pid> {
+    pub(crate) fn pid(&mut self) -> Option<Pid> {
         let process = self.process.as_mut()?;
         process.is_running().then(|| process.pid())
     }
 
     /// True once if it has ended by itself.
-    pub fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         let ended = self.process.is_some() && self.pid().is_none();
         if ended {
             self.process = None;
@@ -169,7 +168,7 @@ fn in_mounts_of(pid: Pid, command: &Command) -> Command {
 ///
 /// # Errors
 /// When it does not within minutes.
-pub fn wait_until(what: &str, holds: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+pub(crate) fn wait_until(what: &str, holds: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
     let end = since_boot() + READY_BOUND;
     loop {
         match holds() {

@@ -15,11 +15,11 @@ use serde_json::json;
 use super::layout::{ADDRESS, API_SERVICE, NodeLayout, api_port};
 
 /// The file that says which certificate the API server shows to webhooks.
-pub const ADMISSION: &str = "admission.json";
+pub(crate) const ADMISSION: &str = "admission.json";
 
 /// Files that the control plane and the nodes share.
 #[derive(Clone, Debug)]
-pub struct Pki {
+pub(crate) struct Pki {
     directory: PathBuf,
 }
 
@@ -28,7 +28,7 @@ impl Pki {
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub fn create(directory: &Path, nodes: u8) -> anyhow::Result<Self> {
+    pub(crate) fn create(directory: &Path, nodes: u8) -> anyhow::Result<Self> {
         fs::create_dir_all(directory)?;
         let pki = Self {
             directory: directory.to_owned(),
@@ -69,13 +69,12 @@ impl Pki {
         Ok(pki)
     }
 
-    /// The path of a file.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
     /// The path of a user's kubeconfig, which is valid on every host of the cluster.
-    pub fn kubeconfig(&self, user: &str) -> PathBuf {
+    pub(crate) fn kubeconfig(&self, user: &str) -> PathBuf {
         self.path(&format!("{user}.kubeconfig"))
     }
 
@@ -83,7 +82,7 @@ impl Pki {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn write_outside_kubeconfig(&self, to: &Path) -> anyhow::Result<()> {
+    pub(crate) fn write_outside_kubeconfig(&self, to: &Path) -> anyhow::Result<()> {
         let tokens = fs::read_to_string(self.path("tokens.csv"))?;
         let token = tokens
             .lines()

@@ -33,7 +33,7 @@ use crate::owner::Owner;
 /// How soon an end is noticed.
 const POLL: Duration = Duration::from_millis(50);
 /// A detached supervisor writes this into the lock file.
-pub const DETACHED: &str = "left running";
+pub(crate) const DETACHED: &str = "left running";
 
 /// Runs a cluster until standard input ends, or, when `detached`, until a signal or an order to stop.
 ///

@@ -15,7 +15,6 @@ pub struct TlsFiles {
     pub trust_store: PathBuf,
 }
 
-/// The configuration of an [`Ensemble`](super::Ensemble).
 #[derive(Clone, Debug)]
 pub struct Config {
     /// How many servers at the start; a single one is a standalone server without a quorum.

@@ -17,9 +17,9 @@ use crate::owner::{Owner, sweep_leftovers};
 use crate::process::Process;
 
 /// The port for clients on every server.
-pub const CLIENT_PORT: u16 = 2181;
+const CLIENT_PORT: u16 = 2181;
 /// The port for clients that speak TLS, on servers that do.
-pub const TLS_PORT: u16 = 2281;
+const TLS_PORT: u16 = 2281;
 /// The user with all rights on the servers, whatever the rights of a node: for the harness, if it has to see
 /// nodes of other clients. (ZooKeeper's `DigestAuthenticationProvider`: the name, and the password's SHA-1.)
 pub const SUPER: &str = "super:admin";
@@ -38,7 +38,6 @@ pub struct Ensemble {
     directory: TempDir,
 }
 
-/// One server of an [`Ensemble`].
 #[derive(Debug)]
 struct Server {
     host: Host,
@@ -117,7 +116,6 @@ impl Ensemble {
         self.servers[server].release = release;
     }
 
-    /// Its configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -144,7 +142,6 @@ impl Ensemble {
         self.connect_string_of(&self.members())
     }
 
-    /// The connect string with these servers.
     pub fn connect_string_of(&self, servers: &[usize]) -> String {
         let addresses: Vec<_> = servers
             .iter()
@@ -178,7 +175,6 @@ impl Ensemble {
         self.servers.is_empty()
     }
 
-    /// The log of one server.
     pub fn log(&self, server: usize) -> String {
         fs::read_to_string(self.servers[server].directory.join("log")).unwrap_or_default()
     }

@@ -14,7 +14,6 @@ const ANSWER_BOUND: Duration = Duration::from_millis(500);
 pub enum Mode {
     /// Leads; commits while it has a quorum.
     Leader,
-    /// Follows a leader.
     Follower,
     /// The only server.
     Standalone,

@@ -36,7 +36,6 @@ pub struct Flood {
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
-/// The results of the probes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Probed {
     /// Durations of the probes that were answered with 200.

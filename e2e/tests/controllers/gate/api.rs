@@ -19,7 +19,6 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::{Fate, IsLate, State, admit, line_of};
 
-/// The body of an answer.
 type AnyBody = UnsyncBoxBody<Bytes, kube::Error>;
 
 /// The answer got lost.

@@ -84,7 +84,6 @@ impl Objects {
         self.shared.seen.lock().unwrap().clone()
     }
 
-    /// Waits until an object satisfies a condition.
     pub async fn wait_for(&self, path: &str, mut wanted: impl FnMut(&Value) -> bool) -> Value {
         let mut version = self.shared.version.subscribe();
         loop {

@@ -16,7 +16,7 @@ use super::validity::{Window, is_vouched_for};
 use super::{CertificateError, certified};
 
 /// How long a certificate is valid.
-pub const LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
+pub(crate) const LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
 
 /// What an authority of ours is called, before the time at which it was made.
 const MARK: &str = "lockkeeper webhook ";
@@ -35,7 +35,6 @@ pub struct Issued {
     pub authorities: String,
     /// What is shown to the API server.
     pub certificate: String,
-    /// Its key.
     pub key: String,
     /// When it was made, in seconds since 1970.
     pub made_at: u64,
@@ -56,7 +55,7 @@ pub fn issue(names: &[String], previous: Option<&str>, now: u64) -> Result<Issue
 ///
 /// # Errors
 /// When a name is no DNS name.
-pub fn issue_beside(names: &[String], others: &str, now: u64) -> Result<Issued, CertificateError> {
+pub(crate) fn issue_beside(names: &[String], others: &str, now: u64) -> Result<Issued, CertificateError> {
     let mut authority = params(now)?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
@@ -85,13 +84,13 @@ pub fn issue_beside(names: &[String], others: &str, now: u64) -> Result<Issued, 
 
 impl Issued {
     /// When the next one is to be made: after two thirds of its life.
-    pub fn renew_at(&self) -> u64 {
+    pub(crate) fn renew_at(&self) -> u64 {
         self.made_at.saturating_add(LIFE.as_secs() * 2 / 3)
     }
 
     /// Whether it is time for the next one: also where this one is not valid at this time (one that was made while a
     /// clock was ahead is not valid yet), or another program made it and it ends sooner than ours would.
-    pub fn is_due(&self, name: &str, now: u64) -> bool {
+    pub(crate) fn is_due(&self, name: &str, now: u64) -> bool {
         let is_valid =
             |at| is_vouched_for(self.certificate.as_bytes(), self.authorities.as_bytes(), name, at);
         now >= self.renew_at() || !is_valid(now) || !is_valid(now + LIFE.as_secs() / 3)
@@ -99,7 +98,7 @@ impl Issued {
 
     /// Whether it can be served, apart from its validity period: key and certificate are a pair, and its authorities
     /// vouch for it.
-    pub fn is_sound(&self, name: &str) -> bool {
+    pub(crate) fn is_sound(&self, name: &str) -> bool {
         let Ok(certified) = certified(self.certificate.as_bytes(), self.key.as_bytes()) else {
             return false;
         };
@@ -121,7 +120,7 @@ fn params(now: u64) -> Result<CertificateParams, CertificateError> {
 }
 
 /// The certificates of a bundle, one by one, in PEM.
-pub fn each(pem: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn each(pem: &str) -> impl Iterator<Item = &str> {
     let mut rest = pem;
     std::iter::from_fn(move || {
         let begin = rest.find(BEGIN)?;
@@ -133,7 +132,7 @@ pub fn each(pem: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether this is an authority that an operator has made.
-pub fn is_ours(pem: &str) -> bool {
+pub(crate) fn is_ours(pem: &str) -> bool {
     let certificate = CertificateDer::from_pem_slice(pem.as_bytes());
     certificate.is_ok_and(|certificate| {
         let mark = MARK.as_bytes();

@@ -51,15 +51,15 @@ const AUTHORITIES: &str = "ca.crt";
 
 /// The objects that hold the certificate, and the configuration that has to trust it.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub(crate) struct Place {
     /// Namespace of the operator.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// Name of the Secret.
-    pub secret: String,
+    pub(crate) secret: String,
     /// Name of the Service, for which the certificate is.
-    pub service: String,
+    pub(crate) service: String,
     /// Name of the `MutatingWebhookConfiguration`.
-    pub configuration: String,
+    pub(crate) configuration: String,
 }
 
 /// Why a round failed.
@@ -72,7 +72,7 @@ enum Error {
 }
 
 /// Serves the certificate of the Secret, makes it where there is none, and rotates it while `leading`. Never ends.
-pub async fn follow(
+pub(crate) async fn follow(
     client: Client,
     place: Place,
     served: Served,

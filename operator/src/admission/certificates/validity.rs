@@ -16,16 +16,14 @@ const NEVER: u64 = 300_000_000_000;
 
 /// From when until when, in seconds since 1970, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// From when on.
-    pub not_before: u64,
-    /// Until when.
-    pub not_after: u64,
+pub(crate) struct Window {
+    pub(crate) not_before: u64,
+    pub(crate) not_after: u64,
 }
 
 impl Window {
     /// The window of a certificate; `None` if it is not one.
-    pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         // Times come before names and authorities.
         let verifier = verifier([certificate.clone().into_owned()])?;
         let name = ServerName::try_from("example.org").ok()?;
@@ -44,7 +42,7 @@ impl Window {
 }
 
 /// Whether these authorities vouch for the first of these certificates (all PEM), for this name, at this time.
-pub fn is_vouched_for(certificates: &[u8], authorities: &[u8], name: &str, at: u64) -> bool {
+pub(crate) fn is_vouched_for(certificates: &[u8], authorities: &[u8], name: &str, at: u64) -> bool {
     let read = |pem| {
         CertificateDer::pem_slice_iter(pem)
             .collect::<Result<Vec<_>, _>>()

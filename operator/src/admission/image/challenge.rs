@@ -3,7 +3,7 @@
 
 /// The value of `WWW-Authenticate`, as far as registries use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Challenge {
+pub(crate) enum Challenge {
     /// Name and password with each request.
     Basic,
     /// A token, which `realm` gives out.
@@ -17,7 +17,7 @@ pub enum Challenge {
 
 impl Challenge {
     /// Reads a header; `None` for what is neither.
-    pub fn parse(header: &str) -> Option<Self> {
+    pub(crate) fn parse(header: &str) -> Option<Self> {
         let (scheme, mut rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
         if scheme.eq_ignore_ascii_case("basic") {
             return Some(Self::Basic);

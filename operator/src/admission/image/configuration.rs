@@ -24,17 +24,14 @@ pub enum Document {
 #[derive(Debug, Deserialize)]
 pub struct Entry {
     /// The digest of its manifest.
-    pub digest: String,
+    pub(crate) digest: String,
     platform: Option<Platform>,
 }
 
-/// Why it cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
-    /// Neither a manifest nor an index.
+pub(crate) enum Unusable {
     #[error("what it has there is no image")]
     Manifest,
-    /// No configuration.
     #[error("the configuration is not that of an image")]
     Configuration,
     /// Longer than a process could have.
@@ -81,7 +78,7 @@ impl Document {
     ///
     /// # Errors
     /// When it is neither, or names a configuration by something else than its SHA-256.
-    pub fn read(json: &[u8]) -> Result<Self, Unusable> {
+    pub(crate) fn read(json: &[u8]) -> Result<Self, Unusable> {
         match serde_json::from_slice(json).map_err(|_| Unusable::Manifest)? {
             Manifest {
                 manifests: Some(entries),
@@ -114,7 +111,7 @@ impl Entry {
 ///
 /// # Errors
 /// When it is not a configuration, or no process could have such a command.
-pub fn read(json: &[u8]) -> Result<ImageConfig, Unusable> {
+pub(crate) fn read(json: &[u8]) -> Result<ImageConfig, Unusable> {
     let configuration: Configuration = serde_json::from_slice(json).map_err(|_| Unusable::Configuration)?;
     let process = configuration.config.unwrap_or_default();
     let config = ImageConfig {
@@ -131,8 +128,7 @@ pub fn read(json: &[u8]) -> Result<ImageConfig, Unusable> {
     Ok(config)
 }
 
-/// The digest of some content.
-pub fn sha256(content: &[u8]) -> String {
+pub(crate) fn sha256(content: &[u8]) -> String {
     let sum = digest::digest(&digest::SHA256, content);
     let mut text = "sha256:".to_owned();
     for byte in sum.as_ref() {
@@ -142,7 +138,7 @@ pub fn sha256(content: &[u8]) -> String {
 }
 
 /// Whether this is a digest as [`sha256`] makes them: also fit to be a part of a URL.
-pub fn is_digest(text: &str) -> bool {
+pub(crate) fn is_digest(text: &str) -> bool {
     text.strip_prefix("sha256:").is_some_and(|hex| {
         hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     })

@@ -12,9 +12,7 @@ use serde::Deserialize;
 /// Name and password for a registry. Its `Debug` does not show the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
-    /// Name.
     pub user: String,
-    /// Password.
     pub password: String,
 }
 
@@ -62,7 +60,7 @@ impl Credentials {
     }
 
     /// What they take, in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let of = |(place, one): &(String, Credential)| place.len() + one.user.len() + one.password.len();
         self.entries
             .iter()
@@ -71,7 +69,7 @@ impl Credentials {
     }
 
     /// Adds those of another Secret of the pod.
-    pub fn append(&mut self, mut more: Self) {
+    pub(crate) fn append(&mut self, mut more: Self) {
         self.entries.append(&mut more.entries);
     }
 

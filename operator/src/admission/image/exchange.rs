@@ -40,9 +40,8 @@ const HEAD_BYTES: usize = 16 * 1024;
 
 const AGENT: &str = concat!("lockkeeper-operator/", env!("CARGO_PKG_VERSION"));
 
-/// Asks servers.
 #[derive(Debug)]
-pub struct Exchange {
+pub(crate) struct Exchange {
     tls: Arc<ClientConfig>,
     allowed: Vec<Network>,
     bodies: Semaphore,
@@ -51,19 +50,16 @@ pub struct Exchange {
 
 /// What a server said.
 #[derive(Debug)]
-pub struct Answer {
-    /// Its status.
-    pub status: StatusCode,
-    /// Its head.
-    pub headers: HeaderMap,
-    /// Its body.
-    pub body: Bytes,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 /// Why there is no answer. It repeats nothing that the server or the network has said: a user who names a server does
 /// not learn what is behind an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoAnswer {
+pub(crate) enum NoAnswer {
     /// Also when its name is not known.
     #[error("there is no connection to it")]
     Unreachable,
@@ -72,14 +68,13 @@ pub enum NoAnswer {
     Forbidden,
     /// It speaks no TLS, or shows a certificate that is not trusted.
     #[error(
-        "there is no trust in its certificate; if an authority of your own signs it, name that in registry.ca of the chart \
+        "its certificate is not trusted; if your own authority signed it, add that authority to registry.ca of the chart \
          (--registry-ca)"
     )]
     Untrusted,
     /// It speaks no HTTP, or breaks off.
     #[error("it does not speak HTTP")]
     Broken,
-    /// The body is too long.
     #[error("its answer is too long")]
     TooLong,
 }
@@ -95,7 +90,7 @@ impl Exchange {
     ///
     /// # Errors
     /// When `authorities` cannot be used.
-    pub fn new(authorities: Option<&[u8]>, allowed: Vec<Network>) -> Result<Self, InvalidAuthorities> {
+    pub(crate) fn new(authorities: Option<&[u8]>, allowed: Vec<Network>) -> Result<Self, InvalidAuthorities> {
         let invalid = |error: &dyn std::fmt::Display| InvalidAuthorities(error.to_string());
         let mut roots = RootCertStore::empty();
         let system = rustls_native_certs::load_native_certs();
@@ -131,7 +126,7 @@ impl Exchange {
     ///
     /// # Errors
     /// When there is none that can be used.
-    pub async fn ask(
+    pub(crate) async fn ask(
         &self,
         method: Method,
         url: &Url,
@@ -193,7 +188,7 @@ impl Exchange {
 ///
 /// # Errors
 /// When there is none that can be used.
-pub async fn read_answer(
+pub(crate) async fn read_answer(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Empty<Bytes>>,
     limit: usize,

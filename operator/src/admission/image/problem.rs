@@ -118,7 +118,7 @@ mod tests {
         let unknown = unknown([Problem::NoAnswer(NoAnswer::Untrusted)]);
         let sentence = unknown.to_string();
         assert!(
-            sentence.contains("name that in registry.ca of the chart"),
+            sentence.contains("add that authority to registry.ca of the chart"),
             "{sentence}"
         );
     }

@@ -11,7 +11,6 @@ use super::share::Share;
 use super::visit::Visit;
 use crate::admission::inject::{ImageConfig, ImageUnknown};
 
-/// Asks registries.
 #[derive(Debug)]
 pub struct Registry {
     options: RegistryOptions,
@@ -28,8 +27,7 @@ impl Registry {
         Ok(Self { options, exchange })
     }
 
-    /// The options.
-    pub fn options(&self) -> &RegistryOptions {
+    pub(crate) fn options(&self) -> &RegistryOptions {
         &self.options
     }
 

@@ -18,7 +18,7 @@ const OF_SOURCE: usize = 16;
 /// Reviews of one namespace that wait for registries at once, a quarter of the webhooks' places: each takes one for as
 /// long as a registry likes. A controller that makes many pods begins with one (`slowStartBatch` in `pkg/controller`),
 /// whose answer is kept for the others; many Jobs may begin at once.
-pub const WAITING: usize = 64;
+pub(crate) const WAITING: usize = 64;
 
 /// Longest name of a namespace (DNS label, RFC 1123), in bytes. A longer name is not one.
 const LONGEST_NAMESPACE: usize = 63;
@@ -48,7 +48,7 @@ pub struct Share {
 
 /// A place for one question; free when it is dropped.
 #[derive(Debug)]
-pub struct Turn {
+pub(crate) struct Turn {
     _own: Option<OwnedSemaphorePermit>,
     _of_source: Option<OwnedSemaphorePermit>,
 }
@@ -74,12 +74,11 @@ impl Asker {
     }
 
     /// Where the review came from, unless it was surely an API server.
-    pub fn source(&self) -> Option<Source> {
+    pub(crate) fn source(&self) -> Option<Source> {
         self.source
     }
 
-    /// The namespace.
-    pub fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         &self.namespace
     }
 }
@@ -95,7 +94,6 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// The share of this caller.
     pub fn of(&self, asker: &Asker) -> Share {
         Share {
             own: self.of_asker.of(asker.clone()),
@@ -104,14 +102,14 @@ impl Shares {
     }
 
     /// Lets one more review wait, until what is returned is dropped; `None` where [`WAITING`] do.
-    pub fn wait(&self, asker: &Asker) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn wait(&self, asker: &Asker) -> Option<OwnedSemaphorePermit> {
         self.waiting.of(asker.clone()).try_acquire_owned().ok()
     }
 }
 
 impl Share {
     /// Waits until there is a place.
-    pub async fn turn(&self) -> Turn {
+    pub(crate) async fn turn(&self) -> Turn {
         // They are never closed.
         let own = Arc::clone(&self.own).acquire_owned().await.ok();
         let of_source = match &self.of_source {

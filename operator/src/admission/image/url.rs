@@ -7,26 +7,26 @@ use hyper::http::uri::Scheme;
 
 /// A URL without user, password and fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Url {
+pub(crate) struct Url {
     /// Speaks TLS.
-    pub is_secure: bool,
+    pub(crate) is_secure: bool,
     /// A name or an address, IPv6 without brackets; in small letters.
-    pub host: String,
+    pub(crate) host: String,
     /// Where it is not that of the scheme too.
-    pub port: u16,
+    pub(crate) port: u16,
     /// Path and query; begins with a slash.
-    pub target: String,
+    pub(crate) target: String,
 }
 
 impl Url {
     /// A path on a registry, `HOST` or `HOST:PORT`.
-    pub fn on(registry: &str, is_secure: bool, target: String) -> Option<Self> {
+    pub(crate) fn on(registry: &str, is_secure: bool, target: String) -> Option<Self> {
         let scheme = if is_secure { "https" } else { "http" };
         Self::parse(&format!("{scheme}://{registry}{target}"))
     }
 
     /// Reads an absolute one; `None` if it is not one of HTTP.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.split_once('#').map_or(text, |(before, _)| before);
         let uri: Uri = text.parse().ok()?;
         let is_secure = match uri.scheme()? {
@@ -64,7 +64,7 @@ impl Url {
     }
 
     /// What a `Location` means here (RFC 9110, 10.2.2), of the kinds that registries send.
-    pub fn follow(&self, location: &str) -> Option<Self> {
+    pub(crate) fn follow(&self, location: &str) -> Option<Self> {
         if location.starts_with('/') && !location.starts_with("//") {
             let mut url = self.clone();
             url.target = Self::parse(&format!("http://x{location}"))?.target;
@@ -74,12 +74,12 @@ impl Url {
     }
 
     /// Whether both are at one server.
-    pub fn is_beside(&self, other: &Self) -> bool {
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
         (self.is_secure, &self.host, self.port) == (other.is_secure, &other.host, other.port)
     }
 
     /// With one more parameter.
-    pub fn with(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         let separator = if self.target.contains('?') { '&' } else { '?' };
         self.target.push(separator);
         self.target.push_str(name);
@@ -96,7 +96,7 @@ impl Url {
     }
 
     /// The value of the header `host`, and how administrators write it.
-    pub fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         let host = if self.host.contains(':') {
             format!("[{}]", self.host)
         } else {

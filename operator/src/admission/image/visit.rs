@@ -41,7 +41,6 @@ pub(super) struct Visit<'a> {
     pub(super) exchange: &'a Exchange,
     pub(super) image: &'a Reference,
     pub(super) credential: Option<&'a Credential>,
-    /// The share of the caller.
     pub(super) share: &'a Share,
     pub(super) home: Url,
     /// Value of `Authorization`, once the registry wanted one.

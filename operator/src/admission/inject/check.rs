@@ -16,7 +16,7 @@ use super::{environment, names, signal};
 ///
 /// # Errors
 /// The first reason.
-pub fn pod(object: &Value, spec: &PodSpec) -> Result<(), Refusal> {
+pub(crate) fn pod(object: &Value, spec: &PodSpec) -> Result<(), Refusal> {
     if is_windows(&object["spec"]) {
         return Err(Refusal::Windows);
     }
@@ -27,7 +27,7 @@ pub fn pod(object: &Value, spec: &PodSpec) -> Result<(), Refusal> {
 }
 
 /// Whether a pod with this `spec` says that it runs on Windows.
-pub fn is_windows(spec: &Value) -> bool {
+pub(crate) fn is_windows(spec: &Value) -> bool {
     spec["os"]["name"] == "windows" || spec["nodeSelector"]["kubernetes.io/os"] == "windows"
 }
 
@@ -35,7 +35,7 @@ pub fn is_windows(spec: &Value) -> bool {
 ///
 /// # Errors
 /// The first name that is taken.
-pub fn names_are_free(spec: &PodSpec) -> Result<(), Refusal> {
+pub(crate) fn names_are_free(spec: &PodSpec) -> Result<(), Refusal> {
     let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
     for name in [keys::SIDECAR, names::INSTALL] {
         if containers.clone().any(|container| container.name == name) {
@@ -68,7 +68,7 @@ pub fn names_are_free(spec: &PodSpec) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// The first variable that differs.
-pub fn is_for(
+pub(crate) fn is_for(
     sidecar: &Container,
     container: &Container,
     lock: &str,
@@ -100,7 +100,7 @@ pub fn is_for(
 ///
 /// # Errors
 /// The first folder.
-pub fn mounts_are_free(container: &Container, folders: &[&'static str]) -> Result<(), Refusal> {
+pub(crate) fn mounts_are_free(container: &Container, folders: &[&'static str]) -> Result<(), Refusal> {
     for path in folders {
         if container
             .volume_mounts
@@ -121,7 +121,7 @@ pub fn mounts_are_free(container: &Container, folders: &[&'static str]) -> Resul
 ///
 /// # Errors
 /// As [`chosen`].
-pub fn guarded(pod: &Pod, request: &LockRequest) -> Result<(usize, Said), Refusal> {
+pub(crate) fn guarded(pod: &Pod, request: &LockRequest) -> Result<(usize, Said), Refusal> {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let names = containers.map(|container| container.name.as_str());
     let annotations = pod.metadata.annotations.as_ref();
@@ -137,7 +137,11 @@ pub fn guarded(pod: &Pod, request: &LockRequest) -> Result<(usize, Said), Refusa
 ///
 /// # Errors
 /// The first thing that is wrong.
-pub fn lock(request: &LockRequest, spec: &DistributedLockSpec, context: &Context<'_>) -> Result<(), Refusal> {
+pub(crate) fn lock(
+    request: &LockRequest,
+    spec: &DistributedLockSpec,
+    context: &Context<'_>,
+) -> Result<(), Refusal> {
     if spec.zookeeper.is_none() && context.sidecar.connect.is_none() {
         return Err(Refusal::NoEnsemble(request.lock.clone()));
     }
@@ -154,7 +158,7 @@ pub fn lock(request: &LockRequest, spec: &DistributedLockSpec, context: &Context
 ///
 /// # Errors
 /// When there is a liveness or startup probe and the lock pauses.
-pub fn pauses(
+pub(crate) fn pauses(
     request: &LockRequest,
     spec: &DistributedLockSpec,
     container: &Container,

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use super::refusal::Refusal;
 
 /// kubectl's annotation of pods: the container that people mean when they name none. Istio's injector writes it, too.
-pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+pub(crate) const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 /// Names of containers that meshes and Dapr put into pods. Istio (`holdApplicationUntilProxyStarts`) and Linkerd
 /// (`proxy.await`) put theirs before the application's, and may do so before our webhook is asked: API servers ask in
@@ -20,7 +20,7 @@ const PROXIES: [&str; 5] = [
 
 /// How the guarded container was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub(crate) enum Said {
     /// By `lockkeeper.io/container` or kubectl's annotation, or because there is only one.
     Clearly,
     /// By none of these: it is the first of several.
@@ -32,7 +32,7 @@ pub enum Said {
 ///
 /// # Errors
 /// When there is no container with the name, or when it is a proxy beside others.
-pub fn chosen(
+pub(crate) fn chosen(
     named: Option<&str>,
     default: Option<&str>,
     containers: &[&str],
@@ -73,7 +73,7 @@ const LEFT_ALONE: [&str; 2] = [
 
 /// The proxy beside a container that is guarded by signals, if the sidecar may wait for it: the kubelet starts the
 /// proxy after the sidecar has the lock, and the sidecar may reach the ensemble only through the proxy.
-pub fn proxy_in_the_way<'a>(pod: &Pod, containers: &'a [Container]) -> Option<&'a str> {
+pub(crate) fn proxy_in_the_way<'a>(pod: &Pod, containers: &'a [Container]) -> Option<&'a str> {
     let mut annotations = pod.metadata.annotations.iter().flatten();
     if annotations.any(|(key, _)| LEFT_ALONE.contains(&key.as_str())) {
         return None;
@@ -83,7 +83,7 @@ pub fn proxy_in_the_way<'a>(pod: &Pod, containers: &'a [Container]) -> Option<&'
 }
 
 /// The warning that a container was chosen by its place.
-pub fn by_place(of: &str, container: &str) -> String {
+pub(crate) fn by_place(of: &str, container: &str) -> String {
     format!(
         "the {of} has several containers and no lockkeeper.io/container: `{container}` runs under the lock, and the \
          others run in every pod; write the name of the application's container into it"

@@ -6,7 +6,7 @@ use super::context::{ImageConfig, ImageUnknown};
 use super::names;
 
 /// What stands before the application's own command.
-pub const GUARD: [&str; 3] = [names::BINARY, "guard", "--"];
+pub(crate) const GUARD: [&str; 3] = [names::BINARY, "guard", "--"];
 
 /// Puts the guard before the command of `container`, which comes from `image` where the container has
 /// none.
@@ -16,7 +16,7 @@ pub const GUARD: [&str; 3] = [names::BINARY, "guard", "--"];
 ///
 /// # Errors
 /// When there is no command: why not.
-pub fn wrap(
+pub(crate) fn wrap(
     container: &mut Map<String, Value>,
     image: Result<&ImageConfig, &ImageUnknown>,
 ) -> Result<(), String> {
@@ -61,6 +61,6 @@ fn without_guard(words: &mut Vec<String>) {
 }
 
 /// The kubelet expands `$(NAME)` in a pod's command and never in an image's.
-pub fn escape(word: &str) -> String {
+pub(crate) fn escape(word: &str) -> String {
     word.replace("$(", "$$(")
 }

@@ -40,7 +40,6 @@ pub struct SidecarConfig {
     pub tick_time: Duration,
     /// Where locks are in the ensemble, without a slash at its end.
     pub root: String,
-    /// How it writes its log.
     pub log_format: LogFormat,
     /// ACL ids, `digest:USER:HASH`, that may read contenders: the operator's.
     pub readers: Vec<String>,
@@ -49,7 +48,7 @@ pub struct SidecarConfig {
 impl SidecarConfig {
     /// Whether a lock is in the operator's ensemble, maybe by its name: as in
     /// [`crate::zookeeper::foreign::Source::of`].
-    pub fn is_own_ensemble(&self, spec: &DistributedLockSpec) -> bool {
+    pub(crate) fn is_own_ensemble(&self, spec: &DistributedLockSpec) -> bool {
         let parse = |connect: &str| connect.parse::<ConnectString>().ok();
         spec.zookeeper.as_ref().is_none_or(|named| {
             named.credentials_secret.is_none() && parse(&named.connect) == parse(&self.own_connect)
@@ -74,9 +73,7 @@ pub enum Replicas {
 /// What an image says about its first process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageConfig {
-    /// `ENTRYPOINT`.
     pub entrypoint: Vec<String>,
-    /// `CMD`.
     pub cmd: Vec<String>,
     /// `USER`; empty for root.
     pub user: String,
@@ -99,9 +96,7 @@ pub enum ImageUnknown {
 /// Everything that the injection depends on, beside the pod itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// The cluster.
     pub cluster: &'a ClusterFacts,
-    /// The sidecar.
     pub sidecar: &'a SidecarConfig,
     /// Namespace of the pod. Not always in the pod at admission.
     pub namespace: &'a str,
@@ -111,7 +106,6 @@ pub struct Context<'a> {
     pub ensemble: &'a str,
     /// A node that the pod may go to and that could not gate it, and why.
     pub ungated: Option<&'a str>,
-    /// Siblings of the pod.
     pub replicas: Replicas,
     /// The guarded container's image, or why it could not be looked up.
     pub image: Result<&'a ImageConfig, &'a ImageUnknown>,

@@ -24,7 +24,7 @@ const TERMINATION_GRACE_SECONDS: i64 = 30;
 const REVISION_LABELS: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
 
 /// Everything that the lock says.
-pub fn of_lock(name: &str, spec: &DistributedLockSpec, context: &Context<'_>) -> Vec<EnvVar> {
+pub(crate) fn of_lock(name: &str, spec: &DistributedLockSpec, context: &Context<'_>) -> Vec<EnvVar> {
     let sidecar = context.sidecar;
     let own = spec.zookeeper.as_ref();
     let connect = own
@@ -76,13 +76,11 @@ pub fn of_lock(name: &str, spec: &DistributedLockSpec, context: &Context<'_>) ->
     env
 }
 
-/// Which ensemble it is in.
-pub fn of_ensemble(context: &Context<'_>) -> EnvVar {
+pub(crate) fn of_ensemble(context: &Context<'_>) -> EnvVar {
     var(ENSEMBLE, context.ensemble)
 }
 
-/// Which lock it is.
-pub fn of_name(name: &str, context: &Context<'_>) -> EnvVar {
+pub(crate) fn of_name(name: &str, context: &Context<'_>) -> EnvVar {
     let (root, namespace) = (&context.sidecar.root, context.namespace);
     var(LOCK, format!("{root}/locks/{namespace}/{name}"))
 }
@@ -95,8 +93,7 @@ fn word_of(format: LogFormat) -> &'static str {
     }
 }
 
-/// The identity of the pod.
-pub fn of_pod(pod: &Pod) -> Vec<EnvVar> {
+pub(crate) fn of_pod(pod: &Pod) -> Vec<EnvVar> {
     let grace = pod
         .spec
         .as_ref()
@@ -119,7 +116,7 @@ pub fn of_pod(pod: &Pod) -> Vec<EnvVar> {
 }
 
 /// A variable with a value. The kubelet expands `$(NAME)` in values.
-pub fn var(name: &str, value: impl Display) -> EnvVar {
+pub(crate) fn var(name: &str, value: impl Display) -> EnvVar {
     EnvVar {
         name: name.to_owned(),
         value: Some(super::command::escape(&value.to_string())),

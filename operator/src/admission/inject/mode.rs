@@ -19,7 +19,7 @@ pub enum Mode {
 
 impl Mode {
     /// As users write it.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Wrap => Guard::Wrap.as_str(),
             Self::Signal => Guard::Signal.as_str(),
@@ -28,7 +28,6 @@ impl Mode {
 }
 
 impl Target<'_> {
-    /// How the application is guarded.
     pub(super) fn mode(&self) -> Result<(Mode, Vec<String>), Refusal> {
         let name = || self.container.name.clone();
         let ungated = self.ungated();

@@ -28,7 +28,10 @@ const HOOKS: [(&str, &str); 2] = [("postStart", "post-start"), ("preStop", "pre-
 ///
 /// # Errors
 /// When a port has a name that the container does not declare.
-pub fn redirect(container: &mut Map<String, Value>, token: &AppToken) -> Result<Map<String, Value>, Refusal> {
+pub(crate) fn redirect(
+    container: &mut Map<String, Value>,
+    token: &AppToken,
+) -> Result<Map<String, Value>, Refusal> {
     let ports = Ports::of(container, token);
     let mut originals = Map::new();
     for (field, kind, flag) in PROBES {

@@ -7,22 +7,15 @@ use super::names;
 /// A pod that cannot be put behind its lock. It is not admitted at all, so that nothing runs unguarded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Not a pod.
     #[error("the object is not a pod that can be read: {0}")]
     Unreadable(String),
     /// Labels and annotations that cannot be followed.
     #[error(transparent)]
     Keys(#[from] KeyError),
-    /// The guarded container does not exist.
     #[error(
         "lockkeeper.io/container is `{name}`, and the pod has no such container: write one of {containers}"
     )]
-    NoContainer {
-        /// What is asked for.
-        name: String,
-        /// What is there.
-        containers: String,
-    },
+    NoContainer { name: String, containers: String },
     /// The container that was taken is not the application's.
     #[error(
         "container `{container}` is the proxy of a mesh, and the application beside it would run without the lock: write one of {others} into lockkeeper.io/container"
@@ -30,15 +23,12 @@ pub enum Refusal {
     Proxy {
         /// What was taken, by its place or by its name.
         container: String,
-        /// The other ones.
         others: String,
     },
-    /// Windows.
     #[error(
         "the pod runs on Windows, where Lockkeeper cannot stop an application in time: remove lockkeeper.io/lock"
     )]
     Windows,
-    /// `hostPID`.
     #[error(
         "the pod has hostPID: the guard cannot stop every process of the application there; remove spec.hostPID or lockkeeper.io/lock"
     )]
@@ -48,7 +38,6 @@ pub enum Refusal {
     NameTaken {
         /// Container or volume.
         kind: &'static str,
-        /// Its name.
         name: &'static str,
     },
     /// A copy of an injected pod that asks for another lock or container than the original.
@@ -59,38 +48,19 @@ pub enum Refusal {
         /// What it has, and what it should have.
         problem: String,
     },
-    /// The sidecar's port is taken.
     #[error("container `{0}` has port {port}, where Lockkeeper answers probes: move it to another port", port = names::PORT)]
     PortTaken(String),
     /// A folder that we mount is taken.
     #[error(
         "container `{container}` mounts something else at {path}, which Lockkeeper needs: mount it elsewhere"
     )]
-    MountTaken {
-        /// The container.
-        container: String,
-        /// The path.
-        path: &'static str,
-    },
-    /// The lock's settings are not safe.
+    MountTaken { container: String, path: &'static str },
     #[error("DistributedLock `{name}` is not valid: {problem}")]
-    InvalidLock {
-        /// The lock.
-        name: String,
-        /// What is wrong.
-        problem: String,
-    },
-    /// Its settings could not be read.
+    InvalidLock { name: String, problem: String },
     #[error(
         "the settings of DistributedLock `{lock}` cannot be read at the moment ({problem}), so the pod is refused until they are: its controller tries again"
     )]
-    LockUnknown {
-        /// The lock.
-        lock: String,
-        /// Why not.
-        problem: String,
-    },
-    /// No ensemble.
+    LockUnknown { lock: String, problem: String },
     #[error(
         "no setting says which ensemble keeps DistributedLock `{0}`: set its spec.zookeeper.connect, or zookeeper.connect of the operator's chart"
     )]
@@ -98,7 +68,6 @@ pub enum Refusal {
     /// The ensemble that the operator reaches is not the lock's.
     #[error("DistributedLock `{lock}` admits no pod now: {problem}")]
     EnsembleChanged {
-        /// The lock.
         lock: String,
         /// As in its status.
         problem: String,
@@ -106,44 +75,33 @@ pub enum Refusal {
     /// The operator may not talk to the ensemble.
     #[error("DistributedLock `{lock}` admits no pod: {problem}")]
     EnsembleNotAllowed {
-        /// The lock.
         lock: String,
         /// As in its status.
         problem: String,
     },
-    /// The ensemble was never reached.
     #[error(
         "the operator has not reached the ensemble of DistributedLock `{0}` yet, and cannot say which one it is: try again, and see the conditions of the lock"
     )]
     EnsembleUnknown(String),
-    /// `wrap` without a command.
     #[error(
         "the command of container `{container}` is not known ({problem}): set `command` in the pod{signal}"
     )]
     NoCommand {
-        /// The container.
         container: String,
-        /// Why not.
         problem: String,
         /// A second way, or why there is none.
         signal: String,
     },
     /// How the container can be guarded is not known at this moment.
     #[error(
-        "what container `{container}` starts is not known at the moment ({problem}), so the pod is refused until it is: its controller tries again. Or set `command` in the pod; or lockkeeper.io/guard to `signal`, and securityContext.runAsUser"
+        "the command of container `{container}` cannot be determined at the moment ({problem}). The pod is refused for now, and its controller tries again. To avoid this, set `command` in the pod; or set lockkeeper.io/guard to `signal`, and securityContext.runAsUser"
     )]
-    ImageUnknown {
-        /// The container.
-        container: String,
-        /// Why not.
-        problem: String,
-    },
+    ImageUnknown { container: String, problem: String },
     /// `wrap` is not PID 1.
     #[error(
         "the pod shares its process namespace, so the guard cannot be the first process of container `{container}`: remove shareProcessNamespace{signal}"
     )]
     SharedProcesses {
-        /// The container.
         container: String,
         /// A second way, or why there is none.
         signal: String,
@@ -152,12 +110,7 @@ pub enum Refusal {
     #[error(
         "container `{container}` cannot be guarded by signals, since {why}; or set `command` in the pod, so that it can be wrapped"
     )]
-    SignalUnsupported {
-        /// The container.
-        container: String,
-        /// Why.
-        why: String,
-    },
+    SignalUnsupported { container: String, why: String },
     /// `signal` and an explicit refusal to share.
     #[error(
         "shareProcessNamespace is false, and the application of container `{0}` can only be stopped by signals: remove it, or set `command` in the pod"
@@ -165,7 +118,7 @@ pub enum Refusal {
     NotShared(String),
     /// `signal`, user 0 and a pod that forbids it.
     #[error(
-        "no setting says as which user container `{0}` runs, and the pod says runAsNonRoot: set securityContext.runAsUser, so that the guard can be the same user"
+        "the user of container `{0}` is not set, and the pod has runAsNonRoot: set securityContext.runAsUser, so that the guard can be the same user"
     )]
     UnknownUser(String),
     /// `signal`, pausing and probes of the kubelet.
@@ -173,9 +126,7 @@ pub enum Refusal {
         "DistributedLock `{lock}` pauses the application, and the liveness probe of container `{container}` would restart it meanwhile: set `command` in the pod, so that it can be wrapped, or {field} of the lock to its default"
     )]
     PauseWithProbes {
-        /// The lock.
         lock: String,
-        /// The container.
         container: String,
         /// Which field of the lock.
         field: &'static str,
@@ -185,7 +136,6 @@ pub enum Refusal {
         "the {kind} of container `{container}` names port `{port}`, which the container does not declare: add it to its ports or write the number"
     )]
     UnknownPort {
-        /// The container.
         container: String,
         /// Probe or hook.
         kind: &'static str,
@@ -196,7 +146,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// One word for metrics. A closed set.
-    pub fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Unreadable(_) => "Unreadable",
             Self::Keys(_) => "Keys",

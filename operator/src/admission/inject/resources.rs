@@ -51,7 +51,7 @@ enum Class {
 
 /// Resources of a sidecar in `pod` that has it not yet: `own` are those that the pod's user wants, `configured` those of the
 /// administrator.
-pub fn for_sidecar(
+pub(crate) fn for_sidecar(
     pod: &Pod,
     own: Option<&SidecarResources>,
     configured: &ResourceRequirements,

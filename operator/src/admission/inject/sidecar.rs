@@ -17,9 +17,8 @@ use super::{environment, names};
 /// not be killed for it, as it would lose its place in the queue.
 const STARTUP_ATTEMPTS: i32 = 365 * 24 * 3600;
 
-/// The user of the sidecar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum User {
+pub(crate) enum User {
     /// Not root, without any capability.
     Plain(i64),
     /// Root with `KILL` alone, to signal an application of any user.
@@ -27,24 +26,22 @@ pub enum User {
 }
 
 /// What differs between pods.
-pub struct Sidecar<'a> {
+pub(crate) struct Sidecar<'a> {
     /// Name and settings of the lock.
-    pub lock: (&'a str, &'a DistributedLockSpec),
+    pub(crate) lock: (&'a str, &'a DistributedLockSpec),
     /// Variables of this pod's sidecar, after those of the lock.
-    pub env: Vec<EnvVar>,
-    /// Its user.
-    pub user: User,
-    /// What it asks for.
-    pub resources: ResourceRequirements,
+    pub(crate) env: Vec<EnvVar>,
+    pub(crate) user: User,
+    pub(crate) resources: ResourceRequirements,
     /// Ready while it holds the lock, or while it is in the queue.
-    pub ready_when_held: bool,
+    pub(crate) ready_when_held: bool,
     /// Guards by signals: gates the pod.
-    pub gates: bool,
+    pub(crate) gates: bool,
 }
 
 impl Sidecar<'_> {
     /// The container for `pod`, which does not have it yet.
-    pub fn container(self, pod: &Pod, context: &Context<'_>) -> Container {
+    pub(crate) fn container(self, pod: &Pod, context: &Context<'_>) -> Container {
         let (name, spec) = self.lock;
         let mut env = environment::of_lock(name, spec, context);
         env.extend(environment::of_pod(pod));
@@ -91,7 +88,7 @@ impl Sidecar<'_> {
 }
 
 /// Copies the binary into [`names::BINARY_VOLUME`].
-pub fn install(pod: &Pod, resources: ResourceRequirements, context: &Context<'_>) -> Container {
+pub(crate) fn install(pod: &Pod, resources: ResourceRequirements, context: &Context<'_>) -> Container {
     Container {
         name: names::INSTALL.to_owned(),
         args: Some(vec!["install".to_owned(), names::INSTALL_DIR.to_owned()]),
@@ -103,7 +100,7 @@ pub fn install(pod: &Pod, resources: ResourceRequirements, context: &Context<'_>
 }
 
 /// The pod's user unless that is root, so that a pod which may only run as certain users stays so.
-pub fn plain_user(pod: &Pod) -> i64 {
+pub(crate) fn plain_user(pod: &Pod) -> i64 {
     let security = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     security
         .and_then(|security| security.run_as_user)
@@ -112,7 +109,7 @@ pub fn plain_user(pod: &Pod) -> i64 {
 }
 
 /// The volume with the sockets. In memory, so that nothing of it outlives the pod or waits for a disk.
-pub fn run_volume() -> Volume {
+pub(crate) fn run_volume() -> Volume {
     Volume {
         name: names::RUN_VOLUME.to_owned(),
         empty_dir: Some(EmptyDirVolumeSource {
@@ -123,8 +120,7 @@ pub fn run_volume() -> Volume {
     }
 }
 
-/// The volume with the binary.
-pub fn binary_volume(context: &Context<'_>) -> Volume {
+pub(crate) fn binary_volume(context: &Context<'_>) -> Volume {
     let name = names::BINARY_VOLUME.to_owned();
     if context.cluster.image_volumes {
         return Volume {
@@ -147,8 +143,7 @@ pub fn binary_volume(context: &Context<'_>) -> Volume {
     }
 }
 
-/// The volume with credentials and certificates.
-pub fn auth_volume(spec: &DistributedLockSpec) -> Volume {
+pub(crate) fn auth_volume(spec: &DistributedLockSpec) -> Volume {
     let zookeeper = spec.zookeeper.as_ref();
     let secret = |name: &str| VolumeProjection {
         secret: Some(SecretProjection {
@@ -188,8 +183,7 @@ pub fn auth_volume(spec: &DistributedLockSpec) -> Volume {
     }
 }
 
-/// A volume in a container.
-pub fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
+pub(crate) fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
     VolumeMount {
         name: volume.to_owned(),
         mount_path: path.to_owned(),

@@ -13,18 +13,18 @@ use super::{environment, names};
 const CONTAINER: &str = "LOCKKEEPER_CONTAINER";
 
 /// Whether a sidecar guards by signals.
-pub fn is_chosen(sidecar: &Container) -> bool {
+pub(crate) fn is_chosen(sidecar: &Container) -> bool {
     sidecar.env.iter().flatten().any(|var| var.name == CONTAINER)
 }
 
 /// Variable of the sidecar that names the container.
-pub fn guarded(container: &Container) -> EnvVar {
+pub(crate) fn guarded(container: &Container) -> EnvVar {
     environment::var(CONTAINER, &container.name)
 }
 
 /// A variable that the kubelet reads from the lease file before each start of the container: the file is there only
 /// while the lock is held, and without it the kubelet does not start the container.
-pub fn gate() -> EnvVar {
+pub(crate) fn gate() -> EnvVar {
     EnvVar {
         name: names::TOKEN.to_owned(),
         value: None,
@@ -41,7 +41,7 @@ pub fn gate() -> EnvVar {
 }
 
 /// The user that the pod states for the guarded container.
-pub fn stated_user(container: &Container, pod: &Pod) -> Option<i64> {
+pub(crate) fn stated_user(container: &Container, pod: &Pod) -> Option<i64> {
     let own = container
         .security_context
         .as_ref()
@@ -50,7 +50,7 @@ pub fn stated_user(container: &Container, pod: &Pod) -> Option<i64> {
 }
 
 /// The user of the guarded container, if the pod states it, or its image does by a number.
-pub fn known_user(container: &Container, pod: &Pod, image: Option<&ImageConfig>) -> Option<i64> {
+pub(crate) fn known_user(container: &Container, pod: &Pod, image: Option<&ImageConfig>) -> Option<i64> {
     let of_image = || match image?.user.split(':').next() {
         None | Some("" | "root") => Some(0),
         Some(user) => user.parse().ok(),
@@ -80,7 +80,7 @@ pub(super) fn pin_user(
 ///
 /// # Errors
 /// When it would have to be root and the pod forbids that.
-pub fn user(container: &Container, pod: &Pod, image: Option<&ImageConfig>) -> Result<User, Refusal> {
+pub(crate) fn user(container: &Container, pod: &Pod, image: Option<&ImageConfig>) -> Result<User, Refusal> {
     match known_user(container, pod, image) {
         Some(user) if user != 0 => Ok(User::Plain(user)),
         _ if is_non_root(container, pod) => Err(Refusal::UnknownUser(container.name.clone())),

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::admission::inject::Refusal;
 use crate::problem::Problem;
 use crate::zookeeper::ensemble::Ensemble;
-use crate::zookeeper::foreign::{Others, Source};
+use crate::zookeeper::foreign::{OtherEnsembles, Source};
 
 /// A lock that names an ensemble of its own may have been made a moment ago.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -30,11 +30,9 @@ pub trait Reached: Send + Sync {
 }
 
 /// The operator's own ensemble, and those that locks name.
-pub struct Ensembles {
-    /// The operator's own.
-    pub own: Arc<Ensemble>,
-    /// The others.
-    pub others: Arc<Others>,
+pub(crate) struct Ensembles {
+    pub(crate) own: Arc<Ensemble>,
+    pub(crate) others: Arc<OtherEnsembles>,
 }
 
 impl Reached for Ensembles {
@@ -61,7 +59,7 @@ impl Reached for Ensembles {
 /// # Errors
 /// When the operator may not talk to it, when it is not known, and when the operator reaches another one than the lock
 /// is in.
-pub async fn id_for(
+pub(crate) async fn id_for(
     reached: &dyn Reached,
     name: &str,
     lock: Option<&DistributedLock>,

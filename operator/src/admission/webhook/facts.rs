@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Keeps `facts` up to date, and sets `known` after the first attempt: before that, a pod would be refused because
 /// the features of the cluster are unknown. `image` is the sidecar's, which the cluster's policies on images have to
 /// allow anyway.
-pub async fn follow(
+pub(crate) async fn follow(
     client: Client,
     namespace: String,
     image: String,
@@ -51,7 +51,7 @@ pub async fn follow(
 ///
 /// # Errors
 /// When a pod is refused for another reason than a field that is not known.
-pub async fn detect(client: &Client, namespace: &str, image: &str) -> Result<ClusterFacts, Error> {
+pub(crate) async fn detect(client: &Client, namespace: &str, image: &str) -> Result<ClusterFacts, Error> {
     let plain = pod(image);
     create(client, namespace, &plain).await?;
 

@@ -20,7 +20,7 @@ use crate::kubernetes::objects::{
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whether the pod's workload is there, and has this image and these pull secrets, or its account has them.
-pub async fn is_of_a_workload(client: &Client, namespace: &str, pod: &Value, image: &str) -> bool {
+pub(crate) async fn is_of_a_workload(client: &Client, namespace: &str, pod: &Value, image: &str) -> bool {
     let asked = async {
         let Some(template) = template(client, namespace, pod).await? else {
             return Ok(false);

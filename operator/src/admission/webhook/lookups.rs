@@ -63,7 +63,6 @@ struct OwnerQuestion {
     uid: String,
 }
 
-/// What is known of an autoscaler.
 #[derive(Debug)]
 struct Autoscaler {
     name: String,
@@ -88,8 +87,7 @@ impl Default for Lookups {
 }
 
 impl Lookups {
-    /// How many siblings a pod has.
-    pub async fn replicas(&self, client: &Client, namespace: &str, pod: &Value) -> Replicas {
+    pub(crate) async fn replicas(&self, client: &Client, namespace: &str, pod: &Value) -> Replicas {
         let references = &pod["metadata"]["ownerReferences"];
         let owners: Vec<OwnerReference> = serde_json::from_value(references.clone()).unwrap_or_default();
         let Some(owner) = owners.into_iter().find(|owner| owner.controller == Some(true)) else {
@@ -127,7 +125,7 @@ impl Lookups {
     }
 
     /// Whether the lock's `tlsSecret` has a certificate for the pods themselves.
-    pub async fn client_certificate(
+    pub(crate) async fn client_certificate(
         &self,
         client: &Client,
         namespace: &str,
@@ -160,7 +158,13 @@ impl Lookups {
     }
 
     /// Names of the autoscalers of a workload, if they are among the first of its namespace.
-    pub async fn autoscalers(&self, client: &Client, namespace: &str, kind: &str, name: &str) -> Vec<String> {
+    pub(crate) async fn autoscalers(
+        &self,
+        client: &Client,
+        namespace: &str,
+        kind: &str,
+        name: &str,
+    ) -> Vec<String> {
         if !is_label(namespace) {
             return Vec::new();
         }
@@ -187,7 +191,11 @@ impl Lookups {
 ///
 /// # Errors
 /// Why it cannot be read. Its pod would get the defaults in the place of its settings.
-pub async fn lock(client: &Client, namespace: &str, name: &str) -> Result<Option<DistributedLock>, String> {
+pub(crate) async fn lock(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<DistributedLock>, String> {
     if !is_label(namespace) {
         return Err("the review names no namespace".to_owned());
     }

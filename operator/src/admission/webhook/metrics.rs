@@ -16,7 +16,7 @@ pub struct WebhookMetrics {
     requests: Family<Request, Counter>,
     duration: Histogram,
     /// Of the certificate that is served.
-    pub certificate: Validity,
+    pub(crate) certificate: Validity,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -28,7 +28,6 @@ struct Request {
 }
 
 impl WebhookMetrics {
-    /// Registers all metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             requests: Family::default(),
@@ -60,7 +59,6 @@ impl WebhookMetrics {
         metrics
     }
 
-    /// Counts one review.
     pub fn record(&self, webhook: &'static str, result: &'static str, took: Duration) {
         self.requests.get_or_create(&Request { webhook, result }).inc();
         self.duration.observe(took.as_secs_f64());

@@ -35,7 +35,6 @@ struct NodeFacts {
     runtime: String,
 }
 
-/// All nodes.
 #[derive(Debug, Default)]
 pub struct Nodes {
     by_name: RwLock<HashMap<String, NodeFacts>>,
@@ -61,13 +60,13 @@ impl NodeFacts {
 
 impl Nodes {
     /// True once all nodes are known.
-    pub fn ready(&self) -> watch::Receiver<bool> {
+    pub(crate) fn ready(&self) -> watch::Receiver<bool> {
         self.is_ready.subscribe()
     }
 
     /// Follows the API server; to be run as a task. Ends with its watch: never. Tells `fencing`, too, so that nodes are
     /// followed once.
-    pub async fn follow(&self, client: Client, fencing: Option<Arc<Fencing>>) {
+    pub(crate) async fn follow(&self, client: Client, fencing: Option<Arc<Fencing>>) {
         let config = watcher::Config::default().page_size(PAGE);
         let mut events = watcher(Api::<Node>::all(client), config)
             .default_backoff()
@@ -107,7 +106,7 @@ impl Nodes {
     }
 
     /// Whether all nodes can mount an image: on one that cannot, a pod would never start.
-    pub fn mount_images(&self) -> bool {
+    pub(crate) fn mount_images(&self) -> bool {
         let nodes = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         nodes
             .values()
@@ -118,7 +117,7 @@ impl Nodes {
     /// A node that this pod may go to, whose kubelet would start a gated container without its gate; and why. Nodes
     /// that taints, affinity or a cordon keep it from count too: these change. `may_name` says whether the caller may
     /// learn which node it is.
-    pub fn without_gate(&self, spec: &PodSpec, may_name: bool) -> Option<String> {
+    pub(crate) fn without_gate(&self, spec: &PodSpec, may_name: bool) -> Option<String> {
         let nodes = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         let selector = spec.node_selector.iter().flatten();
         let wanted: Vec<_> = selector.collect();

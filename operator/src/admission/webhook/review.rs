@@ -24,23 +24,19 @@ struct Review {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
-    /// Identifies the question.
     pub uid: String,
-    /// Kind of the object.
     pub kind: Kind,
     /// Namespace of the request; the object may leave it out.
     #[serde(default)]
     pub namespace: String,
     /// `CREATE` or `UPDATE`.
     pub operation: String,
-    /// The object.
     pub object: Value,
 }
 
 /// Group, version and kind.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Kind {
-    /// Kind.
     pub kind: String,
 }
 
@@ -56,10 +52,9 @@ pub struct Decision {
 /// The object is not admitted: a sentence, and a word for metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// One sentence.
-    pub sentence: String,
+    pub(crate) sentence: String,
     /// From a closed set.
-    pub reason: &'static str,
+    pub(crate) reason: &'static str,
 }
 
 #[derive(Serialize)]

@@ -26,7 +26,6 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// Begins to send an answer.
     pub(super) fn begin(answer: Bytes, place: Arc<Place>, deadline: SendDeadline) -> Self {
         deadline.begin(SEND_TIMEOUT);
         Self {

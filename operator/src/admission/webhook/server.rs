@@ -24,9 +24,9 @@ use super::sending::Sending;
 use super::{Admission, weight};
 
 /// Path of the review of pods.
-pub const PODS: &str = "/pods";
+pub(crate) const PODS: &str = "/pods";
 /// Path of the review of workloads.
-pub const WORKLOADS: &str = "/workloads";
+pub(crate) const WORKLOADS: &str = "/workloads";
 
 /// Connections at once. An API server has one for each review under way, and two that rest (Go's
 /// `MaxIdleConnsPerHost`); 50 pods at once are 50 connections.

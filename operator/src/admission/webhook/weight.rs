@@ -59,7 +59,7 @@ const fn max(one: usize, other: usize) -> usize {
 
 /// How many bytes the review in this JSON needs at most while it is decided. Says nothing about whether it
 /// is JSON.
-pub fn of(json: &[u8]) -> usize {
+pub(crate) fn of(json: &[u8]) -> usize {
     let (mut objects, mut elements, mut strings, mut types) = (0, 0, 0, 0_usize);
     // What an object weighs in each of the lists and objects that are open; nothing in an object.
     let (mut open, mut depth) = ([0_usize; DEPTH], 0_usize);

@@ -15,7 +15,7 @@ use crate::controller::error::Error;
 use crate::controller::followed_locks::key;
 use crate::controller::writer::{StatusWriter, Writer};
 use crate::kubernetes::events::{Notice, Reason};
-use crate::zookeeper::reachability::Reach;
+use crate::zookeeper::reachability::Reachability;
 
 /// Events that are told at once.
 const EVENTS: usize = 8;
@@ -66,7 +66,7 @@ impl IdentityController {
             return Ok(rest);
         }
         // All namespaces are announced when the ensemble is back, and when this replica leads.
-        let Reach::Up(way) = ctx.own.reach.borrow().clone() else {
+        let Reachability::Up(way) = ctx.own.reach.borrow().clone() else {
             return Ok(None);
         };
         let Ok(writer) = ctx.writers.writer() else {

@@ -13,7 +13,7 @@ use crate::kubernetes::names;
 use crate::lock_key::LockKey;
 use crate::zookeeper::client::Way;
 use crate::zookeeper::ensemble::Ensemble;
-use crate::zookeeper::foreign::{Others, Standing};
+use crate::zookeeper::foreign::{OtherEnsembles, Standing};
 use crate::zookeeper::queues::View;
 use crate::zookeeper::queues::picture::Queue;
 
@@ -23,10 +23,9 @@ const NAMED: usize = 3;
 /// Why a rotation that a user asks for has to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Obstacle {
-    /// One sentence.
-    pub sentence: String,
+    pub(crate) sentence: String,
     /// The locks that have to do with it.
-    pub locks: HashSet<LockKey>,
+    pub(crate) locks: HashSet<LockKey>,
 }
 
 /// Most contenders of a namespace that are looked at before a rotation: some seconds of questions over the connection
@@ -39,7 +38,7 @@ const CONTENDERS: usize = 20_000;
 /// Those of the ensemble.
 pub(super) async fn obstacle(
     own: &Ensemble,
-    others: &Others,
+    others: &OtherEnsembles,
     way: &Way,
     namespace: &str,
     current: &Identity,

@@ -29,7 +29,7 @@ use crate::zookeeper::queues::picture::{Contender, Queue};
 
 /// How long nodes that were found in order are believed to be: rights that are changed by hand make
 /// no event.
-pub const RECHECK: Duration = Duration::from_secs(600);
+pub(crate) const RECHECK: Duration = Duration::from_secs(600);
 
 /// Least time between two attempts to bring another agreement into force.
 const AGREE_AGAIN: Duration = Duration::from_secs(10);
@@ -47,21 +47,18 @@ const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 /// For this time after its start an operator postpones the finalizers of objects whose nodes exist already.
 const FINALIZER_DELAY: Duration = Duration::from_secs(60);
 
-/// What was done.
 #[derive(Debug, Default)]
-pub struct Applied {
+pub(crate) struct Applied {
     /// Why the lock is not ready, if it is not.
-    pub not_ready: Option<Problem>,
-    /// Events for users.
-    pub notices: Vec<Notice>,
-    /// The object is gone.
-    pub is_gone: bool,
+    pub(crate) not_ready: Option<Problem>,
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) is_gone: bool,
     /// The rest waits until then.
-    pub again: Option<Duration>,
+    pub(crate) again: Option<Duration>,
     /// The handoff of a rollout that was requested just now.
-    pub trial: Option<Trial>,
+    pub(crate) trial: Option<Trial>,
     /// The object's version, if it was changed.
-    pub version: Option<String>,
+    pub(crate) version: Option<String>,
 }
 
 impl Applied {
@@ -75,7 +72,7 @@ impl Applied {
 ///
 /// # Errors
 /// Those of the ensemble and of the API server; and when this replica does not lead.
-pub async fn apply(
+pub(crate) async fn apply(
     ctx: &Context,
     writer: Writer<'_>,
     resolved: &mut Resolved,

@@ -18,28 +18,25 @@ use crate::problem::Problem;
 
 /// Contenders of machines that are off that are removed in one go, with two requests each, one after the other: a matter of
 /// a second, as with the children of a lock root that goes.
-pub const MOST_DEAD: usize = 250;
+pub(crate) const MOST_DEAD: usize = 250;
 
 /// What is to be done for a lock.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// The finalizer.
-    pub finalizer: Finalizer,
-    /// The nodes in ZooKeeper.
-    pub nodes: Nodes,
+pub(crate) struct Plan {
+    pub(crate) finalizer: Finalizer,
+    pub(crate) nodes: Nodes,
     /// Role labels that are wrong.
-    pub roles: Vec<RoleChange>,
+    pub(crate) roles: Vec<RoleChange>,
     /// The first contenders that go, because their machines are known to be off: [`MOST_DEAD`] of them, if there are more.
-    pub dead: Vec<Suspect>,
+    pub(crate) dead: Vec<Suspect>,
     /// Whether contenders are asked to step down.
-    pub handoff: Handoff,
+    pub(crate) handoff: Handoff,
     /// The status, if all of this succeeds.
-    pub status: DistributedLockStatus,
+    pub(crate) status: DistributedLockStatus,
 }
 
-/// What becomes of the finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finalizer {
+pub(crate) enum Finalizer {
     /// It is as it should be.
     Keep,
     /// It is missing.
@@ -48,36 +45,29 @@ pub enum Finalizer {
     Remove,
 }
 
-/// What becomes of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nodes {
+pub(crate) enum Nodes {
     /// They have to be there, with the right ACLs.
     Ensure,
-    /// They go.
     Remove,
-    /// They stay as they are.
     Leave,
 }
 
 /// A role label that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RoleChange {
-    /// Name of the pod.
-    pub pod: String,
+pub(crate) struct RoleChange {
+    pub(crate) pod: String,
     /// Its UID, so that no other pod of this name gets the label.
-    pub uid: String,
+    pub(crate) uid: String,
     /// What it should be.
-    pub role: Role,
+    pub(crate) role: Role,
 }
 
-/// A change of hands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Handoff {
-    /// None.
+pub(crate) enum Handoff {
     None,
     /// Because of a rollout, and what is to be remembered of it.
     Rollout(Request, Trial),
-    /// Because a user asked.
     Asked(Request),
     /// A user asked for a handoff that is not possible.
     Refused(String),
@@ -85,15 +75,15 @@ pub enum Handoff {
 
 /// A wish that contenders step down.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub(crate) struct Request {
     /// For the control node.
-    pub request: YieldRequest,
+    pub(crate) request: YieldRequest,
     /// For users: which pod holds, and which pod is to hold.
-    pub note: String,
+    pub(crate) note: String,
 }
 
 /// What is to be done, and the status once it is done.
-pub fn build(resolved: &Resolved, valid: &Result<Valid, Problem>, now: Timestamp) -> Plan {
+pub(crate) fn build(resolved: &Resolved, valid: &Result<Valid, Problem>, now: Timestamp) -> Plan {
     let status = status(resolved, valid, now);
     let is_crowd_removable = resolved.is_deleted() && resolved.are_pods_known && !resolved.has_pods();
     let (finalizer, nodes) = match &resolved.situation {

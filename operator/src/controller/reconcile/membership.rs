@@ -39,7 +39,7 @@ const AFTER: Duration = Duration::from_secs(60);
 const NAMED: usize = 3;
 
 /// How a lock stands with the ensemble that the operator reaches.
-pub enum Membership {
+pub(crate) enum Membership {
     /// It is in it, or is to be claimed for it.
     Member(Member),
     /// It is in another one, and is to be looked at again after this time.
@@ -49,33 +49,32 @@ pub enum Membership {
 }
 
 /// A lock in the ensemble that the operator reaches.
-pub struct Member {
+pub(crate) struct Member {
     /// The lock; with the status of the claim, if there is one to write.
-    pub lock: Arc<DistributedLock>,
+    pub(crate) lock: Arc<DistributedLock>,
     /// What has to be written before anything of the lock is made in the ensemble.
-    pub claim: Option<Claim>,
+    pub(crate) claim: Option<Claim>,
     /// Why it is not ready.
-    pub problem: Option<Problem>,
+    pub(crate) problem: Option<Problem>,
     /// When to look again.
-    pub again: Option<Duration>,
+    pub(crate) again: Option<Duration>,
 }
 
 /// That a lock is in an ensemble from now on, to be written into its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// ID of the ensemble.
-    pub id: String,
+pub(crate) struct Claim {
+    pub(crate) id: String,
     /// The ensemble that the lock leaves.
-    pub from: Option<String>,
+    pub(crate) from: Option<String>,
     /// The status says already that the resource does not keep the ID.
-    pub is_known_to_fail: bool,
+    pub(crate) is_known_to_fail: bool,
 }
 
 /// Finds out how a lock stands with `ensemble`. It is to be claimed for it if it is nowhere else.
 ///
 /// # Errors
 /// Those of the API server.
-pub async fn membership(
+pub(crate) async fn membership(
     ctx: &Context,
     key: &LockKey,
     lock: Arc<DistributedLock>,

@@ -74,8 +74,8 @@ fn outdated(resolved: &Resolved) -> Vec<String> {
 fn stranger(resolved: &Resolved) -> Option<Problem> {
     let stranger = resolved.queue.strangers().min()?;
     let message = format!(
-        "the node {stranger} below the lock root belongs to a client whose place in the queue cannot be told from that \
-         name, so the lock is not held beside it: end that client, or give it a lock root of its own"
+        "the node {stranger} below the lock root belongs to a client of an unknown kind, so its name does not show its \
+         place in the queue, and no keeper holds the lock beside it: stop that client, or give it a lock root of its own"
     );
     Some(Problem::new(Reason::UnknownContender, message))
 }

@@ -29,7 +29,7 @@ const BETWEEN: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// Those of the API server; and when this replica does not lead, unless the writer takes no lease.
-pub async fn report(
+pub(crate) async fn report(
     ctx: &Context,
     writer: impl StatusWriter,
     resolved: &Resolved,

@@ -25,7 +25,7 @@ use crate::lock_key::LockKey;
 use crate::problem::Problem;
 use crate::zookeeper::foreign::{Source, Standing};
 use crate::zookeeper::queues::picture::Queue;
-use crate::zookeeper::reachability::Reach;
+use crate::zookeeper::reachability::Reachability;
 
 /// How long a revision on trial has to hold the lock in one go. As long as the kubelet takes until it forgets that a
 /// container ended (twice its longest back-off of five minutes).
@@ -34,49 +34,40 @@ const TRIAL: Duration = Duration::from_secs(600);
 /// How long the operator looks for the workload of a lock. Users of its namespace decide how much there is to read.
 const LOOKUP: Duration = Duration::from_secs(10);
 
-/// What is known of a lock.
 #[derive(Debug)]
-pub struct Resolved {
-    /// Which one.
-    pub key: LockKey,
+pub(crate) struct Resolved {
+    pub(crate) key: LockKey,
     /// The object; with the status of the claim, if there is one to write.
-    pub lock: Arc<DistributedLock>,
-    /// How it stands with its ensemble.
-    pub situation: Situation,
+    pub(crate) lock: Arc<DistributedLock>,
+    pub(crate) situation: Situation,
     /// What has to be written first: that the lock is in the ensemble.
-    pub claim: Option<Claim>,
+    pub(crate) claim: Option<Claim>,
     /// The queue; empty if it is not known.
-    pub queue: Queue,
+    pub(crate) queue: Queue,
     /// The contenders in the order of the queue.
-    pub participants: Vec<Participant>,
-    /// The pods behind it.
-    pub pods: BTreeMap<String, PodFacts>,
-    /// Whether all pods are known.
-    pub are_pods_known: bool,
-    /// The namespace's identities.
-    pub identities: Option<Result<Identities, UnusableSecret>>,
+    pub(crate) participants: Vec<Participant>,
+    pub(crate) pods: BTreeMap<String, PodFacts>,
+    pub(crate) are_pods_known: bool,
+    pub(crate) identities: Option<Result<Identities, UnusableSecret>>,
     /// A workload in the middle of a rollout, and its pods in the queue.
-    pub rollout: Option<(Vec<Candidate>, Workload)>,
-    /// Whether the search for a rollout ran out of time: then nothing is handed over.
-    pub is_late: bool,
+    pub(crate) rollout: Option<(Vec<Candidate>, Workload)>,
     /// The contenders on nodes that are said to be out of service.
-    pub suspects: Vec<Suspect>,
+    pub(crate) suspects: Vec<Suspect>,
     /// How the last handoff of a rollout turned out, as long as that counts.
-    pub trial: Option<Trial>,
+    pub(crate) trial: Option<Trial>,
     /// When to look again, because something changes without an event.
-    pub again: Option<Duration>,
+    pub(crate) again: Option<Duration>,
 }
 
 // === impl Resolved ===
 
 impl Resolved {
     /// Whether a pod of the lock may run.
-    pub fn has_pods(&self) -> bool {
+    pub(crate) fn has_pods(&self) -> bool {
         self.pods.values().any(|facts| !facts.is_over)
     }
 
-    /// Whether the object is being deleted.
-    pub fn is_deleted(&self) -> bool {
+    pub(crate) fn is_deleted(&self) -> bool {
         self.lock.metadata.deletion_timestamp.is_some()
     }
 }
@@ -87,16 +78,16 @@ impl Resolved {
 ///
 /// # Errors
 /// Those of the API server.
-pub async fn resolve(
+pub(crate) async fn resolve(
     ctx: &Context,
     key: LockKey,
     mut lock: Arc<DistributedLock>,
-    own: Reach,
+    own: Reachability,
 ) -> Result<Option<Resolved>, Error> {
     let identities = ctx.secrets.settled(&key.namespace);
     if identities.is_some() {
         ctx.memories.edit(&key, |memory| memory.identified = lock.uid());
-    } else if matches!(own, Reach::Up(_)) && lock.metadata.deletion_timestamp.is_none() {
+    } else if matches!(own, Reachability::Up(_)) && lock.metadata.deletion_timestamp.is_none() {
         return Ok(None);
     }
     let mut queue = Queue::default();
@@ -189,7 +180,6 @@ pub async fn resolve(
         participants,
         pods,
         rollout,
-        is_late,
         again,
     }))
 }
@@ -245,7 +235,7 @@ fn tried(
 }
 
 /// The mode of a lock for its queue.
-pub fn mode(spec: &DistributedLockSpec) -> Mode {
+pub(crate) fn mode(spec: &DistributedLockSpec) -> Mode {
     match spec.mode {
         LockMode::ReadWrite => Mode::Write,
         LockMode::Exclusive => match u32::try_from(spec.max_holders)

@@ -9,23 +9,22 @@ use crate::controller::context::Context;
 use crate::problem::Problem;
 use crate::zookeeper::client::Way;
 use crate::zookeeper::foreign::{Source, Standing};
-use crate::zookeeper::reachability::Reach;
+use crate::zookeeper::reachability::Reachability;
 
 /// The ticks that settings are checked against.
 #[derive(Clone, Copy, Debug)]
-pub struct Ticks {
+pub(crate) struct Ticks {
     /// The tick of the operator's own ensemble, as configured.
-    pub stated: Duration,
+    pub(crate) stated: Duration,
     /// The tick of the lock's ensemble, if it tells.
-    pub told: Option<Duration>,
+    pub(crate) told: Option<Duration>,
 }
 
 /// How a lock stands with its ensemble.
 #[derive(Debug)]
-pub enum Situation {
+pub(crate) enum Situation {
     /// The operator reaches it and follows the queue.
     Followed {
-        /// The way there.
         way: Way,
         /// Whether it is the operator's own.
         is_own: bool,
@@ -35,15 +34,8 @@ pub enum Situation {
         problem: Option<Problem>,
     },
     /// More is below its root than is followed.
-    Crowded {
-        /// The way there.
-        way: Way,
-        /// What and how much.
-        problem: Problem,
-    },
-    /// There is no way to it.
+    Crowded { way: Way, problem: Problem },
     OutOfReach {
-        /// Why.
         problem: Problem,
         /// The credentials are gone, or the operator may not go there: its nodes cannot be removed any more.
         is_orphaned: bool,
@@ -56,7 +48,7 @@ pub enum Situation {
 
 impl Situation {
     /// The way to the ensemble, if there is one.
-    pub fn way(&self) -> Option<&Way> {
+    pub(crate) fn way(&self) -> Option<&Way> {
         match self {
             Self::Followed { way, .. } | Self::Crowded { way, .. } => Some(way),
             Self::OutOfReach { .. } | Self::Abandoned => None,
@@ -65,15 +57,15 @@ impl Situation {
 }
 
 /// How the operator stands with the ensemble of a lock.
-pub(super) fn standing(ctx: &Context, lock: &DistributedLock, own: Reach) -> Standing {
+pub(super) fn standing(ctx: &Context, lock: &DistributedLock, own: Reachability) -> Standing {
     match (Source::of(lock, &ctx.own.connect), own) {
-        (Ok(None), Reach::Up(way)) => Standing::Up {
+        (Ok(None), Reachability::Up(way)) => Standing::Up {
             ensemble: Arc::clone(&ctx.own),
             way,
             problem: None,
         },
-        (Ok(None), Reach::Lost { problem, .. }) => Standing::Out(problem),
-        (Ok(None), Reach::Unsure) => Standing::Unsure,
+        (Ok(None), Reachability::Lost { problem, .. }) => Standing::Out(problem),
+        (Ok(None), Reachability::Unsure) => Standing::Unsure,
         (Ok(Some(source)), _) => ctx.others.standing(&source),
         (Err(problem), _) => Standing::Out(problem),
     }

@@ -11,16 +11,16 @@ use crate::problem::Problem;
 
 /// What a lock needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Valid {
+pub(crate) struct Valid {
     /// The identities that may use it.
-    pub identities: Vec<Identity>,
+    pub(crate) identities: Vec<Identity>,
 }
 
 /// Checks what is known of a lock.
 ///
 /// # Errors
 /// Why the lock is not ready.
-pub fn validate(resolved: &Resolved) -> Result<Valid, Problem> {
+pub(crate) fn validate(resolved: &Resolved) -> Result<Valid, Problem> {
     match &resolved.situation {
         Situation::Followed {
             problem: Some(problem),

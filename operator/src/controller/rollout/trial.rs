@@ -14,7 +14,7 @@ use crate::controller::status::holds;
 use crate::kubernetes::pods::PodFacts;
 
 /// The trial that begins with the handoff to this pod.
-pub fn begun(successor: &Candidate) -> Trial {
+pub(crate) fn begun(successor: &Candidate) -> Trial {
     Trial {
         revision: successor.revision.clone(),
         pod: successor.pod.clone(),
@@ -25,7 +25,7 @@ pub fn begun(successor: &Candidate) -> Trial {
 }
 
 /// What is to be remembered of a trial now; nothing when the user wants another revision, or no pod of this one is left.
-pub fn judged(
+pub(crate) fn judged(
     trial: &Trial,
     participants: &[Participant],
     pods: &BTreeMap<String, PodFacts>,
@@ -51,7 +51,7 @@ pub fn judged(
 }
 
 /// The contender of this revision that holds.
-pub fn holder<'a>(
+pub(crate) fn holder<'a>(
     trial: &Trial,
     participants: &'a [Participant],
     pods: &BTreeMap<String, PodFacts>,
@@ -62,7 +62,7 @@ pub fn holder<'a>(
 }
 
 /// Why nothing is handed over by itself, and what is to be done. Nothing to say while this revision holds the lock.
-pub fn held_back(
+pub(crate) fn held_back(
     trial: &Trial,
     participants: &[Participant],
     pods: &BTreeMap<String, PodFacts>,

@@ -17,7 +17,7 @@ impl Secrets {
     ///
     /// # Errors
     /// Those of the API server.
-    pub async fn would_be_written(
+    pub(crate) async fn would_be_written(
         &self,
         client: &Client,
         namespace: &str,
@@ -44,7 +44,7 @@ impl Secrets {
     ///
     /// # Errors
     /// Those of the API server; a conflict if another client has changed the Secret in between, which this replica reads then.
-    pub async fn write_secret(
+    pub(crate) async fn write_secret(
         &self,
         client: &Client,
         namespace: &str,

@@ -42,16 +42,15 @@ const OF_EVENT: &[Path] = &[
     &["object", "metadata", "resourceVersion"],
 ];
 
-/// Reports what was left out.
 #[derive(Clone)]
-pub struct LeftOut {
+pub(crate) struct LeftOut {
     count: Counter,
     /// When the last line was written.
     said: Arc<Mutex<Option<Instant>>>,
 }
 
 /// A page of one object that is too long.
-pub struct Page {
+pub(crate) struct Page {
     length: usize,
     skim: Skim,
 }
@@ -66,8 +65,7 @@ struct Line {
 // === impl LeftOut ===
 
 impl LeftOut {
-    /// Counts by this.
-    pub fn new(count: Counter) -> Self {
+    pub(crate) fn new(count: Counter) -> Self {
         Self {
             count,
             said: Arc::default(),
@@ -102,7 +100,7 @@ impl Default for Page {
 
 impl Page {
     /// Its next part.
-    pub fn read(&mut self, data: &[u8]) {
+    pub(crate) fn read(&mut self, data: &[u8]) {
         self.length += data.len();
         self.skim.read(data);
     }
@@ -111,7 +109,12 @@ impl Page {
     ///
     /// # Errors
     /// When it does not end, or is no such page; and those of the connection.
-    pub async fn end(mut self, mut body: Body, about: String, left_out: &LeftOut) -> Result<Vec<u8>, Error> {
+    pub(crate) async fn end(
+        mut self,
+        mut body: Body,
+        about: String,
+        left_out: &LeftOut,
+    ) -> Result<Vec<u8>, Error> {
         while let Some(data) = next(&mut body, &about).await? {
             self.read(&data);
             if self.length > FURTHEST {
@@ -198,7 +201,7 @@ impl Line {
 }
 
 /// The events of a watch, one in each line. With `left_out` those that are too long are left out; else they are the end.
-pub fn events(body: Body, about: String, left_out: Option<LeftOut>) -> UnsyncBoxBody<Bytes, Error> {
+pub(crate) fn events(body: Body, about: String, left_out: Option<LeftOut>) -> UnsyncBoxBody<Bytes, Error> {
     let mut line = Line {
         length: 0,
         is_cut: false,

@@ -9,7 +9,7 @@ use kube::client::Body;
 /// The longest answer, and the longest event of a watch, in bytes. An object has 1.5 MiB at most where it is stored
 /// (`--max-request-bytes` of etcd), and JSON writes some characters in six bytes, such as `<`. It can be longer than this,
 /// too: what is empty and takes two bytes there has its name in JSON.
-pub const LONGEST: usize = 10 << 20;
+pub(crate) const LONGEST: usize = 10 << 20;
 
 /// How long the next part of an answer may take.
 const STALL: Duration = Duration::from_secs(30);

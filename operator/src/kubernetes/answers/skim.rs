@@ -7,11 +7,11 @@ const LONGEST: usize = 4096;
 const DEEPEST: usize = 4;
 
 /// Where a word is: the keys that lead to it, and an empty one for each list.
-pub type Path = &'static [&'static str];
+pub(crate) type Path = &'static [&'static str];
 
 /// Reads JSON part by part.
 #[derive(Debug)]
-pub struct Skim {
+pub(crate) struct Skim {
     wanted: &'static [Path],
     found: Vec<Option<String>>,
     is_repeated: bool,
@@ -40,8 +40,7 @@ enum State {
 }
 
 impl Skim {
-    /// For these words.
-    pub fn new(wanted: &'static [Path]) -> Self {
+    pub(crate) fn new(wanted: &'static [Path]) -> Self {
         Self {
             wanted,
             found: vec![None; wanted.len()],
@@ -55,14 +54,14 @@ impl Skim {
     }
 
     /// Begins again, with the next document.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         if self.state != State::Before {
             *self = Self::new(self.wanted);
         }
     }
 
     /// Reads the next part. The result for invalid JSON is not defined.
-    pub fn read(&mut self, bytes: &[u8]) {
+    pub(crate) fn read(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.step(*byte);
         }
@@ -70,7 +69,7 @@ impl Skim {
 
     /// The words in the order in which they were wanted, once all has been read. Nothing when it is not at its end, or
     /// when one was there more than once.
-    pub fn found(&self) -> Option<&[Option<String>]> {
+    pub(crate) fn found(&self) -> Option<&[Option<String>]> {
         let is_whole = self.state == State::Between && self.depth == 0;
         (is_whole && !self.is_repeated).then_some(&self.found)
     }

@@ -11,13 +11,11 @@ use serde_json::json;
 
 use super::words::{Word, each};
 
-/// Which finalizers there are.
 #[derive(Debug, Default)]
-pub struct Finalizers {
-    /// How many.
-    pub count: usize,
+pub(crate) struct Finalizers {
+    pub(crate) count: usize,
     /// Which of them is ours.
-    pub ours: Option<usize>,
+    pub(crate) ours: Option<usize>,
 }
 
 impl Finalizers {
@@ -26,7 +24,11 @@ impl Finalizers {
     ///
     /// # Errors
     /// Those of the API server.
-    pub async fn of(client: &Client, namespace: &str, name: &str) -> Result<Option<Self>, kube::Error> {
+    pub(crate) async fn of(
+        client: &Client,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Self>, kube::Error> {
         #[derive(Deserialize)]
         struct List {
             items: Vec<Object>,
@@ -51,7 +53,7 @@ impl Finalizers {
 
     /// The patch that adds or removes ours; `None` if nothing is to be done. It depends on the version of the object,
     /// since it refers to positions in the list.
-    pub fn patch(&self, is_wanted: bool, version: Option<String>) -> Option<Patch<()>> {
+    pub(crate) fn patch(&self, is_wanted: bool, version: Option<String>) -> Option<Patch<()>> {
         let path = |path: &str| path.parse().expect("a pointer");
         let add = |at: &str, value| {
             let path = path(at);

@@ -10,11 +10,11 @@ use super::finalizers::{self, Finalizers};
 use super::words::{Word, each, few};
 
 /// Annotation of a ReplicaSet: the higher, the newer; a rollback gives the old one a new number.
-pub const REVISION: &str = "deployment.kubernetes.io/revision";
+pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
 
 /// How many pods a Deployment wants, on each of its ReplicaSets (`pkg/controller/deployment/util`): during
 /// a rollout a ReplicaSet itself wants fewer.
-pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+pub(crate) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 
 const LABELS: [&str; 4] = [
     keys::LOCK,
@@ -42,10 +42,10 @@ macro_rules! part {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
-        pub struct $name {
+        pub(crate) struct $name {
             /// What is used of it.
             #[serde(default, deserialize_with = "crate::kubernetes::objects::metadata::metadata")]
-            pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+            pub(crate) metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
             $($(#[$field_doc])* #[serde(default)] pub $field: $type,)*
         }
 
@@ -83,10 +83,10 @@ pub(super) use part;
 
 /// An object of any kind, of which the API server tells the metadata alone.
 #[derive(Clone, Debug, Deserialize)]
-pub struct MetadataPart {
+pub(crate) struct MetadataPart {
     /// What is used of it.
     #[serde(deserialize_with = "metadata")]
-    pub metadata: ObjectMeta,
+    pub(crate) metadata: ObjectMeta,
 }
 
 /// Metadata: of annotations and labels those that are read here, of owners the one that controls.

@@ -7,58 +7,46 @@ use super::metadata::part;
 use super::words::{Word, each};
 
 part! {
-    /// A pod.
     PodPart of Pod {
-        /// Its containers.
         spec: Option<PodSpecPart>,
-        /// How they are.
         status: Option<PodStatusPart>,
     }
 }
 
-/// Of `spec`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PodSpecPart {
+pub(crate) struct PodSpecPart {
     /// Name of the node that it was bound to; it never changes after that.
     #[serde(default)]
-    pub node_name: Option<Word>,
+    pub(crate) node_name: Option<Word>,
     /// Those that run beside each other.
     #[serde(default, deserialize_with = "list")]
-    pub containers: Vec<ContainerPart>,
+    pub(crate) containers: Vec<ContainerPart>,
 }
 
-/// Of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct ContainerPart {
-    /// Its name.
-    pub name: String,
+pub(crate) struct ContainerPart {
+    pub(crate) name: String,
     /// The first word of its command.
     #[serde(default, rename = "command", deserialize_with = "first")]
-    pub program: Option<Word>,
+    pub(crate) program: Option<Word>,
 }
 
-/// Of `status`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PodStatusPart {
-    /// Its phase.
+pub(crate) struct PodStatusPart {
     #[serde(default)]
-    pub phase: Option<String>,
-    /// Of the init containers.
+    pub(crate) phase: Option<String>,
     #[serde(default, deserialize_with = "list")]
-    pub init_container_statuses: Vec<ContainerStatusPart>,
-    /// Of the others.
+    pub(crate) init_container_statuses: Vec<ContainerStatusPart>,
     #[serde(default, deserialize_with = "list")]
-    pub container_statuses: Vec<ContainerStatusPart>,
+    pub(crate) container_statuses: Vec<ContainerStatusPart>,
 }
 
-/// How a container is.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ContainerStatusPart {
-    /// Its name.
-    pub name: String,
+pub(crate) struct ContainerStatusPart {
+    pub(crate) name: String,
     #[serde(default)]
     state: Option<State>,
     #[serde(default)]
@@ -84,13 +72,12 @@ struct Waiting {
 }
 
 impl ContainerStatusPart {
-    /// Whether it runs.
-    pub fn runs(&self) -> bool {
+    pub(crate) fn runs(&self) -> bool {
         self.state.as_ref().is_some_and(|state| state.running.is_some())
     }
 
     /// How often it has ended. The kubelet counts an end when it starts the container again, and shows it before that.
-    pub fn ends(&self) -> i32 {
+    pub(crate) fn ends(&self) -> i32 {
         let has_ended =
             |state: &Option<State>| state.as_ref().is_some_and(|state| state.terminated.is_some());
         let is_uncounted = has_ended(&self.state) || (has_ended(&self.last_state) && !self.runs());
@@ -98,7 +85,7 @@ impl ContainerStatusPart {
     }
 
     /// Why it waits.
-    pub fn waits_for(&self) -> Option<&str> {
+    pub(crate) fn waits_for(&self) -> Option<&str> {
         let reason = self.state.as_ref()?.waiting.as_ref()?.reason.as_ref()?;
         Some(&reason.0)
     }

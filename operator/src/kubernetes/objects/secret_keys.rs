@@ -2,11 +2,11 @@
 
 /// Key with the identity in use, and in a second line the one before the last rotation: as the sidecar's
 /// `--auth-file` reads it.
-pub const AUTH: &str = "auth";
+pub(crate) const AUTH: &str = "auth";
 
 /// Keys with certificates, where the ensemble speaks TLS, as in a lock's own `tlsSecret`.
-pub const CA: &str = "ca.crt";
+pub(crate) const CA: &str = "ca.crt";
 /// See [`CA`].
-pub const CERTIFICATE: &str = "tls.crt";
+pub(crate) const CERTIFICATE: &str = "tls.crt";
 /// See [`CA`].
-pub const KEY: &str = "tls.key";
+pub(crate) const KEY: &str = "tls.key";

@@ -10,24 +10,21 @@ use super::metadata::part;
 use super::secret_keys::{AUTH, CA, CERTIFICATE, KEY};
 use super::words::few;
 
-/// Keys of Secrets.
 const DATA: [&str; 6] = [AUTH, CA, CERTIFICATE, KEY, ".dockerconfigjson", ".dockercfg"];
 
 part! {
     /// A Secret with the keys that are used of any.
     SecretPart of Secret {
-        /// Those.
         data: SecretData,
     }
 }
 
 /// What is used of a Secret.
 #[derive(Clone, Debug, Default)]
-pub struct SecretData(BTreeMap<String, ByteString>);
+pub(crate) struct SecretData(BTreeMap<String, ByteString>);
 
 impl SecretData {
-    /// Whether there is such a key.
-    pub fn has(&self, key: &str) -> bool {
+    pub(crate) fn has(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }
 }

@@ -1,4 +1,5 @@
 use super::metadata::ANNOTATIONS;
+use super::words::LONGEST_WORD;
 use super::*;
 use k8s_openapi::api::core::v1::Secret;
 

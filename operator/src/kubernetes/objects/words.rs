@@ -9,11 +9,11 @@ use serde::{Deserialize, Deserializer};
 
 /// What is kept of a word that may be long, in bytes: one more than a name has (DNS subdomain, RFC 1123), so that
 /// a longer one is that of nothing.
-pub const LONGEST_WORD: usize = 254;
+pub(crate) const LONGEST_WORD: usize = 254;
 
 /// The beginning of a word that may be long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Word(pub String);
+pub(crate) struct Word(pub(crate) String);
 
 impl<'de> Deserialize<'de> for Word {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

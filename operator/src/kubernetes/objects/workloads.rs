@@ -11,43 +11,32 @@ use super::metadata::part;
 use super::words::Word;
 
 part! {
-    /// A Deployment.
     DeploymentPart of Deployment {
-        /// Its settings.
         spec: Option<WorkloadSpec>,
     }
 }
 
 part! {
-    /// A ReplicaSet.
     ReplicaSetPart of ReplicaSet {
-        /// Its settings.
         spec: Option<WorkloadSpec>,
     }
 }
 
 part! {
-    /// A StatefulSet.
     StatefulSetPart of StatefulSet {
-        /// Its settings.
         spec: Option<WorkloadSpec>,
-        /// How it is.
         status: Option<StatefulSetStatus>,
     }
 }
 
 part! {
-    /// A DaemonSet.
     DaemonSetPart of DaemonSet {
-        /// Its settings.
         spec: Option<WorkloadSpec>,
     }
 }
 
 part! {
-    /// A Job.
     JobPart of Job {
-        /// Its settings.
         spec: Option<WorkloadSpec>,
     }
 }
@@ -61,7 +50,6 @@ part! {
 }
 
 part! {
-    /// A ServiceAccount.
     ServiceAccountPart of ServiceAccount {
         /// What its pods get.
         image_pull_secrets: Option<Vec<LocalObjectReference>>,
@@ -69,9 +57,7 @@ part! {
 }
 
 part! {
-    /// An autoscaler.
     AutoscalerPart of HorizontalPodAutoscaler {
-        /// Its settings.
         spec: AutoscalerSpec,
     }
 }
@@ -79,104 +65,81 @@ part! {
 /// Of the `spec` of any of them.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct WorkloadSpec {
-    /// How many pods it wants.
-    pub replicas: Option<i32>,
+pub(crate) struct WorkloadSpec {
+    pub(crate) replicas: Option<i32>,
     /// How many a Job wants at once.
-    pub parallelism: Option<i32>,
-    /// Which pods are its own.
-    pub selector: LabelSelector,
-    /// Whether its rollout rests.
-    pub paused: Option<bool>,
+    pub(crate) parallelism: Option<i32>,
+    pub(crate) selector: LabelSelector,
+    pub(crate) paused: Option<bool>,
     /// `Parallel` or `OrderedReady`.
-    pub pod_management_policy: Option<Word>,
-    /// How it is rolled out.
-    pub update_strategy: UpdateStrategy,
-    /// Ordinals of its pods.
-    pub ordinals: Option<Ordinals>,
-    /// Of its pods.
-    pub template: Option<Template>,
+    pub(crate) pod_management_policy: Option<Word>,
+    pub(crate) update_strategy: UpdateStrategy,
+    pub(crate) ordinals: Option<Ordinals>,
+    pub(crate) template: Option<Template>,
 }
 
-/// Of `spec.updateStrategy`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct UpdateStrategy {
+pub(crate) struct UpdateStrategy {
     /// `RollingUpdate` or `OnDelete`.
-    pub r#type: Option<Word>,
-    /// Of `RollingUpdate`.
-    pub rolling_update: Option<RollingUpdate>,
+    pub(crate) r#type: Option<Word>,
+    pub(crate) rolling_update: Option<RollingUpdate>,
 }
 
-/// Of a `RollingUpdate`.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct RollingUpdate {
+pub(crate) struct RollingUpdate {
     /// The first ordinal that is updated.
-    pub partition: Option<i32>,
+    pub(crate) partition: Option<i32>,
 }
 
-/// Of `spec.ordinals`.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct Ordinals {
-    /// The first one.
-    pub start: Option<i32>,
+pub(crate) struct Ordinals {
+    pub(crate) start: Option<i32>,
 }
 
-/// Of the `status` of a StatefulSet.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StatefulSetStatus {
+pub(crate) struct StatefulSetStatus {
     /// Of the newest template.
-    pub update_revision: Option<String>,
+    pub(crate) update_revision: Option<String>,
 }
 
-/// A pod template.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct Template {
-    /// Of its pods.
-    pub spec: Option<TemplatePart>,
+pub(crate) struct Template {
+    pub(crate) spec: Option<TemplatePart>,
 }
 
 /// Of the `spec` of a pod template.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct TemplatePart {
-    /// Their images.
-    pub containers: Option<Vec<Image>>,
-    /// Theirs too.
-    pub init_containers: Option<Vec<Image>>,
-    /// With what images are pulled.
-    pub image_pull_secrets: Option<Vec<LocalObjectReference>>,
-    /// The account of its pods.
-    pub service_account_name: Option<String>,
+pub(crate) struct TemplatePart {
+    pub(crate) containers: Option<Vec<Image>>,
+    pub(crate) init_containers: Option<Vec<Image>>,
+    pub(crate) image_pull_secrets: Option<Vec<LocalObjectReference>>,
+    pub(crate) service_account_name: Option<String>,
 }
 
 /// A container.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct Image {
-    /// Its image.
-    pub image: Option<String>,
+pub(crate) struct Image {
+    pub(crate) image: Option<String>,
 }
 
-/// Of the `spec` of an autoscaler.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct AutoscalerSpec {
-    /// What it scales.
-    pub scale_target_ref: Target,
+pub(crate) struct AutoscalerSpec {
+    pub(crate) scale_target_ref: Target,
 }
 
 /// A workload.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct Target {
-    /// Its kind.
-    pub kind: Word,
-    /// Its name.
-    pub name: Word,
+pub(crate) struct Target {
+    pub(crate) kind: Word,
+    pub(crate) name: Word,
 }
 
 /// Whether an owner is a Deployment of Kubernetes' own, whatever its version: others own ReplicaSets too (Argo Rollouts),
 /// and mark them in their own way.
-pub fn is_deployment(owner: &OwnerReference) -> bool {
+pub(crate) fn is_deployment(owner: &OwnerReference) -> bool {
     owner.kind == "Deployment" && owner.api_version.starts_with("apps/")
 }

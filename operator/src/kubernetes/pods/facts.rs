@@ -39,7 +39,7 @@ pub enum Role {
 
 /// What a pod is controlled by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Owner {
+pub(crate) enum Owner {
     /// A Deployment, by name.
     Deployment(String),
     /// A StatefulSet, by name.
@@ -48,34 +48,33 @@ pub enum Owner {
     DaemonSet(String),
 }
 
-/// What is known of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodFacts {
     /// UID: a pod of the same name may be another one.
-    pub uid: String,
+    pub(crate) uid: String,
     /// When it was created, by the clock of the API server.
-    pub created: Option<Timestamp>,
+    pub(crate) created: Option<Timestamp>,
     /// Name of its node, once it has one.
-    pub node: Option<String>,
+    pub(crate) node: Option<String>,
     /// Its role label as it is.
-    pub role: Option<Role>,
+    pub(crate) role: Option<Role>,
     /// What controls it, if it is something that has rollouts.
-    pub owner: Option<Owner>,
+    pub(crate) owner: Option<Owner>,
     /// `pod-template-hash` or `controller-revision-hash`.
-    pub revision: Option<String>,
+    pub(crate) revision: Option<String>,
     /// Whether it could run the application at once.
-    pub is_healthy: bool,
+    pub(crate) is_healthy: bool,
     /// How often its application's container has ended.
-    pub ends: i32,
+    pub(crate) ends: i32,
     /// How it is guarded, as the webhook has written down.
-    pub guard: Option<Guard>,
+    pub(crate) guard: Option<Guard>,
     /// ID of the ensemble that it was made for; `None` for one that an older webhook injected. What is no ID stays as it
     /// is, up to a bound: it is that of no ensemble.
-    pub ensemble: Option<String>,
+    pub(crate) ensemble: Option<String>,
     /// Which settings of the lock it was made with; `None` for one that an older webhook injected.
-    pub settings: Option<String>,
+    pub(crate) settings: Option<String>,
     /// Whether its containers have ended for good.
-    pub is_over: bool,
+    pub(crate) is_over: bool,
 }
 
 // === impl Role ===
@@ -99,8 +98,7 @@ impl Role {
 // === impl PodFacts ===
 
 impl PodFacts {
-    /// Reads a pod.
-    pub fn of(pod: &PodPart) -> Self {
+    pub(crate) fn of(pod: &PodPart) -> Self {
         let labels = pod.labels();
         let controller = pod
             .owner_references()
@@ -163,7 +161,6 @@ fn guard(pod: &PodPart) -> Option<Guard> {
     (guard != Guard::Auto).then_some(guard)
 }
 
-/// `status.phase`.
 fn phase(pod: &PodPart) -> Option<&str> {
     pod.status.as_ref()?.phase.as_deref()
 }

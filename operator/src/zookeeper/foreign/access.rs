@@ -15,16 +15,16 @@ use crate::zookeeper::sandbox::{SESSION_TIMEOUT, wire};
 
 /// The identities and certificates for an ensemble. Its `Debug` shows no secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Access {
+pub(crate) struct Access {
     /// All of them at once.
-    pub identities: Vec<Identity>,
+    pub(crate) identities: Vec<Identity>,
     /// Where the ensemble speaks TLS.
-    pub tls: Option<Tls>,
+    pub(crate) tls: Option<Tls>,
 }
 
 /// Certificates, PEM.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Tls {
+pub(crate) struct Tls {
     ca: String,
     own: Option<(String, String)>,
 }
@@ -33,7 +33,7 @@ pub struct Tls {
 
 impl Access {
     /// The same for the process that goes there.
-    pub fn tls(&self) -> Option<wire::Tls> {
+    pub(crate) fn tls(&self) -> Option<wire::Tls> {
         let Tls { ca, own } = self.tls.clone()?;
         Some(wire::Tls { ca, own })
     }
@@ -42,7 +42,7 @@ impl Access {
     ///
     /// # Errors
     /// When a certificate cannot be used.
-    pub fn zookeeper(&self, source: &Source) -> Result<ZooKeeper, Problem> {
+    pub(crate) fn zookeeper(&self, source: &Source) -> Result<ZooKeeper, Problem> {
         let connect: ConnectString = source
             .connect
             .parse()
@@ -76,7 +76,7 @@ impl Access {
 ///
 /// # Errors
 /// What is missing or wrong.
-pub fn identities(secret: &Secret, name: &str) -> Result<Vec<Identity>, Problem> {
+pub(crate) fn identities(secret: &Secret, name: &str) -> Result<Vec<Identity>, Problem> {
     let auth = text(secret, name, AUTH)?.ok_or_else(|| {
         unusable(format!(
             "key {AUTH} of Secret {name} is missing: write digest:USER:PASSWORD"
@@ -95,7 +95,7 @@ pub fn identities(secret: &Secret, name: &str) -> Result<Vec<Identity>, Problem>
 ///
 /// # Errors
 /// What is missing or wrong.
-pub fn tls(secret: &Secret, name: &str) -> Result<Tls, Problem> {
+pub(crate) fn tls(secret: &Secret, name: &str) -> Result<Tls, Problem> {
     let missing = |key: &str, what: &str| unusable(format!("key {key} of Secret {name} is missing: {what}"));
     let ca = text(secret, name, CA)?.ok_or_else(|| {
         missing(

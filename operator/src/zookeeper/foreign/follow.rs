@@ -20,7 +20,7 @@ use crate::kubernetes::objects::SecretPart;
 use crate::lock_key::LockKey;
 use crate::problem::Problem;
 use crate::zookeeper::ensemble::Ensemble;
-use crate::zookeeper::reachability::Reach;
+use crate::zookeeper::reachability::Reachability;
 use crate::zookeeper::sandbox::wire::Hello;
 
 /// Time between two looks at Secrets. They are not watched: for that the operator would have to be allowed
@@ -34,11 +34,10 @@ const LOOK_AFTER_TROUBLE: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     /// As the Secrets said when they were in order last.
-    pub ensemble: Option<Arc<Ensemble>>,
-    /// What is wrong with them now.
-    pub problem: Option<Problem>,
+    pub(crate) ensemble: Option<Arc<Ensemble>>,
+    pub(crate) problem: Option<Problem>,
     /// The credentials do not exist.
-    pub is_orphaned: bool,
+    pub(crate) is_orphaned: bool,
 }
 
 pub(super) struct Follow {
@@ -48,7 +47,7 @@ pub(super) struct Follow {
     state: watch::Sender<Known>,
     access: Option<Access>,
     /// How the operator stands with the session.
-    reach: Option<watch::Receiver<Reach>>,
+    reach: Option<watch::Receiver<Reachability>>,
     /// Of the session.
     tasks: JoinSet<()>,
 }
@@ -142,7 +141,7 @@ impl Follow {
                 return std::future::pending().await;
             };
             while reach.changed().await.is_ok() {
-                if !matches!(*reach.borrow_and_update(), Reach::Unsure) {
+                if !matches!(*reach.borrow_and_update(), Reachability::Unsure) {
                     self.announce();
                 }
             }

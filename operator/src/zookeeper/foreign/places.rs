@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Places for sessions, some of which one namespace may take.
 #[derive(Debug)]
-pub struct Places {
+pub(crate) struct Places {
     all: Arc<Semaphore>,
     count: usize,
     of_namespaces: Mutex<HashMap<String, Weak<Semaphore>>>,
@@ -15,14 +15,14 @@ pub struct Places {
 
 /// A place that is taken until this is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     _in_all: OwnedSemaphorePermit,
     _of_namespace: OwnedSemaphorePermit,
 }
 
 impl Places {
     /// So many. One namespace gets half of them at most, so that it cannot keep all others out.
-    pub fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         Self {
             all: Arc::new(Semaphore::new(count)),
             count,
@@ -30,13 +30,12 @@ impl Places {
         }
     }
 
-    /// How many there are.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count
     }
 
     /// Takes a place, and waits in a queue for it.
-    pub async fn take(&self, namespace: &str) -> Place {
+    pub(crate) async fn take(&self, namespace: &str) -> Place {
         let of_namespace = acquire(self.of(namespace)).await;
         Place {
             _of_namespace: of_namespace,

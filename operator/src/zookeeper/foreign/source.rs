@@ -9,44 +9,43 @@ use lockkeeper_crds::lock::Reason;
 use lockkeeper_lock::zookeeper::{ConnectString, InvalidConnectString};
 
 use super::places::Places;
-use crate::changes::Changes;
 use crate::identity::namespace_secret;
 use crate::identity::secrets::Secrets;
 use crate::problem::Problem;
+use crate::work_queue::WorkQueue;
 use crate::zookeeper::allowed_hosts::Hosts;
 
 /// What a lock says of its ensemble. All that name the same share a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Source {
+pub(crate) struct Source {
     /// Namespace of the lock, and of the Secrets.
-    pub namespace: String,
-    /// Where the ensemble is.
-    pub connect: String,
+    pub(crate) namespace: String,
+    pub(crate) connect: String,
     /// Secret with the identities.
-    pub credentials: String,
+    pub(crate) credentials: String,
     /// Secret with the certificates.
-    pub tls: Option<String>,
+    pub(crate) tls: Option<String>,
 }
 
 /// What is needed to follow one.
 #[derive(Clone)]
-pub struct Shared {
+pub(crate) struct Shared {
     /// Where Secrets are read.
-    pub client: Client,
+    pub(crate) client: Client,
     /// The identities of the namespaces.
-    pub secrets: Arc<Secrets>,
+    pub(crate) secrets: Arc<Secrets>,
     /// The locks that have to be looked at.
-    pub changes: Arc<Changes>,
+    pub(crate) changes: Arc<WorkQueue>,
     /// The operator's ensemble.
-    pub own: ConnectString,
+    pub(crate) own: ConnectString,
     /// Where everything is, below the chroot.
-    pub root: String,
+    pub(crate) root: String,
     /// The hosts that locks may name.
-    pub hosts: Arc<Hosts>,
+    pub(crate) hosts: Arc<Hosts>,
     /// How many ensembles may be followed at once.
-    pub places: Arc<Places>,
+    pub(crate) places: Arc<Places>,
     /// The operator's own program, for the processes of the sessions.
-    pub program: PathBuf,
+    pub(crate) program: PathBuf,
 }
 
 // === impl Source ===
@@ -56,7 +55,7 @@ impl Source {
     ///
     /// # Errors
     /// When it names no ensemble.
-    pub fn of(lock: &DistributedLock, own: &ConnectString) -> Result<Option<Self>, Problem> {
+    pub(crate) fn of(lock: &DistributedLock, own: &ConnectString) -> Result<Option<Self>, Problem> {
         let Some(spec) = &lock.spec.zookeeper else {
             return Ok(None);
         };

@@ -52,7 +52,7 @@ impl Tree {
     ///
     /// # Errors
     /// When the control node belongs to another identity, or the connection is lost.
-    pub async fn lost(
+    pub(crate) async fn lost(
         &self,
         connection: &Onlooker,
         key: &LockKey,

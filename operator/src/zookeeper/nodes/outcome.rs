@@ -32,7 +32,6 @@ pub enum Removal {
 /// The outcome of a change of the agreement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Agreed {
-    /// It is written.
     Done,
     /// A contender is in the queue, and the former agreement stays.
     Pending {
@@ -48,10 +47,7 @@ pub enum TreeError {
     #[error(
         "there is no right to {path} for the identity in use: delete the node, or give the right with setAcl"
     )]
-    Foreign {
-        /// The node.
-        path: String,
-    },
+    Foreign { path: String },
     /// The ensemble is reached by another process, which is gone, or failed to do it.
     #[error("{0}")]
     Away(String),
@@ -63,20 +59,10 @@ pub enum TreeError {
         "the rights to {path} take {bytes} bytes, and the operator sends at most {LONGEST_REQUEST}: leave fewer \
          identities in the Secret"
     )]
-    TooLong {
-        /// The node.
-        path: String,
-        /// How many bytes.
-        bytes: usize,
-    },
+    TooLong { path: String, bytes: usize },
     /// Anything else, mostly a lost connection.
     #[error("failed to maintain {path}: {error}")]
-    Failed {
-        /// The node.
-        path: String,
-        /// Why.
-        error: Error,
-    },
+    Failed { path: String, error: Error },
 }
 
 pub(super) fn failed(path: &str, error: Error) -> TreeError {

@@ -48,7 +48,6 @@ impl Backlog {
         }
     }
 
-    /// Takes the next place.
     pub(super) fn pop(&mut self) -> Option<Place> {
         let namespace = self.namespaces.turn()?;
         let lock = self.namespaces.map.get_mut(&namespace)?.locks.turn()?;
@@ -81,7 +80,6 @@ impl Backlog {
         }
     }
 
-    /// Removes all places of a lock.
     pub(super) fn remove_lock(&mut self, key: &LockKey) {
         let Some(namespace) = self.namespaces.map.get_mut(&key.namespace) else {
             return;

@@ -52,7 +52,6 @@ impl Churn {
         count.is_none_or(|count| *count <= CHANGES_OF_NAMESPACE / 2)
     }
 
-    /// Starts the counts anew.
     pub(super) fn begin_anew(&mut self) {
         self.namespaces.clear();
     }

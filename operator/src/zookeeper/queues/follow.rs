@@ -55,7 +55,6 @@ const EVENT: usize = 128;
 
 const LOST: &str = "the connection to the server was lost";
 
-/// A connection that is being followed.
 pub(super) struct Follow {
     reader: Reader,
     layout: Layout,

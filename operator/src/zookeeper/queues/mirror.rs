@@ -14,9 +14,9 @@ use super::follow::Follow;
 use super::link::Link;
 use super::view::View;
 
-use crate::changes::Changes;
 use crate::lock_key::LockKey;
 use crate::problem::Problem;
+use crate::work_queue::WorkQueue;
 use crate::zookeeper::ensemble_id::{self, Unidentified};
 use crate::zookeeper::nodes::Tree;
 
@@ -50,7 +50,7 @@ pub struct MirrorTask {
 
 impl Mirror {
     /// A mirror of the tree's locks, which announces what changes, and the task that fills it.
-    pub fn new(zookeeper: ZooKeeper, tree: Tree, changes: Arc<Changes>) -> (Self, MirrorTask) {
+    pub fn new(zookeeper: ZooKeeper, tree: Tree, changes: Arc<WorkQueue>) -> (Self, MirrorTask) {
         let view = View::new(changes);
         let nothing_yet = Problem::new(Reason::Disconnected, "not connected yet");
         let (sender, link) = watch::channel(Link::Down(nothing_yet));
@@ -63,8 +63,7 @@ impl Mirror {
         (Self { view, link }, task)
     }
 
-    /// What it fills.
-    pub fn view(&self) -> &View {
+    pub(crate) fn view(&self) -> &View {
         &self.view
     }
 

@@ -16,10 +16,9 @@ pub struct Contender {
     pub name: Arc<str>,
     /// Its fencing token; 0 where the operator may not read the node.
     pub token: FencingToken,
-    /// Its data.
     pub data: ContenderData,
     /// Whether it ends with a session, or may, for all that the operator can read.
-    pub is_ephemeral: bool,
+    pub(crate) is_ephemeral: bool,
     /// Its data if they are not a document of ours: Curator writes an IP address.
     pub foreign: Option<String>,
 }
@@ -51,7 +50,7 @@ pub enum Excess {
     Unlisted(String),
 }
 
-/// All locks.
+/// What was read of all locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Picture {
     queues: HashMap<LockKey, Queue>,
@@ -63,16 +62,15 @@ pub struct Picture {
 
 impl Contender {
     /// A child of which nothing but its name is known.
-    pub fn unread(name: impl Into<Arc<str>>) -> Self {
+    pub(crate) fn unread(name: impl Into<Arc<str>>) -> Self {
         Self::read(name, FencingToken(0), true, &[])
     }
 
     /// Whether it could not be read: every node was made by a transaction.
-    pub fn is_unread(&self) -> bool {
+    pub(crate) fn is_unread(&self) -> bool {
         self.token == FencingToken(0)
     }
 
-    /// A contender as it was read.
     pub fn read(name: impl Into<Arc<str>>, token: FencingToken, is_ephemeral: bool, data: &[u8]) -> Self {
         let parsed = ContenderData::parse(data);
         let word = || std::str::from_utf8(data).ok().map(str::trim);
@@ -103,8 +101,7 @@ impl Queue {
         self.contenders.values().map(|contender| &**contender)
     }
 
-    /// The contender with this name.
-    pub fn contender(&self, name: &str) -> Option<&Contender> {
+    pub(crate) fn contender(&self, name: &str) -> Option<&Contender> {
         self.contenders.get(name).map(|contender| &**contender)
     }
 
@@ -122,7 +119,7 @@ impl Queue {
     }
 
     /// A queue as another process has seen it.
-    pub fn of(exists: bool, contenders: impl IntoIterator<Item = Contender>) -> Self {
+    pub(crate) fn of(exists: bool, contenders: impl IntoIterator<Item = Contender>) -> Self {
         let contenders = contenders.into_iter();
         let named = contenders.map(|contender| (Arc::clone(&contender.name), Arc::new(contender)));
         Self {
@@ -142,7 +139,7 @@ impl Queue {
     }
 
     /// Children that are no places in the queue, and stay without a session.
-    pub fn bystanders(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn bystanders(&self) -> impl Iterator<Item = &str> {
         let bystanders = self
             .contenders()
             .filter(|node| !node.is_ephemeral && !is_contender(&node.name));
@@ -203,23 +200,22 @@ impl Picture {
         self.queues.get(key)
     }
 
-    /// All locks.
-    pub fn keys(&self) -> impl Iterator<Item = &LockKey> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &LockKey> {
         self.queues.keys()
     }
 
     /// How many contenders there are in all.
-    pub fn contenders(&self) -> usize {
+    pub(crate) fn contenders(&self) -> usize {
         self.sizes.values().sum()
     }
 
     /// How many contenders there are in a namespace.
-    pub fn contenders_of(&self, namespace: &str) -> usize {
+    pub(crate) fn contenders_of(&self, namespace: &str) -> usize {
         self.sizes.get(namespace).copied().unwrap_or(0)
     }
 
     /// The locks whose queues are not followed.
-    pub fn given_up(&self) -> impl Iterator<Item = &LockKey> {
+    pub(crate) fn given_up(&self) -> impl Iterator<Item = &LockKey> {
         let all = self.queues.iter();
         all.filter(|(_, queue)| queue.excess.is_some())
             .map(|(key, _)| key)
@@ -227,7 +223,7 @@ impl Picture {
 
     /// At most so many locks whose children have to be listed again, because events may not tell of all of them. Those
     /// behind `last` come first.
-    pub fn doubtful(&self, last: Option<&LockKey>, most: usize) -> Vec<LockKey> {
+    pub(crate) fn doubtful(&self, last: Option<&LockKey>, most: usize) -> Vec<LockKey> {
         let doubtful = self.queues.iter().filter(|(_, queue)| queue.is_doubtful());
         let mut keys: Vec<_> = doubtful.map(|(key, _)| key).collect();
         keys.sort_unstable_by_key(|key| (last.is_some_and(|last| *key <= last), *key));
@@ -236,12 +232,12 @@ impl Picture {
     }
 
     /// Whether this queue is not followed.
-    pub fn is_given_up(&self, key: &LockKey) -> bool {
+    pub(crate) fn is_given_up(&self, key: &LockKey) -> bool {
         self.queues.get(key).is_some_and(|queue| queue.excess.is_some())
     }
 
     /// The lock root is there, or not. True when that is news.
-    pub fn set_exists(&mut self, key: &LockKey, exists: bool) -> bool {
+    pub(crate) fn set_exists(&mut self, key: &LockKey, exists: bool) -> bool {
         if !exists {
             let Some(queue) = self.queues.get_mut(key) else {
                 return false;
@@ -257,7 +253,7 @@ impl Picture {
     }
 
     /// A lock is like this now. True when that is news.
-    pub fn put_queue(&mut self, key: &LockKey, queue: Queue) -> bool {
+    pub(crate) fn put_queue(&mut self, key: &LockKey, queue: Queue) -> bool {
         let came = queue.contenders.len();
         let before = self.queues.insert(key.clone(), queue).unwrap_or_default();
         let is_news = self.queue(key) != Some(&before);
@@ -267,7 +263,7 @@ impl Picture {
     }
 
     /// Too much is below the lock root: nothing of it is kept, until [`Picture::take_up`]. True when that is news.
-    pub fn give_up(&mut self, key: &LockKey, excess: Excess) -> bool {
+    pub(crate) fn give_up(&mut self, key: &LockKey, excess: Excess) -> bool {
         let queue = self.queues.entry(key.clone()).or_default();
         let is_new = queue.excess.replace(excess).is_none();
         let gone = std::mem::take(&mut queue.contenders).len();
@@ -276,7 +272,7 @@ impl Picture {
     }
 
     /// The queue is followed from now on. True when that is news.
-    pub fn take_up(&mut self, key: &LockKey) -> bool {
+    pub(crate) fn take_up(&mut self, key: &LockKey) -> bool {
         let queue = self.queues.get_mut(key);
         queue.is_some_and(|queue| queue.excess.take().is_some())
     }
@@ -305,7 +301,7 @@ impl Picture {
     }
 
     /// A contender is gone. True when that is news.
-    pub fn remove(&mut self, key: &LockKey, name: &str) -> bool {
+    pub(crate) fn remove(&mut self, key: &LockKey, name: &str) -> bool {
         let Some(queue) = self.queues.get_mut(key) else {
             return false;
         };
@@ -327,7 +323,7 @@ impl Picture {
     }
 
     /// The locks in which this picture and an older one differ.
-    pub fn differences(&self, old: &Self) -> HashSet<LockKey> {
+    pub(crate) fn differences(&self, old: &Self) -> HashSet<LockKey> {
         let differs = |key: &&LockKey| self.queue(key) != old.queue(key);
         let all = self.keys().chain(old.keys());
         all.filter(differs).cloned().collect()

@@ -25,7 +25,6 @@ const ASIDE: usize = 2;
 
 /// What the server says of a place.
 pub(super) enum Answer {
-    /// The children of a node.
     Children(Children),
     /// A contender; without its data where these are longer than ours ever are.
     Node(Vec<u8>, zk::Stat),
@@ -41,15 +40,15 @@ pub(super) enum Answer {
 /// Names of children. Long ones are cut, and nothing else of these children is read.
 #[derive(Default)]
 pub(super) struct Children {
-    pub names: Vec<String>,
-    pub long: Vec<String>,
+    pub(crate) names: Vec<String>,
+    pub(crate) long: Vec<String>,
 }
 
 /// What is known of a lock root that was given up before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GivenUp {
     /// The version of its children then (`cversion`), if that is known.
-    pub version: Option<i32>,
+    pub(crate) version: Option<i32>,
 }
 
 /// Asks a server, within bounds.

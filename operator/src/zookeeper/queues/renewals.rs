@@ -35,7 +35,6 @@ struct OfLock {
     /// When a contender left last, or when the queue was listed.
     changed: Option<Instant>,
     contenders: HashMap<String, Last>,
-    /// How many of them hold.
     held: usize,
 }
 
@@ -82,12 +81,10 @@ impl Renewals {
         of_lock.held += usize::from(is_held);
     }
 
-    /// The queue was listed at `now`.
     pub(super) fn listed(&mut self, key: &LockKey, now: Instant) {
         self.locks.entry(key.clone()).or_default().changed = Some(now);
     }
 
-    /// A contender left at `now`.
     pub(super) fn left(&mut self, key: &LockKey, name: &str, now: Instant) {
         let of_lock = self.locks.entry(key.clone()).or_default();
         of_lock.remove(name);

@@ -24,7 +24,6 @@ pub(super) enum Fate {
 }
 
 impl UnderWay {
-    /// A read begins.
     pub(super) fn begin(&mut self, place: Place) {
         self.0.insert(place, Fate::Counts);
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::picture::{Picture, Queue};
-use crate::changes::Changes;
 use crate::lock_key::LockKey;
+use crate::work_queue::WorkQueue;
 
 /// The queues of an ensemble, its ID and its tick. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct View {
 #[derive(Debug)]
 pub(super) struct Shared {
     picture: RwLock<Picture>,
-    pub(super) changes: Arc<Changes>,
+    pub(super) changes: Arc<WorkQueue>,
     tick_time: Mutex<Option<Duration>>,
     id: Mutex<Option<Uuid>>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Shared {
 
 impl View {
     /// Knows nothing yet, and announces what changes.
-    pub fn new(changes: Arc<Changes>) -> Self {
+    pub(crate) fn new(changes: Arc<WorkQueue>) -> Self {
         let shared = Shared {
             picture: RwLock::default(),
             changes,
@@ -45,7 +45,7 @@ impl View {
     }
 
     /// The locks of a namespace whose roots are there.
-    pub fn locks_of(&self, namespace: &str) -> Vec<LockKey> {
+    pub(crate) fn locks_of(&self, namespace: &str) -> Vec<LockKey> {
         let picture = self.shared.read();
         let keys = picture.keys().filter(|key| &*key.namespace == namespace);
         keys.cloned().collect()
@@ -66,7 +66,7 @@ impl View {
     }
 
     /// How many lock roots and contenders there are.
-    pub fn size(&self) -> (usize, usize) {
+    pub(crate) fn size(&self) -> (usize, usize) {
         let picture = self.shared.read();
         (picture.keys().count(), picture.contenders())
     }

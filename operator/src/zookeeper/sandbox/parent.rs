@@ -46,15 +46,15 @@ const LAST_WORDS: u64 = 1024;
 const LONGEST_TICK: u64 = 3_600_000;
 
 /// An ensemble that is followed by processes, one after the other.
-pub struct Follow {
+pub(crate) struct Follow {
     /// The operator's own program.
-    pub program: PathBuf,
+    pub(crate) program: PathBuf,
     /// The first message to each process.
-    pub hello: Hello,
+    pub(crate) hello: Hello,
     /// The view that their messages fill.
-    pub view: View,
+    pub(crate) view: View,
     /// How the operator stands with the ensemble.
-    pub link: watch::Sender<Link<Arc<Session>>>,
+    pub(crate) link: watch::Sender<Link<Arc<Session>>>,
 }
 
 /// One process.
@@ -75,7 +75,7 @@ struct Life<'a> {
 
 impl Follow {
     /// Follows the ensemble; to be run as a task. Ends when it is dropped, and the process with it.
-    pub async fn run(self) {
+    pub(crate) async fn run(self) {
         let [mut pause, longest] = PAUSES;
         loop {
             let started = Instant::now();

@@ -15,10 +15,10 @@ pub(super) struct Process(Child);
 
 /// A process, and the other ends of its pipes.
 pub(super) struct Started {
-    pub process: Process,
-    pub stdin: Sender,
-    pub stdout: Receiver,
-    pub stderr: Receiver,
+    pub(crate) process: Process,
+    pub(crate) stdin: Sender,
+    pub(crate) stdout: Receiver,
+    pub(crate) stderr: Receiver,
 }
 
 impl Process {
@@ -41,7 +41,6 @@ impl Process {
         })
     }
 
-    /// Waits for its end.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         // Before the check, so that an end right after it is not missed.
         let mut ends = signal(SignalKind::child())?;

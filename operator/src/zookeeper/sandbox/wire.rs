@@ -14,7 +14,7 @@ use crate::zookeeper::queues::picture::{Contender, Queue};
 
 /// The longest message that the operator takes, in bytes, and the most that it remembers of one ensemble: some
 /// five thousand contenders.
-pub const LONGEST: usize = 4 << 20;
+pub(crate) const LONGEST: usize = 4 << 20;
 
 /// What a contender costs beside its text, in bytes.
 const PER_CONTENDER: usize = 400;
@@ -45,25 +45,21 @@ pub struct Hello {
 /// Certificates, PEM.
 #[derive(Serialize, Deserialize)]
 pub struct Tls {
-    /// Authorities.
-    pub ca: String,
+    pub(crate) ca: String,
     /// Own certificate and key.
-    pub own: Option<(String, String)>,
+    pub(crate) own: Option<(String, String)>,
 }
 
 /// A message with a number, by which an answer refers to its request.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Numbered<T> {
-    /// The number.
-    pub number: u64,
-    /// The rest.
-    pub content: T,
+pub(crate) struct Numbered<T> {
+    pub(crate) number: u64,
+    pub(crate) content: T,
 }
 
 /// The requests about a lock of the namespace: the methods of [`crate::zookeeper::client::Way`].
 #[derive(Debug, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "as the arguments of the methods of Way")]
-pub enum Ask {
+pub(crate) enum Ask {
     /// [`crate::zookeeper::nodes::Tree::ensure_lock`]
     Ensure { name: String, identities: Vec<String> },
     /// [`crate::zookeeper::nodes::Tree::agree`]
@@ -90,8 +86,7 @@ pub enum Ask {
 
 /// An answer to [`Ask`].
 #[derive(Debug, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "as the results of the methods of Way")]
-pub enum Reply {
+pub(crate) enum Reply {
     Ensured { made: usize, rights: usize },
     Agreed,
     Pending { before: Vec<u8> },
@@ -107,7 +102,7 @@ pub enum Reply {
 
 /// The answer to a request that failed.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Refused {
+pub(crate) enum Refused {
     /// [`TreeError::Foreign`], with the node.
     Foreign(String),
     /// Anything else, in a sentence.
@@ -116,10 +111,9 @@ pub enum Refused {
 
 /// A message from the process.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Told {
+pub(crate) enum Told {
     /// No connection, and why.
     Down {
-        /// Which kind of reason.
         cause: Cause,
         /// One sentence.
         message: String,
@@ -128,7 +122,6 @@ pub enum Told {
     Reading,
     /// All queues were sent.
     Up {
-        /// The session in the ensemble.
         session: i64,
         /// The ID of the ensemble, as its two halves.
         id: (u64, u64),
@@ -137,23 +130,19 @@ pub enum Told {
     },
     /// The new state of a lock.
     Queue {
-        /// Its name.
         name: String,
         /// Whether its root is there.
         exists: bool,
-        /// Its contenders.
         contenders: Vec<Row>,
         /// Why they are not followed, if they are not.
         excess: Option<String>,
     },
-    /// The answer to a request.
     Answer(Numbered<Result<Reply, Refused>>),
 }
 
 /// Why there is no connection.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "as the reasons of the same names")]
-pub enum Cause {
+pub(crate) enum Cause {
     Disconnected,
     CredentialsRefused,
     TlsFailed,
@@ -162,20 +151,18 @@ pub enum Cause {
 
 /// A [`Contender`].
 #[derive(Debug, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "as the fields of Contender")]
-pub struct Row {
-    pub name: String,
-    pub token: FencingToken,
-    pub is_ephemeral: bool,
-    pub foreign: Option<String>,
-    pub data: ContenderData,
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) token: FencingToken,
+    pub(crate) is_ephemeral: bool,
+    pub(crate) foreign: Option<String>,
+    pub(crate) data: ContenderData,
 }
 
 // === impl Told ===
 
 impl Told {
-    /// The message about a lock.
-    pub fn queue(name: &str, queue: &Queue) -> Self {
+    pub(crate) fn queue(name: &str, queue: &Queue) -> Self {
         Self::Queue {
             name: name.to_owned(),
             exists: queue.exists,
@@ -184,8 +171,7 @@ impl Told {
         }
     }
 
-    /// Why there is no connection.
-    pub fn down(problem: &Problem) -> Self {
+    pub(crate) fn down(problem: &Problem) -> Self {
         let cause = match problem.reason {
             Reason::CredentialsRefused => Cause::CredentialsRefused,
             Reason::TlsFailed => Cause::TlsFailed,
@@ -199,7 +185,7 @@ impl Told {
     }
 
     /// What it costs the operator to process this message, in bytes.
-    pub fn weight(&self, length: usize) -> usize {
+    pub(crate) fn weight(&self, length: usize) -> usize {
         match self {
             Self::Queue { contenders, .. } => length + PER_CONTENDER * (contenders.len() + 1),
             _ => length + PER_CONTENDER,
@@ -260,7 +246,7 @@ impl From<Row> for Contender {
 
 impl Row {
     /// Whether its data are longer than those of any contender of ours.
-    pub fn is_too_large(&self) -> bool {
+    pub(crate) fn is_too_large(&self) -> bool {
         let ContenderData {
             state,
             pod,
@@ -308,13 +294,13 @@ impl From<Refused> for TreeError {
 }
 
 /// The beginning of a sentence.
-pub fn short(sentence: &str) -> String {
+pub(crate) fn short(sentence: &str) -> String {
     let end = sentence.floor_char_boundary(LONGEST_SENTENCE);
     sentence[..end].to_owned()
 }
 
 /// A message, with its length before it.
-pub fn frame(message: &impl Serialize) -> Vec<u8> {
+pub(crate) fn frame(message: &impl Serialize) -> Vec<u8> {
     let content = serde_json::to_vec(message).expect("strings and numbers");
     let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
     [&length.to_be_bytes()[..], &content].concat()
@@ -325,7 +311,7 @@ pub fn frame(message: &impl Serialize) -> Vec<u8> {
 ///
 /// # Errors
 /// When it is not a message.
-pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
+pub(crate) fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     match from.read_exact(&mut length) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -341,7 +327,7 @@ pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> 
 ///
 /// # Errors
 /// When the other end is gone.
-pub fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     to.write_all(&frame(message))?;
     to.flush()
 }

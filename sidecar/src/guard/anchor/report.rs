@@ -11,7 +11,6 @@ use rustix::net::{
 };
 use rustix::process::Pid;
 
-/// One report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::guard) enum Report {
     /// The application says that it was forked.

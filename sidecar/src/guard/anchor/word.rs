@@ -14,7 +14,6 @@ const WORD_LEN: usize = 12;
 const LEFT: u32 = 1;
 const NOTHING: u32 = 2;
 
-/// One word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::guard) enum Word {
     /// So many processes still descend from the anchor, and one of them is this; zeros for what is not known.
@@ -87,7 +86,7 @@ impl Word {
 }
 
 impl Words {
-    pub fn new(pipe: OwnedFd) -> Self {
+    pub(crate) fn new(pipe: OwnedFd) -> Self {
         Self {
             pipe,
             last: None,
@@ -95,12 +94,12 @@ impl Words {
         }
     }
 
-    pub fn pipe(&self) -> &OwnedFd {
+    pub(crate) fn pipe(&self) -> &OwnedFd {
         &self.pipe
     }
 
     /// The newest word, and whether there can be another one: whether the guard or an anchor lives.
-    pub fn listen(&mut self) -> (Option<Word>, bool) {
+    pub(crate) fn listen(&mut self) -> (Option<Word>, bool) {
         let mut bytes = [0; WORD_LEN];
         while !self.is_over {
             match rustix::io::read(&self.pipe, &mut bytes) {

@@ -8,7 +8,7 @@ use crate::guard::mounts::{Mount, decoded};
 
 /// The control group of this process.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Place {
+pub(crate) struct Place {
     pub directory: PathBuf,
     /// Its path in `/proc/PID/cgroup`.
     pub path: String,
@@ -28,7 +28,7 @@ pub(super) fn own() -> Result<Place, String> {
 }
 
 /// The same, by what the two files say.
-pub fn place(mountinfo: &str, cgroup: &str) -> Result<Place, String> {
+pub(crate) fn place(mountinfo: &str, cgroup: &str) -> Result<Place, String> {
     // cgroups(7): the hierarchy of version 2 has the number 0 and no controllers.
     let path = cgroup
         .lines()

@@ -37,7 +37,7 @@ enum State {
 
 impl Application {
     /// It was forked; `exec` is the reading end of the pipe that a successful `exec` closes.
-    pub fn forked(exec: OwnedFd) -> Self {
+    pub(crate) fn forked(exec: OwnedFd) -> Self {
         Self {
             exec: Some(exec),
             state: State::Forked,
@@ -46,7 +46,7 @@ impl Application {
     }
 
     /// It is this process, which gets the signals that came before this was known.
-    pub fn is(&mut self, pid: Pid, processes: &Processes) {
+    pub(crate) fn is(&mut self, pid: Pid, processes: &Processes) {
         self.pid = Some(pid);
         self.started = processes.started(pid);
         self.is_running = true;
@@ -56,14 +56,13 @@ impl Application {
     }
 
     /// Some child was reaped; perhaps it was this one.
-    pub fn reaped(&mut self, pid: Pid, code: u8) {
+    pub(crate) fn reaped(&mut self, pid: Pid, code: u8) {
         if self.pid == Some(pid) {
             self.ended(code);
         }
     }
 
-    /// It has ended.
-    pub fn ended(&mut self, code: u8) {
+    pub(crate) fn ended(&mut self, code: u8) {
         self.is_running = false;
         if self.state != State::Nothing {
             self.code.get_or_insert(code);
@@ -71,13 +70,13 @@ impl Application {
     }
 
     /// It was started, and has not ended.
-    pub fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.is_running
     }
 
     /// Passes a signal on as soon as its id is known. SIGKILL and SIGSTOP are not passed on: they are for all
     /// processes, and their sender checks the effect.
-    pub fn signal(&mut self, signo: u8, processes: &Processes) {
+    pub(crate) fn signal(&mut self, signo: u8, processes: &Processes) {
         let is_for_all = [libc::SIGKILL, libc::SIGSTOP].contains(&i32::from(signo));
         let is_unknown = self.pid.is_none() && self.state != State::Nothing;
         if is_unknown && !is_for_all {
@@ -90,12 +89,12 @@ impl Application {
         }
     }
 
-    pub fn exec_pipe(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn exec_pipe(&self) -> Option<BorrowedFd<'_>> {
         self.exec.as_ref().map(AsFd::as_fd)
     }
 
     /// Its next news, in the order in which they happened.
-    pub fn news(&mut self) -> Option<Event> {
+    pub(crate) fn news(&mut self) -> Option<Event> {
         if self.state == State::Forked
             && let Some(exec) = &self.exec
         {

@@ -45,7 +45,7 @@ struct Hook {
 }
 
 impl Pid1 {
-    pub fn new(program: Program, post_start: Option<PostStart>) -> io::Result<Self> {
+    pub(crate) fn new(program: Program, post_start: Option<PostStart>) -> io::Result<Self> {
         if rustix::process::getpid() != Pid::INIT {
             return Err(io::Error::other(
                 "not PID 1: the guard must be the first process of the application's container",

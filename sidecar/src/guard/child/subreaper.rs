@@ -83,7 +83,7 @@ impl Subreaper {
     ///
     /// # Errors
     /// When the guard cannot be a subreaper, or cannot read `/proc`.
-    pub fn new(program: Program, hold: Hold, words: Option<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn new(program: Program, hold: Hold, words: Option<OwnedFd>) -> io::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         Ok(Self {
             program,

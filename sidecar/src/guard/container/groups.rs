@@ -47,7 +47,7 @@ pub(in crate::guard) struct Groups {
 impl Groups {
     /// None is known yet; `own` is the file of this process, `first` that of the first one. `None` when
     /// `own` names no group.
-    pub fn beside(own: &OwnedFd, first: &OwnedFd, lines: &mut Lines) -> Option<Self> {
+    pub(crate) fn beside(own: &OwnedFd, first: &OwnedFd, lines: &mut Lines) -> Option<Self> {
         let mut all = |file| {
             let mut all = Vec::new();
             let read = lines.any(file, |line| {
@@ -72,12 +72,12 @@ impl Groups {
     }
 
     /// How many of the container were ever known.
-    pub fn known(&self) -> usize {
+    pub(crate) fn known(&self) -> usize {
         self.known.count()
     }
 
     /// Remembers where a process of the container is, by its file, if that tells it from us.
-    pub fn learn(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<(), Errno> {
+    pub(crate) fn learn(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<(), Errno> {
         if self.read(file, lines)? {
             self.known.learn(&self.news);
         }
@@ -85,13 +85,13 @@ impl Groups {
     }
 
     /// Remembers the line that was [read](Self::read) last as that of another container.
-    pub fn learn_other(&mut self) {
+    pub(crate) fn learn_other(&mut self) {
         self.others.learn(&self.news);
     }
 
     /// Whether the process with this file is in the pod, and neither with us, nor with the first process, nor in a group
     /// that was learned of another container.
-    pub fn is_strange(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<bool, Errno> {
+    pub(crate) fn is_strange(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<bool, Errno> {
         let Self { others, pods, .. } = self;
         let mut is_beside = false;
         let is_known = lines.any(file, |line| {
@@ -102,7 +102,7 @@ impl Groups {
     }
 
     /// Reads the line that tells the process with this file from us, if there is one.
-    pub fn read(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<bool, Errno> {
+    pub(crate) fn read(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<bool, Errno> {
         let (own, news) = (&self.own, &mut self.news);
         lines.any(file, |line| {
             let tells = line.len() <= LONGEST && tells_apart(line, own);
@@ -115,7 +115,7 @@ impl Groups {
     }
 
     /// Whether the process with this file is in a group of the container that is known, or below it.
-    pub fn has(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<bool, Errno> {
+    pub(crate) fn has(&mut self, file: &OwnedFd, lines: &mut Lines) -> Result<bool, Errno> {
         lines.any(file, |line| self.known.has(line))
     }
 }

@@ -44,7 +44,7 @@ impl Membership {
     ///
     /// # Errors
     /// When this process cannot even recognise its own container.
-    pub fn new(name: &str) -> Result<Self, String> {
+    pub(crate) fn new(name: &str) -> Result<Self, String> {
         let open = |file| {
             std::fs::File::open(file)
                 .map(OwnedFd::from)
@@ -66,13 +66,13 @@ impl Membership {
     }
 
     /// Looks at all processes anew, and marks those of the container and those that may be of it.
-    pub fn mark(&mut self, processes: &mut Processes) {
+    pub(crate) fn mark(&mut self, processes: &mut Processes) {
         self.mark_known(processes);
         processes.doubt(|proc, process| self.is_doubtful(proc, process));
     }
 
     /// The same without those that only may be of it.
-    pub fn mark_known(&mut self, processes: &mut Processes) {
+    pub(crate) fn mark_known(&mut self, processes: &mut Processes) {
         processes.scan();
         let known = self.groups.known();
         processes.mark(|proc, process| self.recognise(proc, process));
@@ -165,9 +165,7 @@ impl Membership {
 /// What the mounts of a process say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
-    /// It is of the container.
     Ours,
-    /// It is of another one.
     Others,
     Unknown,
 }

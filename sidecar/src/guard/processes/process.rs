@@ -11,7 +11,6 @@ pub(in crate::guard) struct Process {
     pub(super) threads: u32,
     /// Ticks since boot. With the process id it names one process for ever.
     pub started: u64,
-    /// Belongs to what is guarded.
     pub guarded: bool,
     /// It is doubtful: it may belong to what is guarded.
     pub(super) doubtful: bool,
@@ -19,7 +18,7 @@ pub(in crate::guard) struct Process {
 
 impl Process {
     /// Its process id, as it is told.
-    pub fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
@@ -30,13 +29,13 @@ impl Process {
     }
 
     /// Whether it has ended and only waits to be reaped.
-    pub fn is_zombie(&self) -> bool {
+    pub(crate) fn is_zombie(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
 
     /// The fields of `stat`, for the process `pid`. The name may contain blanks and brackets, so
     /// everything is counted from the last bracket.
-    pub fn parse(pid: Pid, stat: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(pid: Pid, stat: &[u8]) -> Option<Self> {
         let (_, after_name) = stat.split_at(stat.iter().rposition(|byte| *byte == b')')?);
         let mut fields = after_name.strip_prefix(b") ")?.split(|byte| *byte == b' ');
         let number = |field: Option<&[u8]>| std::str::from_utf8(field?).ok()?.parse::<u64>().ok();
@@ -61,7 +60,7 @@ impl Process {
 #[cfg(feature = "fuzzing")]
 impl Process {
     /// Parent, threads and start.
-    pub fn fields(&self) -> (i32, u32, u64) {
+    pub(crate) fn fields(&self) -> (i32, u32, u64) {
         (self.parent, self.threads, self.started)
     }
 }

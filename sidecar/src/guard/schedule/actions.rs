@@ -4,7 +4,6 @@ use lockkeeper_lock::FencingToken;
 
 use crate::link::protocol::FromGuard;
 
-/// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Start the application; answered by `Started` or `StartFailed`.
@@ -24,18 +23,14 @@ pub enum Action {
     Report(FromGuard),
     /// Tell the keeper what the last sweep has left.
     ReportSurvivors(FencingToken),
-    /// End the guard.
     Exit(u8),
 }
 
 /// What a sweep does to each process of the tree before it reports what it saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
-    /// SIGKILL.
     Kill,
-    /// SIGSTOP.
     Stop,
-    /// SIGCONT.
     Continue,
     /// Nothing.
     Look,
@@ -56,7 +51,7 @@ pub struct Sight {
 
 impl Sight {
     /// What two looks saw together.
-    pub fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         Self {
             alive: self.alive || other.alive,
             unstopped: self.unstopped || other.unstopped,
@@ -88,8 +83,7 @@ pub struct Actions {
 }
 
 impl Actions {
-    /// One more.
-    pub fn push(&mut self, action: Action) {
+    pub(crate) fn push(&mut self, action: Action) {
         self.items[self.len] = Some(action);
         self.len += 1;
     }

@@ -14,16 +14,11 @@ pub enum Mode {
     Container,
 }
 
-/// What happens to the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Time has passed.
     Tick,
-    /// A frame of the keeper.
     Frame(ToGuard),
-    /// The connection to the keeper is up.
     KeeperConnected,
-    /// The connection to the keeper is down.
     KeeperLost {
         /// Another keeper is started in its place.
         returns: bool,
@@ -38,18 +33,15 @@ pub enum Event {
         /// Why, as of `errno(3)`.
         errno: u32,
     },
-    /// The main process of the application has ended.
     MainExited {
         /// As a shell counts.
         code: u8,
     },
     /// Some child has ended: a good moment to look again.
     ChildEnded,
-    /// What a sweep saw.
     Saw(Sight),
     /// A signal came in; `to_group` when a terminal sent it to the application as well.
     Signal {
-        /// Its number.
         signo: u8,
         /// The application got it as well.
         to_group: bool,

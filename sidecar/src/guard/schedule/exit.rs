@@ -6,13 +6,13 @@ use lockkeeper_daemon::exit::Exit;
 pub const EXIT_LOST: u8 = Exit::LockLost.code();
 
 /// Exit code when the guard cannot go on and nothing was running (`EX_SOFTWARE`).
-pub const EXIT_SOFTWARE: u8 = Exit::Software.code();
+pub(crate) const EXIT_SOFTWARE: u8 = Exit::Software.code();
 
 /// Exit code when the keeper does not take this guard (`EX_NOPERM`).
-pub const EXIT_REFUSED: u8 = Exit::Refused.code();
+pub(crate) const EXIT_REFUSED: u8 = Exit::Refused.code();
 
 /// What a shell says for a command that it could not execute: 127 when it is not there, else 126.
-pub fn exit_code_of_errno(errno: u32) -> u8 {
+pub(crate) fn exit_code_of_errno(errno: u32) -> u8 {
     if errno == rustix::io::Errno::NOENT.raw_os_error().unsigned_abs() {
         Exit::NotFound.code()
     } else {

@@ -65,7 +65,6 @@ pub(super) struct Killing {
     pub since: BootInstant,
     pub sweep_at: BootInstant,
     pub outcome: Outcome,
-    /// SIGTERM was sent before.
     pub had_sigterm: bool,
     /// When the keeper is told next that something is still there.
     pub tell_at: BootInstant,
@@ -103,7 +102,7 @@ impl Grant {
 }
 
 impl Active {
-    pub fn new(grant: Grant) -> Self {
+    pub(crate) fn new(grant: Grant) -> Self {
         Self {
             grant,
             pid: 0,
@@ -117,7 +116,7 @@ impl Active {
         }
     }
 
-    pub fn renew(&mut self, newer: &Grant, now: BootInstant) {
+    pub(crate) fn renew(&mut self, newer: &Grant, now: BootInstant) {
         if self.stopping {
             self.grant.kill_at = self.grant.kill_at.min(newer.kill_at);
             return;
@@ -130,12 +129,12 @@ impl Active {
     }
 
     /// Whether it has been asked to end, so that pausing it would only take its time away.
-    pub fn ends(&self) -> bool {
+    pub(crate) fn ends(&self) -> bool {
         self.stopping || self.term_sent || self.term_forwarded
     }
 
     /// SIGTERM, once, and SIGCONT so that it can act on it.
-    pub fn terminate(&mut self, out: &mut Actions) {
+    pub(crate) fn terminate(&mut self, out: &mut Actions) {
         if !self.term_sent {
             self.term_sent = true;
             self.told_to_end = true;
@@ -146,7 +145,7 @@ impl Active {
         self.resume(out);
     }
 
-    pub fn resume(&mut self, out: &mut Actions) {
+    pub(crate) fn resume(&mut self, out: &mut Actions) {
         if self.suspended.take().is_some() {
             out.push(Action::Sweep(Sweep::Continue));
         }
@@ -154,7 +153,7 @@ impl Active {
 }
 
 impl Killing {
-    pub fn interval(&self, now: BootInstant) -> Duration {
+    pub(crate) fn interval(&self, now: BootInstant) -> Duration {
         interval(now - self.since)
     }
 }

@@ -4,10 +4,8 @@ use lockkeeper_lock::{FencingToken, Ticket};
 
 use crate::link::protocol::ToGuard;
 
-/// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Tell the guard.
     Tell(ToGuard),
     /// Write the file with the token.
     WriteLease(FencingToken),
@@ -39,7 +37,6 @@ pub enum Ask {
     Release,
 }
 
-/// How the keeper ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// With the application's exit code, or what stands for it.

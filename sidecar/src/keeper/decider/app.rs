@@ -12,12 +12,10 @@ const SHORTEST_BACK_OFF: Duration = Duration::from_millis(100);
 /// ...up to this, and forgotten when it ran for as long.
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(10);
 
-/// What the application is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum App {
     /// No guard, and nothing runs.
     Absent,
-    /// Nothing runs.
     Idle,
     /// It was granted a token, and may run.
     Granted {
@@ -26,7 +24,9 @@ pub(super) enum App {
         is_started: bool,
     },
     /// All of it was stopped by SIGSTOP at its deadline.
-    Paused { token: FencingToken },
+    Paused {
+        token: FencingToken,
+    },
     /// It is being ended: the guard's report is awaited.
     Stopping {
         token: FencingToken,
@@ -89,8 +89,7 @@ pub(super) struct Application {
 }
 
 impl Application {
-    /// Nothing is known of it.
-    pub fn absent() -> Self {
+    pub(crate) fn absent() -> Self {
         Self {
             app: App::Absent,
             started_at: None,
@@ -103,26 +102,24 @@ impl Application {
         }
     }
 
-    /// What it is doing.
-    pub fn state(&self) -> App {
+    pub(crate) fn state(&self) -> App {
         self.app
     }
 
-    /// It does this from now on.
-    pub fn becomes(&mut self, app: App) {
+    pub(crate) fn becomes(&mut self, app: App) {
         self.app = app;
     }
 
     /// Nothing of it runs. The next one that starts is another one, also if it gets the same process number: each
     /// container counts its processes anew.
-    pub fn nothing_runs(&mut self) {
+    pub(crate) fn nothing_runs(&mut self) {
         self.app = App::Idle;
         self.process = None;
         self.is_given_up = false;
     }
 
     /// The guard reports that it runs.
-    pub fn started(&mut self, pid: u32, now: BootInstant) {
+    pub(crate) fn started(&mut self, pid: u32, now: BootInstant) {
         // An application that is continued after a pause is the same process.
         self.starts += u64::from(self.process.replace(pid) != Some(pid));
         self.started_at = Some(now);
@@ -132,7 +129,7 @@ impl Application {
     }
 
     /// A guard has connected under which it runs or is paused.
-    pub fn found(&mut self, token: FencingToken, is_paused: bool, now: BootInstant) {
+    pub(crate) fn found(&mut self, token: FencingToken, is_paused: bool, now: BootInstant) {
         self.started_at.get_or_insert(now);
         self.app = if is_paused {
             App::Paused { token }
@@ -145,7 +142,7 @@ impl Application {
     }
 
     /// Ends it, if it may run.
-    pub fn stop(&mut self, cause: Cause) {
+    pub(crate) fn stop(&mut self, cause: Cause) {
         if let App::Granted { token, is_started } = self.app {
             self.app = App::Stopping {
                 token,
@@ -157,7 +154,7 @@ impl Application {
     }
 
     /// The guard reports how many processes outlive SIGKILL, and one of them.
-    pub fn outlives(&mut self, count: u32, pid: u32) {
+    pub(crate) fn outlives(&mut self, count: u32, pid: u32) {
         let (token, cause, is_started, before) = match self.app {
             App::Granted { token, is_started } => (token, Cause::Deadline, is_started, None),
             App::Paused { token } => (token, Cause::Deadline, true, None),
@@ -182,7 +179,7 @@ impl Application {
     }
 
     /// What has outlived SIGKILL, as far as the guard has reported it.
-    pub fn left(&self) -> Option<Left> {
+    pub(crate) fn left(&self) -> Option<Left> {
         match self.app {
             App::Stopping { left, .. } | App::OutOfSight { left, .. } => left,
             App::Absent | App::Idle | App::Granted { .. } | App::Paused { .. } => None,
@@ -190,22 +187,22 @@ impl Application {
     }
 
     /// A user gives up what has outlived its deadline.
-    pub fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         self.is_given_up = true;
     }
 
     /// The grant with this deadline came too late to start anything.
-    pub fn was_too_late(&mut self, deadline: Option<BootInstant>) {
+    pub(crate) fn was_too_late(&mut self, deadline: Option<BootInstant>) {
         self.too_late = deadline;
     }
 
     /// Whether a grant with this deadline has not come too late already.
-    pub fn is_in_time(&self, deadline: BootInstant) -> bool {
+    pub(crate) fn is_in_time(&self, deadline: BootInstant) -> bool {
         self.too_late != Some(deadline)
     }
 
     /// It has exited by itself. Returns when it may be started again.
-    pub fn again_at(&mut self, now: BootInstant) -> BootInstant {
+    pub(crate) fn again_at(&mut self, now: BootInstant) -> BootInstant {
         let ran_long = self
             .started_at
             .is_some_and(|started| now.saturating_since(started) >= LONGEST_BACK_OFF);
@@ -218,22 +215,21 @@ impl Application {
     }
 
     /// It is not started before this moment; `None` is at once.
-    pub fn wait_until(&mut self, start_at: Option<BootInstant>) {
+    pub(crate) fn wait_until(&mut self, start_at: Option<BootInstant>) {
         self.start_at = start_at;
     }
 
     /// When it may be started, while that is not over.
-    pub fn start_at(&self) -> Option<BootInstant> {
+    pub(crate) fn start_at(&self) -> Option<BootInstant> {
         self.start_at
     }
 
-    /// Time has passed.
-    pub fn look_at_the_clock(&mut self, now: BootInstant) {
+    pub(crate) fn look_at_the_clock(&mut self, now: BootInstant) {
         self.start_at.take_if(|moment| *moment <= now);
     }
 
     /// The application, if it was reported to run and is not being ended.
-    pub fn running(&self) -> Option<Running> {
+    pub(crate) fn running(&self) -> Option<Running> {
         match self.app {
             App::Granted { is_started: true, .. } => Some(Running {
                 start: self.starts,
@@ -244,7 +240,7 @@ impl Application {
     }
 
     /// Whether something of it may be left, and its end will be reported.
-    pub fn keeps_the_contender(&self) -> bool {
+    pub(crate) fn keeps_the_contender(&self) -> bool {
         let is_told = matches!(
             self.app,
             App::Granted { .. } | App::Stopping { .. } | App::OutOfSight { is_watched: true, .. }
@@ -253,7 +249,7 @@ impl Application {
     }
 
     /// What has outlived its deadline.
-    pub fn survivors(&self, now: BootInstant) -> Option<Survivors> {
+    pub(crate) fn survivors(&self, now: BootInstant) -> Option<Survivors> {
         let (count, pid) = match self.app {
             App::Stopping {
                 left: Some(Left { count, pid, .. }),
@@ -284,7 +280,7 @@ impl Application {
     }
 
     /// Whether something is known to have outlived its deadline.
-    pub fn has_survivors(&self, now: BootInstant) -> bool {
+    pub(crate) fn has_survivors(&self, now: BootInstant) -> bool {
         match self.app {
             App::Stopping { left, .. } => left.is_some_and(|left| left.is_sure),
             _ => self.survivors(now).is_some(),
@@ -294,7 +290,7 @@ impl Application {
 
 impl App {
     /// The token whose end the guard has not reported yet.
-    pub fn token(self) -> Option<FencingToken> {
+    pub(crate) fn token(self) -> Option<FencingToken> {
         match self {
             Self::Granted { token, .. } | Self::Paused { token } | Self::Stopping { token, .. } => {
                 Some(token)

@@ -20,7 +20,6 @@ const HOOK_FAILED: u8 = 1;
 const RESERVE_OF_GRACE: Duration = Duration::from_secs(2);
 
 impl Decider {
-    /// The lock published a new status.
     pub fn lock_changed(&mut self, status: LockStatus, now: BootInstant) {
         if self.queue.changed(status, now) {
             self.end_unless_ending(Ending::Refused);
@@ -40,7 +39,6 @@ impl Decider {
         }
     }
 
-    /// A frame of the guard.
     pub fn guard_said(&mut self, frame: FromGuard, now: BootInstant) {
         match frame {
             FromGuard::Hello(hello) => self.greeted(hello, now),
@@ -165,7 +163,7 @@ impl Decider {
     ///
     /// # Errors
     /// When nothing has.
-    pub fn give_up_survivors(&mut self, now: BootInstant) -> Result<(), String> {
+    pub(crate) fn give_up_survivors(&mut self, now: BootInstant) -> Result<(), String> {
         if self.survivors(now).is_none() {
             return Err(
                 "nothing is known to have outlived its deadline, so there is nothing to give up".to_owned(),
@@ -191,7 +189,7 @@ impl Decider {
     ///
     /// # Errors
     /// When there is no pod.
-    pub fn pod_ends(&mut self, now: BootInstant) -> Result<(), String> {
+    pub(crate) fn pod_ends(&mut self, now: BootInstant) -> Result<(), String> {
         let Some(grace) = self.policy.termination_grace else {
             return Err("this keeper is not in a pod: end it by a signal".to_owned());
         };
@@ -201,19 +199,18 @@ impl Decider {
     }
 
     /// A postStart hook has failed. The container is ended because of it, as by a kubelet.
-    pub fn post_start_failed(&mut self) {
+    pub(crate) fn post_start_failed(&mut self) {
         if matches!(self.application.state(), App::Granted { .. }) {
             self.next.get_or_insert(Next::End(Ending::Code(HOOK_FAILED)));
         }
     }
 
-    /// The process is asked to end.
     pub fn end_wanted(&mut self, code: u8) {
         self.wishes.want_end(code);
     }
 
     /// The lock cannot be acquired, for a lasting reason that the lock itself does not know.
-    pub fn refused(&mut self) {
+    pub(crate) fn refused(&mut self) {
         self.end_unless_ending(Ending::Refused);
     }
 

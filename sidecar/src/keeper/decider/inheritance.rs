@@ -22,9 +22,7 @@ pub(super) struct Inheritance {
 enum Left {
     #[default]
     Nothing,
-    /// The guard has announced it.
     Announced,
-    /// It is here.
     Here(Ticket),
     /// We go on with this contender, and do not hold yet.
     Taken(Ticket),
@@ -32,7 +30,7 @@ enum Left {
 
 impl Inheritance {
     /// A guard has connected, which announces a ticket or not. A keeper that has queued by itself has no use for one.
-    pub fn greeted(&mut self, has_ticket: bool, is_new: bool) {
+    pub(crate) fn greeted(&mut self, has_ticket: bool, is_new: bool) {
         self.kept = Kept::default();
         self.given = None;
         if is_new {
@@ -45,15 +43,14 @@ impl Inheritance {
     }
 
     /// The connection to the guard is over.
-    pub fn lost(&mut self) {
+    pub(crate) fn lost(&mut self) {
         self.given = None;
         if self.left == Left::Announced {
             self.left = Left::Nothing;
         }
     }
 
-    /// A half of a ticket is here.
-    pub fn hear(&mut self, half: TicketHalf) {
+    pub(crate) fn hear(&mut self, half: TicketHalf) {
         self.kept.take(half);
         if let (Left::Announced, Some(ticket)) = (self.left, self.kept.ticket()) {
             self.left = Left::Here(ticket);
@@ -61,12 +58,12 @@ impl Inheritance {
     }
 
     /// Whether a ticket is announced and not here yet.
-    pub fn is_awaited(&self) -> bool {
+    pub(crate) fn is_awaited(&self) -> bool {
         self.left == Left::Announced
     }
 
     /// The ticket with which to go on; once.
-    pub fn take(&mut self) -> Option<Ticket> {
+    pub(crate) fn take(&mut self) -> Option<Ticket> {
         let Left::Here(ticket) = self.left else {
             return None;
         };
@@ -76,7 +73,7 @@ impl Inheritance {
     }
 
     /// Whether the application that runs under this token waits for the lock that was left with it.
-    pub fn goes_on(&self, token: FencingToken, status: &LockStatus, asked: Option<Ask>) -> bool {
+    pub(crate) fn goes_on(&self, token: FencingToken, status: &LockStatus, asked: Option<Ask>) -> bool {
         let Left::Taken(ticket) = self.left else {
             return false;
         };
@@ -94,22 +91,22 @@ impl Inheritance {
     }
 
     /// Whether this is the token of a lock that was left to us, and that we have not held yet.
-    pub fn is_left(&self, token: FencingToken) -> bool {
+    pub(crate) fn is_left(&self, token: FencingToken) -> bool {
         matches!(self.left, Left::Taken(ticket) if ticket.token == token)
     }
 
     /// The lock is held: from now on it is ours like any other.
-    pub fn arrived(&mut self) {
+    pub(crate) fn arrived(&mut self) {
         self.left = Left::Nothing;
     }
 
     /// The lock is given up, or another one than ours.
-    pub fn given_up(&mut self) {
+    pub(crate) fn given_up(&mut self) {
         self.is_over = true;
     }
 
     /// The ticket that the guard does not have yet; once.
-    pub fn give(&mut self, current: Option<Ticket>) -> Option<Ticket> {
+    pub(crate) fn give(&mut self, current: Option<Ticket>) -> Option<Ticket> {
         let ticket = current.filter(|ticket| self.given != Some(*ticket))?;
         self.given = Some(ticket);
         self.is_over = false;
@@ -117,12 +114,12 @@ impl Inheritance {
     }
 
     /// Whether the guard has a ticket with which the next keeper can go on.
-    pub fn is_given(&self) -> bool {
+    pub(crate) fn is_given(&self) -> bool {
         self.given.is_some() && !self.is_over
     }
 
     /// Whether the guard has a ticket that is worth nothing any more; true only once.
-    pub fn is_to_be_forgotten(&mut self) -> bool {
+    pub(crate) fn is_to_be_forgotten(&mut self) -> bool {
         std::mem::take(&mut self.is_over) && self.given.take().is_some()
     }
 }

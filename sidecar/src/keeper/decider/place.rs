@@ -42,7 +42,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Not in it yet, and not longer than until `give_up_at`.
-    pub fn new(give_up_at: Option<BootInstant>) -> Self {
+    pub(crate) fn new(give_up_at: Option<BootInstant>) -> Self {
         Self {
             status: LockStatus::new(),
             place: Place::Out,
@@ -55,18 +55,16 @@ impl Queue {
         }
     }
 
-    /// The lock's status.
-    pub fn status(&self) -> &LockStatus {
+    pub(crate) fn status(&self) -> &LockStatus {
         &self.status
     }
 
-    /// Its state.
-    pub fn state(&self) -> LockState {
+    pub(crate) fn state(&self) -> LockState {
         self.status.state
     }
 
     /// The lock has a new status. Whether it is refused for good.
-    pub fn changed(&mut self, status: LockStatus, now: BootInstant) -> bool {
+    pub(crate) fn changed(&mut self, status: LockStatus, now: BootInstant) -> bool {
         if let (true, Some(token)) = (status.is_held(now), status.token)
             && self.held_since.is_none_or(|(old, _)| old != token)
         {
@@ -85,41 +83,40 @@ impl Queue {
     }
 
     /// The token under which the application may run now, and until when.
-    pub fn held(&self, now: BootInstant) -> Option<(FencingToken, BootInstant)> {
+    pub(crate) fn held(&self, now: BootInstant) -> Option<(FencingToken, BootInstant)> {
         if !self.status.is_held(now) {
             return None;
         }
         Some((self.status.token?, self.status.deadline()?))
     }
 
-    /// Whether it was ever held.
-    pub fn has_held(&self) -> bool {
+    pub(crate) fn has_held(&self) -> bool {
         self.held_since.is_some()
     }
 
     /// Since when the lock is held, or was held last.
-    pub fn held_since(&self) -> Option<BootInstant> {
+    pub(crate) fn held_since(&self) -> Option<BootInstant> {
         self.held_since.map(|(_, since)| since)
     }
 
     /// Whether this is the token of the lock that was held last, and not one of another keeper's.
-    pub fn is_ours(&self, token: FencingToken) -> bool {
+    pub(crate) fn is_ours(&self, token: FencingToken) -> bool {
         self.held_since.is_some_and(|(held, _)| held == token)
     }
 
     /// Whether others may have taken over from this token already.
-    pub fn is_revoked(&self, token: FencingToken) -> bool {
+    pub(crate) fn is_revoked(&self, token: FencingToken) -> bool {
         self.revoked == Some(token)
     }
 
     /// The token that is held according to the last status and the lease.
-    pub fn held_under(&self, now: BootInstant) -> Option<FencingToken> {
+    pub(crate) fn held_under(&self, now: BootInstant) -> Option<FencingToken> {
         let (token, _) = self.held_since?;
         (self.status.token == Some(token) && self.status.is_held(now)).then_some(token)
     }
 
     /// The request that is not answered yet.
-    pub fn asked(&self) -> Option<Ask> {
+    pub(crate) fn asked(&self) -> Option<Ask> {
         match self.place {
             Place::Entering => Some(Ask::Contend),
             Place::Leaving { .. } => Some(Ask::Release),
@@ -127,29 +124,28 @@ impl Queue {
         }
     }
 
-    /// A place is asked for.
-    pub fn enter(&mut self) {
+    pub(crate) fn enter(&mut self) {
         self.is_used = true;
         self.place = Place::Entering;
     }
 
     /// Whether no place was ever asked for.
-    pub fn is_new(&self) -> bool {
+    pub(crate) fn is_new(&self) -> bool {
         !self.is_used
     }
 
     /// `--wait-timeout` does not count: the lock was acquired before.
-    pub fn wait_for_ever(&mut self) {
+    pub(crate) fn wait_for_ever(&mut self) {
         self.give_up_at = None;
     }
 
     /// The place is given up; at the end of the keeper not later than `by`.
-    pub fn leave(&mut self, by: Option<BootInstant>) {
+    pub(crate) fn leave(&mut self, by: Option<BootInstant>) {
         self.place = Place::Leaving { by };
     }
 
     /// The moment by which it has to be left, which is `by` if none was set.
-    pub fn leave_by(&mut self, by: BootInstant) -> BootInstant {
+    pub(crate) fn leave_by(&mut self, by: BootInstant) -> BootInstant {
         match &mut self.place {
             Place::Leaving { by: set } => *set.get_or_insert(by),
             Place::Out | Place::Entering | Place::In => by,
@@ -157,44 +153,44 @@ impl Queue {
     }
 
     /// The request is answered: `is_in` says whether we are in the queue now.
-    pub fn answered(&mut self, is_in: bool) {
+    pub(crate) fn answered(&mut self, is_in: bool) {
         self.place = if is_in { Place::In } else { Place::Out };
     }
 
     /// The contender is to expire.
-    pub fn abandon(&mut self) {
+    pub(crate) fn abandon(&mut self) {
         self.place = Place::Out;
         self.status = LockStatus::new();
     }
 
     /// Whether we lost the place without a request to leave: a request in the background was refused for good.
-    pub fn is_thrown_out(&self) -> bool {
+    pub(crate) fn is_thrown_out(&self) -> bool {
         self.place == Place::In && self.status.state == LockState::Released
     }
 
     /// The lock is to be left to expire.
-    pub fn doubt(&mut self) {
+    pub(crate) fn doubt(&mut self) {
         self.is_in_doubt = true;
     }
 
     /// Whether the lock is to expire; true only once.
-    pub fn take_doubt(&mut self) -> bool {
+    pub(crate) fn take_doubt(&mut self) -> bool {
         std::mem::take(&mut self.is_in_doubt)
     }
 
     /// Queue again no sooner than at this moment.
-    pub fn pause_until(&mut self, contend_at: BootInstant) {
+    pub(crate) fn pause_until(&mut self, contend_at: BootInstant) {
         self.contend_at = Some(contend_at);
     }
 
     /// Whether queueing again has to wait.
-    pub fn has_to_pause(&self) -> bool {
+    pub(crate) fn has_to_pause(&self) -> bool {
         self.contend_at.is_some()
     }
 
     /// Time has passed. Returns whether the wait for the lock is over; with `tries_once` it is as soon as another
     /// contender is seen before us.
-    pub fn look_at_the_clock(&mut self, now: BootInstant, tries_once: bool) -> bool {
+    pub(crate) fn look_at_the_clock(&mut self, now: BootInstant, tries_once: bool) -> bool {
         self.contend_at.take_if(|moment| *moment <= now);
         let is_over = self.give_up_at.is_some_and(|moment| moment <= now);
         let is_hopeless = tries_once
@@ -207,8 +203,7 @@ impl Queue {
         is_over || is_hopeless
     }
 
-    /// When to look again.
-    pub fn wake_at(&self) -> [Option<BootInstant>; 3] {
+    pub(crate) fn wake_at(&self) -> [Option<BootInstant>; 3] {
         let leave_by = match self.place {
             Place::Leaving { by } => by,
             Place::Out | Place::Entering | Place::In => None,

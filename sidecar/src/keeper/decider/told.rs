@@ -16,7 +16,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    pub fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         Self {
             last: None,
             generation: 0,
@@ -25,34 +25,34 @@ impl Told {
     }
 
     /// The connection is over.
-    pub fn lost(&mut self) {
+    pub(crate) fn lost(&mut self) {
         self.last = None;
     }
 
     /// A guard that has something running has connected: it may have been told to suspect before.
-    pub fn greeted(&mut self) {
+    pub(crate) fn greeted(&mut self) {
         self.last = None;
         self.suspect = None;
     }
 
     /// An application is about to be started.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.last = None;
         self.suspect = Some(false);
     }
 
     /// Whether the guard does not know this grant yet.
-    pub fn is_news(&self, grant: Grant) -> bool {
+    pub(crate) fn is_news(&self, grant: Grant) -> bool {
         self.last != Some(grant)
     }
 
     /// Whether the guard knows of no deadline, or of a later one.
-    pub fn is_earlier(&self, kill_at: BootInstant) -> bool {
+    pub(crate) fn is_earlier(&self, kill_at: BootInstant) -> bool {
         self.last.is_none_or(|told| kill_at < told.kill_at)
     }
 
     /// The frame with this grant, which is sent now.
-    pub fn grant(&mut self, grant: Grant, start: bool) -> ToGuard {
+    pub(crate) fn grant(&mut self, grant: Grant, start: bool) -> ToGuard {
         self.last = Some(grant);
         self.generation = self.generation.wrapping_add(1);
         ToGuard::Grant(Grant {
@@ -63,28 +63,28 @@ impl Told {
     }
 
     /// A stop is sent now. It sets this end.
-    pub fn stop(&mut self, end: Grant) {
+    pub(crate) fn stop(&mut self, end: Grant) {
         self.last = Some(end);
     }
 
     /// Whether the guard has to be told whether the connection is in doubt, because that has changed. If so, the
     /// frame is sent now.
-    pub fn suspect(&mut self, is_suspect: bool) -> bool {
+    pub(crate) fn suspect(&mut self, is_suspect: bool) -> bool {
         self.suspect.replace(is_suspect) != Some(is_suspect)
     }
 
     /// Whether the guard has stopped what runs on suspicion.
-    pub fn is_suspect(&self) -> bool {
+    pub(crate) fn is_suspect(&self) -> bool {
         self.suspect == Some(true)
     }
 
     /// Until when the file with the token may be there.
-    pub fn lease_file_until(&self) -> Option<BootInstant> {
+    pub(crate) fn lease_file_until(&self) -> Option<BootInstant> {
         self.last.map(lease_file_until)
     }
 
     /// The deadline of a grant under which nothing was started; it does not count any more.
-    pub fn take_deadline(&mut self) -> Option<BootInstant> {
+    pub(crate) fn take_deadline(&mut self) -> Option<BootInstant> {
         self.last.take().map(|grant| grant.kill_at)
     }
 }

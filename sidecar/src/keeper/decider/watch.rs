@@ -19,28 +19,28 @@ pub(super) struct Watch {
 
 impl Watch {
     /// When the guard will have ended what runs; `None` if another keeper told it, or if nothing is expected of it.
-    pub fn deadline(&self) -> Option<BootInstant> {
+    pub(crate) fn deadline(&self) -> Option<BootInstant> {
         self.deadline
     }
 
     /// The guard has this deadline from now on.
-    pub fn expect(&mut self, deadline: BootInstant) {
+    pub(crate) fn expect(&mut self, deadline: BootInstant) {
         self.deadline = Some(deadline);
     }
 
     /// The guard has this deadline, unless it has an earlier one.
-    pub fn expect_at_latest(&mut self, deadline: BootInstant) {
+    pub(crate) fn expect_at_latest(&mut self, deadline: BootInstant) {
         let earlier = self.deadline.map_or(deadline, |known| known.min(deadline));
         self.deadline = Some(earlier);
     }
 
     /// Nothing is expected of the guard at any moment.
-    pub fn expect_nothing(&mut self) {
+    pub(crate) fn expect_nothing(&mut self) {
         self.deadline = None;
     }
 
     /// The guard reports that it is at work: its time starts anew.
-    pub fn at_work(&mut self, now: BootInstant) {
+    pub(crate) fn at_work(&mut self, now: BootInstant) {
         self.deadline = Some(now);
         self.kill_at = None;
     }
@@ -49,7 +49,7 @@ impl Watch {
     ///
     /// Counted from when we look, not from the deadline: if we were stopped ourselves, its report is in the socket
     /// already.
-    pub fn is_over(&mut self, now: BootInstant) -> bool {
+    pub(crate) fn is_over(&mut self, now: BootInstant) -> bool {
         if self.deadline.is_none_or(|deadline| deadline > now) {
             self.kill_at = None;
             return false;
@@ -61,8 +61,7 @@ impl Watch {
         is_over
     }
 
-    /// When to look again.
-    pub fn wake_at(&self) -> Option<BootInstant> {
+    pub(crate) fn wake_at(&self) -> Option<BootInstant> {
         self.kill_at.or(self.deadline)
     }
 }

@@ -27,67 +27,65 @@ pub(super) struct Wishes {
 
 impl Wishes {
     /// A user wants the lock handed over.
-    pub fn want_step_down(&mut self) {
+    pub(crate) fn want_step_down(&mut self) {
         self.step_down = true;
     }
 
-    /// Whether a user wants the lock handed over.
-    pub fn has_step_down(&self) -> bool {
+    pub(crate) fn has_step_down(&self) -> bool {
         self.step_down
     }
 
     /// The lock is not handed over: it is left to expire.
-    pub fn drop_step_down(&mut self) {
+    pub(crate) fn drop_step_down(&mut self) {
         self.step_down = false;
     }
 
-    /// The lock is released.
-    pub fn released(&mut self) {
+    pub(crate) fn released(&mut self) {
         self.answer_is_due |= std::mem::take(&mut self.step_down);
     }
 
     /// Whether requests for a handover are to be answered; true only once.
-    pub fn take_answer(&mut self) -> bool {
+    pub(crate) fn take_answer(&mut self) -> bool {
         std::mem::take(&mut self.answer_is_due)
     }
 
     /// The keeper is asked to end, with this code if the application has none of its own.
-    pub fn want_end(&mut self, code: u8) {
+    pub(crate) fn want_end(&mut self, code: u8) {
         self.ending = Some(code);
     }
 
     /// The code to end with, once that is asked.
-    pub fn ending(&self) -> Option<u8> {
+    pub(crate) fn ending(&self) -> Option<u8> {
         self.ending
     }
 
     /// The application's container is asked to end, or it is a new one, which is not.
-    pub fn container_ends(&mut self, ends: bool) {
+    pub(crate) fn container_ends(&mut self, ends: bool) {
         self.container_ends = ends;
     }
 
     /// Whether the keeper is asked to end, and the application's container is not.
-    pub fn ends_alone(&self) -> bool {
+    pub(crate) fn ends_alone(&self) -> bool {
         self.ending.is_some() && !self.container_ends
     }
 
     /// When a keeper that is asked to end at `now` leaves what runs to the next one, unless the container ends as well.
-    pub fn leave_at(&mut self, now: BootInstant) -> BootInstant {
+    pub(crate) fn leave_at(&mut self, now: BootInstant) -> BootInstant {
         *self.leave_at.get_or_insert(now + PATIENCE_FOR_THE_CONTAINER)
     }
 
     /// That moment, once it is known.
-    pub fn leaves_at(&self) -> Option<BootInstant> {
+    pub(crate) fn leaves_at(&self) -> Option<BootInstant> {
         self.leave_at
     }
 
     /// The pod is ending. The first report counts.
-    pub fn pod_ends(&mut self, gone_by: BootInstant) {
+    pub(crate) fn pod_ends(&mut self, gone_by: BootInstant) {
         self.gone_by.get_or_insert(gone_by);
     }
 
     /// When everything has to be stopped, in a pod that is ending.
-    pub fn gone_by(&self) -> Option<BootInstant> {
+    pub(crate) fn gone_by(&self) -> Option<BootInstant> {
         self.gone_by
     }
 }

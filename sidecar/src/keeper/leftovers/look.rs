@@ -27,7 +27,6 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Looks that find this.
     pub(super) fn new(find: impl Fn() -> Vec<Pid> + Send + Sync + 'static) -> Self {
         Self {
             find: Arc::new(find),

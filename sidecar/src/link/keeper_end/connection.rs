@@ -30,7 +30,6 @@ pub enum Heard {
     Succeeded,
 }
 
-/// A connection to one guard.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: UnixStream,
@@ -40,8 +39,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Over a connected socket.
-    pub fn new(stream: UnixStream) -> Self {
+    pub(crate) fn new(stream: UnixStream) -> Self {
         Self {
             stream,
             buffer: [0; FRAME_LEN],
@@ -54,7 +52,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the socket cannot be made non-blocking, or there is no tokio runtime with I/O.
-    pub fn from_std(stream: std::os::unix::net::UnixStream) -> io::Result<Self> {
+    pub(crate) fn from_std(stream: std::os::unix::net::UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self::new(UnixStream::from_std(stream)?))
     }
@@ -63,7 +61,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the guard is gone. It is not cancel-safe: a frame that was sent in part breaks the connection.
-    pub async fn send(&mut self, frame: &ToGuard) -> io::Result<()> {
+    pub(crate) async fn send(&mut self, frame: &ToGuard) -> io::Result<()> {
         self.stream.write_all(&frame.encode()).await
     }
 
@@ -75,7 +73,7 @@ impl Connection {
     }
 
     /// The next frame; `None` when the connection is over, or a frame is invalid. Cancel-safe.
-    pub async fn recv(&mut self) -> Option<FromGuard> {
+    pub(crate) async fn recv(&mut self) -> Option<FromGuard> {
         let frame = std::future::poll_fn(|context| self.poll_recv(context)).await;
         if let Some(error) = self.misunderstood() {
             tracing::warn!(%error, "Closing the connection of the guard");

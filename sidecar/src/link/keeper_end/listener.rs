@@ -30,7 +30,6 @@ const PATIENCE_FOR_HELLO: Duration = Duration::from_secs(1);
 /// its `Hello` before the keeper reads.
 const PENDING: usize = 8;
 
-/// Where guards arrive.
 #[derive(Debug)]
 pub struct GuardListener {
     listener: UnixListener,
@@ -83,8 +82,8 @@ impl GuardListener {
         let (listener, file) = SocketFile::bind(path, "--guard-socket", users.mode(), None)?;
         if !Peer::is_told() {
             tracing::info!(
-                "The kernel does not tell which process connects (SO_PEERPIDFD, Linux 6.5): the end of a guard \
-                 that says nothing is not seen, and the lock is left to expire then"
+                "The kernel does not tell which process connects (SO_PEERPIDFD, Linux 6.5): if a guard ends \
+                 without a report, the keeper does not see that, and leaves the lock to expire"
             );
         }
         Ok(Self {
@@ -104,7 +103,7 @@ impl GuardListener {
     ///
     /// # Errors
     /// `NotConnected` when there is none, else what the socket says.
-    pub async fn send(&mut self, frame: &ToGuard) -> io::Result<()> {
+    pub(crate) async fn send(&mut self, frame: &ToGuard) -> io::Result<()> {
         match &mut self.connection {
             Some(connection) => connection.send(frame).await,
             None => Err(io::ErrorKind::NotConnected.into()),
@@ -175,7 +174,7 @@ impl GuardListener {
         if !self.users.allow(user) {
             tracing::warn!(
                 user,
-                "A guard of a user that may not guard was refused (--guard-user)"
+                "Refused a guard, because its user may not guard (--guard-user)"
             );
             connection.send_last(&ToGuard::Refuse { why: Refusal::User });
             return Ok(());

@@ -14,7 +14,6 @@ pub enum Containment {
 }
 
 impl Containment {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Cgroup, Self::Pidns, Self::Sweep, Self::Container];
 
     /// Its name, as on the socket and in the metrics.

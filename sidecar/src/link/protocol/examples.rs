@@ -20,7 +20,6 @@ const CONTENDER: TicketHalf = TicketHalf::Contender {
     lease: 1,
 };
 
-/// Frames that a keeper may send.
 pub fn of_the_keeper() -> Vec<ToGuard> {
     let grant = |start, pause| {
         ToGuard::Grant(Grant {
@@ -58,7 +57,6 @@ pub fn of_the_keeper() -> Vec<ToGuard> {
     ]
 }
 
-/// Frames that a guard may send.
 pub fn of_the_guard() -> Vec<FromGuard> {
     vec![
         FromGuard::Hello(Hello {

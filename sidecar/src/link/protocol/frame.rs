@@ -18,7 +18,6 @@ pub enum FrameError {
     /// Flags, a reserved byte or the argument are not what this kind may have.
     #[error("a frame of kind {0} with contents that it cannot have: are keeper and guard of one release?")]
     Contents(u8),
-    /// The guard speaks another version.
     #[error("the guard speaks version {0} of the protocol, the keeper version {VERSION}")]
     Version(u8),
 }
@@ -36,7 +35,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    pub fn write(&self) -> Frame {
+    pub(crate) fn write(&self) -> Frame {
         let mut frame = [0; FRAME_LEN];
         frame[0] = self.kind;
         frame[1] = self.flags;
@@ -48,7 +47,7 @@ impl Fields {
         frame
     }
 
-    pub fn read(frame: &Frame) -> Result<Self, FrameError> {
+    pub(crate) fn read(frame: &Frame) -> Result<Self, FrameError> {
         if frame[3] != 0 {
             return Err(FrameError::Contents(frame[0]));
         }
@@ -65,7 +64,7 @@ impl Fields {
     }
 
     /// The argument, where it is an exit code or a signal.
-    pub fn byte(&self) -> Result<u8, FrameError> {
+    pub(crate) fn byte(&self) -> Result<u8, FrameError> {
         u8::try_from(self.argument).map_err(|_| FrameError::Contents(self.kind))
     }
 }

@@ -6,7 +6,6 @@ use super::containment::Containment;
 use super::frame::{Fields, Frame, FrameError, VERSION};
 use super::ticket::TicketHalf;
 
-/// From the guard to the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FromGuard {
     /// The first frame of every connection.
@@ -15,21 +14,18 @@ pub enum FromGuard {
     Kept(TicketHalf),
     /// After `Hello`: when the guard will have stopped what runs, unless it gets another frame.
     Deadline {
-        /// The token under which it runs.
         token: FencingToken,
         /// The end of its grant.
         kill_at: BootInstant,
     },
     /// The application was started, or a paused one was continued, under this token.
     Started {
-        /// The token of the grant.
         token: FencingToken,
         /// Process id of the application; 0 for a container, which the guard does not start.
         pid: u32,
     },
     /// The main process ended by itself and nothing of its tree is left.
     Exited {
-        /// The token under which it ran.
         token: FencingToken,
         /// Its exit code, or 128 and the number of the signal that ended it.
         code: u8,
@@ -37,7 +33,6 @@ pub enum FromGuard {
     /// The guard stopped the tree, and nothing of it is left. Also the answer to a grant that came
     /// too late to start anything.
     Gone {
-        /// The token under which it ran.
         token: FencingToken,
         /// How the main process ended, if it did before SIGKILL.
         code: Option<u8>,
@@ -46,40 +41,28 @@ pub enum FromGuard {
     },
     /// Every process of the tree was seen stopped, at the deadline of a grant with `pause`. What
     /// [`ToGuard::Suspect`](super::ToGuard::Suspect) stopped is not reported: it may be continued for many reasons.
-    Paused {
-        /// The token under which it ran.
-        token: FencingToken,
-    },
+    Paused { token: FencingToken },
     /// The guard is at work: it has sent SIGKILL, or SIGSTOP at the deadline of a grant with `pause`, and has not seen
     /// yet that nothing is left, or that nothing runs. A keeper kills a guard that is silent after its deadline,
     /// because it counts as stopped.
-    AtWork {
-        /// The token under which the tree ran.
-        token: FencingToken,
-    },
+    AtWork { token: FencingToken },
     /// Something outlives SIGKILL, or may not be signalled. The guard keeps trying, and repeats this frame
     /// from time to time.
     Survivors {
-        /// The token under which it ran.
         token: FencingToken,
         /// How many processes the last look found; 0 when it could not see everything.
         count: u32,
         /// The process id of one of them, in the guard's PID namespace; 0 when none was seen.
         pid: u32,
     },
-    /// The application could not be started.
     StartFailed {
-        /// The token of the grant.
         token: FencingToken,
         /// Why, as of `errno(3)`.
         errno: u32,
     },
     /// A user wants the guard to end, and sent it SIGTERM, SIGINT or SIGQUIT; or SIGHUP, unless an application runs
     /// that may handle SIGHUP differently.
-    EndWanted {
-        /// The number of the signal.
-        signo: u8,
-    },
+    EndWanted { signo: u8 },
 }
 
 /// The identity of a guard, and its application.
@@ -96,7 +79,6 @@ pub struct Hello {
     pub tree: Option<Tree>,
     /// A ticket follows.
     pub has_ticket: bool,
-    /// What holds the application together.
     pub containment: Containment,
     /// The [time namespace](crate::time_namespace) of the guard: instants mean the same to both in one alone.
     pub clock: u32,
@@ -105,7 +87,6 @@ pub struct Hello {
 /// An application, with all that it has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// The token under which it runs, or ran.
     pub token: FencingToken,
     /// It was stopped at its deadline.
     pub is_paused: bool,
@@ -133,7 +114,6 @@ const HAS_CODE: u8 = 1;
 const HAD_SIGTERM: u8 = 2;
 
 impl FromGuard {
-    /// The bytes of this frame.
     pub fn encode(&self) -> Frame {
         let with_token = |kind, token: FencingToken, argument| Fields {
             kind,

@@ -8,12 +8,10 @@ use uuid::Uuid;
 
 use super::frame::Fields;
 
-/// A half of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketHalf {
     /// The session: the first half.
     Session {
-        /// Its key.
         key: SessionKey,
         /// The shortest timeout that a server has granted to it, in milliseconds.
         timeout: u32,
@@ -22,7 +20,6 @@ pub enum TicketHalf {
     Contender {
         /// The unique part of its name.
         unique: Uuid,
-        /// Its token.
         token: FencingToken,
         /// L in milliseconds; 0 if it states none.
         lease: u32,
@@ -31,14 +28,14 @@ pub enum TicketHalf {
 
 /// What a guard keeps for the next keeper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub(crate) struct Kept {
     session: Option<(SessionKey, Duration)>,
     ticket: Option<Ticket>,
 }
 
 impl TicketHalf {
     /// Both halves, in their order; `None` if a time has more milliseconds than a frame has room for (49 days).
-    pub fn both(ticket: &Ticket) -> Option<[Self; 2]> {
+    pub(crate) fn both(ticket: &Ticket) -> Option<[Self; 2]> {
         let millis = |time: Duration| u32::try_from(time.as_millis()).ok();
         let session = Self::Session {
             key: ticket.session,
@@ -69,7 +66,6 @@ impl TicketHalf {
         }
     }
 
-    /// The session in these fields.
     pub(super) fn session(fields: &Fields) -> Self {
         Self::Session {
             key: SessionKey {
@@ -80,7 +76,6 @@ impl TicketHalf {
         }
     }
 
-    /// The contender in these fields.
     pub(super) fn contender(fields: &Fields) -> Self {
         Self::Contender {
             unique: Uuid::from_bytes(bytes(fields)),
@@ -96,7 +91,7 @@ fn bytes(fields: &Fields) -> [u8; SESSION_PASSWORD_LEN] {
 
 impl Kept {
     /// Takes a half of a ticket. A session begins another one.
-    pub fn take(&mut self, half: TicketHalf) {
+    pub(crate) fn take(&mut self, half: TicketHalf) {
         match half {
             TicketHalf::Session { key, timeout } => {
                 self.session = Some((key, Duration::from_millis(timeout.into())));
@@ -115,12 +110,11 @@ impl Kept {
     }
 
     /// The ticket, once both halves are there.
-    pub fn ticket(&self) -> Option<Ticket> {
+    pub(crate) fn ticket(&self) -> Option<Ticket> {
         self.ticket
     }
 
-    /// Its halves.
-    pub fn halves(&self) -> Option<[TicketHalf; 2]> {
+    pub(crate) fn halves(&self) -> Option<[TicketHalf; 2]> {
         TicketHalf::both(&self.ticket?)
     }
 }

@@ -5,34 +5,23 @@ use lockkeeper_lock::{BootInstant, FencingToken};
 use super::frame::{Fields, Frame, FrameError};
 use super::ticket::TicketHalf;
 
-/// From the keeper to the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToGuard {
     /// The application may run until the instants of this grant.
     Grant(Grant),
     /// The connection to the ensemble is in doubt: SIGSTOP the tree (`onSuspect: Pause`). The
     /// deadlines go on meanwhile.
-    Suspect {
-        /// The token under which the tree runs.
-        token: FencingToken,
-    },
+    Suspect { token: FencingToken },
     /// The same session is confirmed: SIGCONT what [`ToGuard::Suspect`] stopped.
-    Confirm {
-        /// The token under which the tree runs.
-        token: FencingToken,
-    },
+    Confirm { token: FencingToken },
     /// SIGTERM now, SIGKILL at `kill_at` or at the deadline, whichever is earlier.
     Stop {
-        /// The token under which the tree runs.
         token: FencingToken,
         /// When what is left gets SIGKILL.
         kill_at: BootInstant,
     },
     /// SIGKILL to everything now: a user has deleted the contender.
-    Revoke {
-        /// The token under which the tree runs.
-        token: FencingToken,
-    },
+    Revoke { token: FencingToken },
     /// Stop what is left as by [`ToGuard::Revoke`], then exit with this code.
     Finish {
         /// Exit code of the guard.
@@ -44,10 +33,7 @@ pub enum ToGuard {
     /// Forget that: the lock is given up.
     Forget,
     /// The keeper does not take this guard, and closes the connection.
-    Refuse {
-        /// Why.
-        why: Refusal,
-    },
+    Refuse { why: Refusal },
 }
 
 /// Why a keeper does not take a guard.
@@ -64,7 +50,6 @@ pub enum Refusal {
 /// The right to run until two instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The token of the lock that is held.
     pub token: FencingToken,
     /// The keeper counts its grants from 1 on, and begins anew after 2^32. On one connection the newest
     /// one counts, whether its deadlines are later or earlier; an older one is ignored.
@@ -99,7 +84,6 @@ const BY_ANOTHER: u32 = 1;
 const BY_USER: u32 = 2;
 const BY_CLOCK: u32 = 3;
 impl ToGuard {
-    /// The bytes of this frame.
     pub fn encode(&self) -> Frame {
         let fields = match *self {
             Self::Grant(grant) => Fields {

@@ -226,7 +226,6 @@ impl Guard {
         }
     }
 
-    /// All frames that have come.
     pub fn recv_all(&mut self) -> Vec<FromGuard> {
         let mut bytes = Vec::new();
         let socket = self.socket.as_mut().expect("a keeper");

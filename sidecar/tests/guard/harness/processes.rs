@@ -51,7 +51,6 @@ pub fn assert_in_time(file: &Path, kill_at: BootInstant) {
     assert!(last < kill_at + MARGIN, "ran {after:?} beyond its deadline");
 }
 
-/// The children of a process.
 pub fn children(of: Pid) -> Vec<Pid> {
     let all = std::fs::read_dir("/proc").expect("/proc").flatten();
     let pids = all.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));

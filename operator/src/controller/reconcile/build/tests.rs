@@ -46,7 +46,6 @@ fn resolved(queue: &str) -> Resolved {
         pods: BTreeMap::new(),
         identities: None,
         rollout: None,
-        is_late: false,
         trial: None,
         suspects: Vec::new(),
         situation: situation(),

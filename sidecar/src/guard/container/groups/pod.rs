@@ -16,7 +16,7 @@ pub(super) struct Pod {
 
 impl Pod {
     /// Derives them from our line and that of the first process.
-    pub fn of(own: &[u8], first: &[u8]) -> Option<Self> {
+    pub(crate) fn of(own: &[u8], first: &[u8]) -> Option<Self> {
         let ((hierarchy, own), (other, first)) = (split(own)?, split(first)?);
         let parts = |path| <[u8]>::split(path, |byte: &u8| *byte == b'/').filter(|part| !part.is_empty());
         let ups = parts(first).take_while(|part| *part == b"..").count();
@@ -49,7 +49,7 @@ impl Pod {
     }
 
     /// Whether this line is of another container than ours and that of the first process.
-    pub fn has_beside_us(&self, line: &[u8]) -> bool {
+    pub(crate) fn has_beside_us(&self, line: &[u8]) -> bool {
         let below = line
             .strip_prefix(&self.group[..])
             .and_then(|rest| rest.strip_prefix(b"/"));

@@ -14,7 +14,7 @@ pub(super) struct Remembered<const MOST: usize> {
 }
 
 impl<const MOST: usize> Remembered<MOST> {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             groups: std::array::from_fn(|_| Vec::with_capacity(LONGEST)),
             count: 0,
@@ -22,7 +22,7 @@ impl<const MOST: usize> Remembered<MOST> {
     }
 
     /// Remembers it, in place of the least recently used one.
-    pub fn learn(&mut self, group: &[u8]) {
+    pub(crate) fn learn(&mut self, group: &[u8]) {
         let is_known = |known: &Vec<u8>| known == group;
         let at = self.groups.iter().position(is_known).unwrap_or_else(|| {
             self.count += 1;
@@ -34,7 +34,7 @@ impl<const MOST: usize> Remembered<MOST> {
     }
 
     /// Whether the group of this line is one of them, or below one.
-    pub fn has(&mut self, line: &[u8]) -> bool {
+    pub(crate) fn has(&mut self, line: &[u8]) -> bool {
         let is_its = |known: &Vec<u8>| !known.is_empty() && is_in(line, known);
         let at = self.groups.iter().position(is_its);
         if let Some(at) = at {
@@ -43,8 +43,7 @@ impl<const MOST: usize> Remembered<MOST> {
         at.is_some()
     }
 
-    /// How many were ever known.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count
     }
 }

@@ -1,6 +1,7 @@
 //! How a guard learns that its tree is gone, and what it ends with.
 
 use super::*;
+use crate::guard::schedule::exit::EXIT_REFUSED;
 
 #[test]
 fn losing_the_keeper_changes_nothing_before_the_deadline() {

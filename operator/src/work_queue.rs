@@ -10,12 +10,12 @@ use crate::lock_key::LockKey;
 
 /// A set of keys that have to be looked at. There is one taker.
 #[derive(Debug)]
-pub struct Changes<K = LockKey> {
+pub struct WorkQueue<K = LockKey> {
     keys: Mutex<HashSet<K>>,
     notify: Notify,
 }
 
-impl<K> Default for Changes<K> {
+impl<K> Default for WorkQueue<K> {
     fn default() -> Self {
         Self {
             keys: Mutex::default(),
@@ -24,9 +24,8 @@ impl<K> Default for Changes<K> {
     }
 }
 
-impl<K: Eq + Hash> Changes<K> {
-    /// Adds some.
-    pub fn announce(&self, keys: impl IntoIterator<Item = K>) {
+impl<K: Eq + Hash> WorkQueue<K> {
+    pub(crate) fn announce(&self, keys: impl IntoIterator<Item = K>) {
         self.keys().extend(keys);
         self.notify.notify_one();
     }
@@ -55,7 +54,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_lock_that_changed_often_is_looked_at_once_and_none_is_forgotten() {
-        let changes = Changes::default();
+        let changes = WorkQueue::default();
         let [a, b] = ["a", "b"].map(|name| LockKey::new("ns", name));
         changes.announce([a.clone()]);
         changes.announce([b.clone(), a.clone()]);
