@@ -21,6 +21,7 @@ mod event_loop;
 pub mod fuzzing;
 mod keeper_program;
 mod keepers;
+mod kill;
 mod lines;
 mod mounts;
 mod namespace;

@@ -4,7 +4,6 @@
 //! The pure state machine [`decider`] makes its decisions, [`keeping`] carries them out, and [`serve`] sets up
 //! sockets, probes and metrics.
 
-mod application;
 mod contender;
 pub(crate) mod decider;
 mod ensemble;
@@ -13,7 +12,8 @@ mod leftovers;
 mod observer;
 pub(crate) mod policy;
 mod serve;
-mod terminations;
+mod shown;
+mod signals;
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;

@@ -38,11 +38,11 @@ use self::report::Report;
 use self::word::Word;
 use super::cgroup::Group;
 use super::containment::Kind;
+use super::kill::{found_marked, sweep_marked};
 use super::namespace;
 use super::processes::Processes;
 use super::reaping::{Left, reap};
 use super::schedule::{EXIT_SOFTWARE, Sweep};
-use super::target::{found_marked, sweep_marked};
 use crate::sys::{self, CommandLine, Precedence, Program, SignalSet};
 
 pub(super) mod report;

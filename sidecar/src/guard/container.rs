@@ -19,9 +19,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, WaitOptions};
 
 use self::membership::Membership;
+use super::kill::{found_marked, sweep_twice};
 use super::processes::{Process, Processes};
 use super::schedule::{Event, Mode, Sight, Sweep};
-use super::target::{Target, found_marked, sweep_twice};
+use super::target::Target;
 use crate::link::protocol::Containment;
 
 /// A container that is guarded from beside it.

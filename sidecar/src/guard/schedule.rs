@@ -9,9 +9,9 @@ mod container;
 mod event;
 mod exit;
 mod frames;
+mod gone;
 mod phase;
 pub(super) mod rehearsal;
-mod seen;
 #[cfg(test)]
 mod tests;
 mod times;

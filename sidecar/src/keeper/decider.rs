@@ -11,12 +11,12 @@
 //!   never granted again: so a frame of the guard cannot be mistaken for the answer to a different frame.
 
 mod act;
-mod app;
 mod application;
 mod hear;
 mod inheritance;
 mod place;
 mod queue;
+mod start_and_stop;
 #[cfg(test)]
 mod tests;
 mod told;
@@ -29,7 +29,7 @@ use lockkeeper_lock::{BootInstant, FencingToken, LockState};
 
 use self::act::Next;
 pub use self::act::{Act, Ask, Ending};
-use self::app::{App, Application, Cause};
+use self::application::{App, Application, Cause};
 use self::inheritance::Inheritance;
 use self::place::Queue;
 use self::told::Told;

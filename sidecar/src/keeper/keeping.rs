@@ -8,13 +8,13 @@ use lockkeeper_daemon::exit::{self, Exit, Failure};
 use lockkeeper_lock::{BootClock, BootInstant, Clock, LockError, LockState, LockStatus};
 use tokio::sync::{mpsc, oneshot};
 
-use super::application::{Probed, Shown};
 use super::contender::Contender;
 use super::decider::{Act, Decider, Ending};
 use super::leftovers::Leftovers;
 use super::observer::Observer;
 use super::policy::{Kind, Policy};
-use super::terminations::Terminations;
+use super::shown::{Probed, Shown};
+use super::signals::Terminations;
 use crate::lease_env::LeaseEnv;
 use crate::link::keeper_end::{Heard, KeeperEnd};
 use crate::link::protocol::FromGuard;

@@ -18,11 +18,11 @@ use tokio::sync::mpsc;
 
 use self::first::{First, Known};
 use self::look::{Look, kill_marked};
-use super::application::Shown;
 use super::contender::Contender;
 use super::decider::patience_for_release;
 use super::observer::Observer;
 use super::policy::Policy;
+use super::shown::Shown;
 use crate::guard::ContainerKiller;
 use crate::guard::will::{Below, Will};
 use crate::link::protocol::{FromGuard, ToGuard};

@@ -4,7 +4,6 @@ use lockkeeper_daemon::exit::Failure;
 use lockkeeper_lock::{BootInstant, LockStatus};
 use tokio::sync::{mpsc, watch};
 
-use super::application::{Probed, Shown};
 use super::contender::{Contender, Source};
 use super::decider::Decider;
 use super::ensemble::{self, Identities};
@@ -12,7 +11,8 @@ use super::keeping::Keeper;
 use super::leftovers::Leftovers;
 use super::observer::Observer;
 use super::policy::{Kind, Policy};
-use super::terminations::Terminations;
+use super::shown::{Probed, Shown};
+use super::signals::Terminations;
 use crate::admin::AdminServer;
 use crate::args::Settings;
 use crate::guard::ContainerKiller;

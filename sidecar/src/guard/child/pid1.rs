@@ -11,12 +11,13 @@ use rustix::process::Pid;
 use super::application::{self, Application};
 use super::pipe::pipe;
 use crate::guard::anchor::{self, exit_code};
+use crate::guard::kill::{found_marked, sweep_twice};
 use crate::guard::post_start::PostStart;
 use crate::guard::processes::Processes;
 use crate::guard::reaping::{Left, reap};
 use crate::guard::say::say;
 use crate::guard::schedule::{EXIT_SOFTWARE, Event, Mode, Sight, Sweep};
-use crate::guard::target::{Target, found_marked, sweep_twice};
+use crate::guard::target::Target;
 use crate::link::protocol::Containment;
 use crate::sys::{self, Program};
 

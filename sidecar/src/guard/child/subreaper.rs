@@ -14,12 +14,13 @@ use crate::guard::anchor::report::{self, Report};
 use crate::guard::anchor::{self, Pipes};
 use crate::guard::cgroup::{Group, State};
 use crate::guard::containment::{Hold, Kind};
+use crate::guard::kill::{found_marked, sweep_twice};
 use crate::guard::lines::Lines;
 use crate::guard::namespace;
 use crate::guard::processes::Processes;
 use crate::guard::reaping::{Left, reap};
 use crate::guard::schedule::{Event, Mode, Sight, Sweep};
-use crate::guard::target::{Target, found_marked, sweep_twice};
+use crate::guard::target::Target;
 use crate::link::protocol::Containment;
 use crate::sys::{self, CommandLine, Program};
 

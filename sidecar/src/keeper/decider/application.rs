@@ -1,209 +1,301 @@
-//! What to do with the application: start it, move its deadlines, stop it.
+//! The application, as its guard reports it.
 
-use lockkeeper_daemon::exit::Exit;
-use lockkeeper_lock::{BootInstant, FencingToken, LockState};
+use std::time::Duration;
 
-use super::Decider;
-use super::act::{Act, Ending, Next};
-use super::app::{App, Cause};
-use super::told::lease_file_until;
-use crate::args::{OnLoss, OnSuspect};
-use crate::keeper::policy::Kind;
-use crate::link::protocol::{Grant, ToGuard};
+use lockkeeper_lock::{BootInstant, FencingToken};
 
-impl Decider {
-    pub(super) fn decide_running(
-        &mut self,
+use crate::probes::health::Running;
+use crate::view::Survivors;
+
+/// The shortest pause before an application that exits is started again, doubled at each exit...
+const SHORTEST_BACK_OFF: Duration = Duration::from_millis(100);
+/// ...up to this, and forgotten when it ran for as long.
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum App {
+    /// No guard, and nothing runs.
+    Absent,
+    Idle,
+    /// It was granted a token, and may run.
+    Granted {
         token: FencingToken,
+        /// The guard has said that it runs.
         is_started: bool,
-        now: BootInstant,
-        acts: &mut Vec<Act>,
-    ) {
-        let held = self.queue.held(now).filter(|(held, _)| *held == token);
-        let goes_on = self
-            .inheritance
-            .goes_on(token, self.queue.status(), self.queue.asked());
-        // While the lock is on its way, the guard ends what runs at the deadline that it has from the keeper before us.
-        let deadline = match held {
-            Some((_, deadline)) => deadline,
-            None if goes_on => now + self.policy.session_timeout,
-            None => return self.stop_without_the_lock(token, is_started, now, acts),
-        };
-        if held.is_some() {
-            self.inheritance.arrived();
-        }
-        let is_wished_away = self.next.is_some()
-            || self.wishes.has_step_down()
-            || self.queue.status().yield_requested
-            || self.stop_at().is_some_and(|moment| moment <= now);
-        let leaves = !is_wished_away && self.leaves_it_to_the_next();
-        if leaves && self.wishes.leave_at(now) <= now {
-            let code = self.wishes.ending().unwrap_or_default();
-            return self.end(Ending::Code(code), acts);
-        }
-        // In `run` the application got the signal itself, and decides how to react.
-        let is_ended = self.wishes.ending().is_some() && self.policy.kind != Kind::Run;
-        let is_wished = is_wished_away || (is_ended && !leaves);
-        if is_wished {
-            self.remove_lease(acts);
-            self.next
-                .get_or_insert(match (self.wishes.ending(), self.policy.kind) {
-                    (Some(code), Kind::Wrap | Kind::Signal) => Next::End(Ending::Code(code)),
-                    (None, Kind::Signal) if self.wishes.gone_by().is_none() => {
-                        Next::End(Ending::Code(Exit::GateAnew.code()))
-                    }
-                    _ => Next::QueueAgain,
-                });
-            let latest = self
-                .wishes
-                .gone_by()
-                .map_or(deadline, |gone_by| gone_by.max(now).min(deadline));
-            let kill_at = latest.min(now + self.policy.stop_grace);
-            acts.push(Act::Tell(ToGuard::Stop { token, kill_at }));
-            self.watch.expect(kill_at);
-            self.told.stop(self.grant_until(token, kill_at));
-            self.application.stop(Cause::Wish);
-            return;
-        }
-        if held.is_none() {
-            return;
-        }
-        self.grant(token, deadline, false, now, acts);
-        let is_suspect = self.is_suspect();
-        if self.told.suspect(is_suspect) {
-            acts.push(Act::Tell(if is_suspect {
-                ToGuard::Suspect { token }
-            } else {
-                ToGuard::Confirm { token }
-            }));
-        }
-    }
-
-    /// Whether the keeper alone is asked to end, so that the next one can go on: its container is replaced, for example
-    /// by one of another image.
-    fn leaves_it_to_the_next(&self) -> bool {
-        self.policy.kind == Kind::Wrap && self.wishes.ends_alone() && self.inheritance.is_given()
-    }
-
-    fn is_suspect(&self) -> bool {
-        self.policy.on_suspect == OnSuspect::Pause && self.queue.state() == LockState::Suspended
-    }
-
-    fn stop_without_the_lock(
-        &mut self,
+    },
+    /// All of it was stopped by SIGSTOP at its deadline.
+    Paused {
         token: FencingToken,
+    },
+    /// It is being ended: the guard's report is awaited.
+    Stopping {
+        token: FencingToken,
+        cause: Cause,
+        /// The guard has said that it ran.
         is_started: bool,
-        now: BootInstant,
-        acts: &mut Vec<Act>,
-    ) {
-        self.remove_lease(acts);
-        let is_ours = self.queue.is_ours(token);
-        // A lock that was left to us is gone before the deadline: another contender may have it already.
-        let is_revoked = self.queue.is_revoked(token) || self.inheritance.is_left(token);
-        let cause = if is_revoked || (is_ours && !is_started) {
-            acts.push(Act::Tell(ToGuard::Revoke { token }));
-            self.watch.expect(now);
-            Cause::Loss
-        } else if is_ours || self.policy.on_loss == OnLoss::Pause {
-            // At the deadline that the guard knows, it acts by itself.
-            self.tell_an_earlier_deadline(token, now, acts);
-            Cause::Deadline
+        /// What has outlived SIGKILL, once the guard has reported it.
+        left: Option<Left>,
+    },
+    /// The guard's connection is lost, and something ran. The guard ends it at its deadline, which is unknown if
+    /// another keeper gave it. If the guard's process `is_watched`, its end will be reported.
+    OutOfSight {
+        deadline: Option<BootInstant>,
+        is_watched: bool,
+        /// What had outlived SIGKILL before. A guard that is the first process of its container ends then, and the kernel
+        /// keeps its process until the rest has gone.
+        left: Option<Left>,
+    },
+}
+
+/// Why the application is being ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The guard does it by itself.
+    Deadline,
+    /// The lock was lost in a way that the guard cannot know.
+    Loss,
+    /// A user wants it, or the keeper has to end it; what follows is decided already.
+    Wish,
+}
+
+/// What the guard has seen to outlive SIGKILL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    /// How many processes; 0 when the guard could not see everything.
+    count: u32,
+    /// The number of one of them; 0 when none was seen.
+    pid: u32,
+    /// The guard has counted some, or has reported it twice: on a starved machine a guard may not see all of `/proc`
+    /// in time, and then see a moment later that nothing is left.
+    is_sure: bool,
+}
+
+/// What is known of the application.
+#[derive(Debug)]
+pub(super) struct Application {
+    app: App,
+    /// When it was started, or continued.
+    started_at: Option<BootInstant>,
+    /// Starts of the application, and the process of the last one.
+    starts: u64,
+    process: Option<u32>,
+    /// A user has given up what has outlived its deadline.
+    is_given_up: bool,
+    /// The deadline of a grant under which the guard started nothing.
+    too_late: Option<BootInstant>,
+    /// When it may be started again.
+    start_at: Option<BootInstant>,
+    back_off: Duration,
+}
+
+impl Application {
+    pub(crate) fn absent() -> Self {
+        Self {
+            app: App::Absent,
+            started_at: None,
+            starts: 0,
+            process: None,
+            is_given_up: false,
+            too_late: None,
+            start_at: None,
+            back_off: SHORTEST_BACK_OFF,
+        }
+    }
+
+    pub(crate) fn state(&self) -> App {
+        self.app
+    }
+
+    pub(crate) fn becomes(&mut self, app: App) {
+        self.app = app;
+    }
+
+    /// Nothing of it runs. The next one that starts is another one, also if it gets the same process number: each
+    /// container counts its processes anew.
+    pub(crate) fn nothing_runs(&mut self) {
+        self.app = App::Idle;
+        self.process = None;
+        self.is_given_up = false;
+    }
+
+    /// The guard reports that it runs.
+    pub(crate) fn started(&mut self, pid: u32, now: BootInstant) {
+        // An application that is continued after a pause is the same process.
+        self.starts += u64::from(self.process.replace(pid) != Some(pid));
+        self.started_at = Some(now);
+        if let App::Granted { is_started, .. } | App::Stopping { is_started, .. } = &mut self.app {
+            *is_started = true;
+        }
+    }
+
+    /// A guard has connected under which it runs or is paused.
+    pub(crate) fn found(&mut self, token: FencingToken, is_paused: bool, now: BootInstant) {
+        self.started_at.get_or_insert(now);
+        self.app = if is_paused {
+            App::Paused { token }
         } else {
-            // A keeper before us started it, and no keeper renews that session.
-            let kill_at = now + self.policy.stop_grace;
-            acts.push(Act::Tell(ToGuard::Stop { token, kill_at }));
-            Cause::Wish
+            App::Granted {
+                token,
+                is_started: true,
+            }
         };
-        self.application.stop(cause);
     }
 
-    pub(super) fn decide_starting(&mut self, now: BootInstant, acts: &mut Vec<Act>) {
-        let may_start = self.next.is_none()
-            && !self.wishes.has_step_down()
-            && !self.queue.status().yield_requested
-            && self.wishes.ending().is_none()
-            && self.wishes.gone_by().is_none()
-            && self.application.start_at().is_none()
-            && !self.is_suspect()
-            && self.delayed_until().is_none_or(|moment| moment <= now);
-        let Some((token, deadline)) = self
-            .queue
-            .held(now)
-            .filter(|(_, deadline)| may_start && self.application.is_in_time(*deadline))
-        else {
-            return self.remove_lease(acts);
+    /// Ends it, if it may run.
+    pub(crate) fn stop(&mut self, cause: Cause) {
+        if let App::Granted { token, is_started } = self.app {
+            self.app = App::Stopping {
+                token,
+                cause,
+                is_started,
+                left: None,
+            };
+        }
+    }
+
+    /// The guard reports how many processes outlive SIGKILL, and one of them.
+    pub(crate) fn outlives(&mut self, count: u32, pid: u32) {
+        let (token, cause, is_started, before) = match self.app {
+            App::Granted { token, is_started } => (token, Cause::Deadline, is_started, None),
+            App::Paused { token } => (token, Cause::Deadline, true, None),
+            App::Stopping {
+                token,
+                cause,
+                is_started,
+                left,
+            } => (token, cause, is_started, left),
+            App::Absent | App::Idle | App::OutOfSight { .. } => return,
         };
-        // Nothing is started that would be stopped at once.
-        if deadline.saturating_sub(self.policy.stop_grace) <= now {
-            return self.remove_lease(acts);
-        }
-        self.application.becomes(App::Granted {
+        self.app = App::Stopping {
             token,
-            is_started: false,
-        });
-        self.told.begin();
-        self.grant(token, deadline, true, now, acts);
+            cause,
+            is_started,
+            left: Some(Left {
+                count,
+                pid,
+                is_sure: count > 0 || before.is_some(),
+            }),
+        };
     }
 
-    fn grant(
-        &mut self,
-        token: FencingToken,
-        kill_at: BootInstant,
-        start: bool,
-        now: BootInstant,
-        acts: &mut Vec<Act>,
-    ) {
-        let grant = self.grant_until(token, kill_at);
-        let is_new = self.told.is_news(grant);
-        // A guard beside the container removes the file, too, when it does not hear of a renewal in time.
-        let may_be_gone = is_new && self.policy.kind == Kind::Signal;
-        if now >= lease_file_until(grant) {
-            self.remove_lease(acts);
-        } else if self.lease_file.replace(token) != Some(token) || may_be_gone {
-            acts.push(Act::WriteLease(token));
-        }
-        if is_new {
-            self.watch.expect(kill_at);
-            acts.push(Act::Tell(self.told.grant(grant, start)));
+    /// What has outlived SIGKILL, as far as the guard has reported it.
+    pub(crate) fn left(&self) -> Option<Left> {
+        match self.app {
+            App::Stopping { left, .. } | App::OutOfSight { left, .. } => left,
+            App::Absent | App::Idle | App::Granted { .. } | App::Paused { .. } => None,
         }
     }
 
-    /// A server may grant less time than the one before, so that the deadline which the guard knows is too
-    /// late. The keeper sends the earlier one, or the order to act now: also if it has passed already, if the lock is
-    /// lost by it, or if the application is being ended.
-    pub(super) fn tell_an_earlier_deadline(
-        &mut self,
-        token: FencingToken,
-        now: BootInstant,
-        acts: &mut Vec<Act>,
-    ) {
-        if !self.queue.is_ours(token) {
-            return; // another keeper's, whose lease is not known
+    /// A user gives up what has outlived its deadline.
+    pub(crate) fn give_up(&mut self) {
+        self.is_given_up = true;
+    }
+
+    /// The grant with this deadline came too late to start anything.
+    pub(crate) fn was_too_late(&mut self, deadline: Option<BootInstant>) {
+        self.too_late = deadline;
+    }
+
+    /// Whether a grant with this deadline has not come too late already.
+    pub(crate) fn is_in_time(&self, deadline: BootInstant) -> bool {
+        self.too_late != Some(deadline)
+    }
+
+    /// It has exited by itself. Returns when it may be started again.
+    pub(crate) fn again_at(&mut self, now: BootInstant) -> BootInstant {
+        let ran_long = self
+            .started_at
+            .is_some_and(|started| now.saturating_since(started) >= LONGEST_BACK_OFF);
+        if ran_long {
+            self.back_off = SHORTEST_BACK_OFF;
         }
-        let deadline = self.queue.status().deadline();
-        let deadline = deadline.filter(|_| !self.queue.is_revoked(token));
-        let kill_at = deadline.map_or(now, |deadline| deadline.max(now));
-        if self.told.is_earlier(kill_at) {
-            self.watch.expect_at_latest(kill_at);
-            let grant = self.grant_until(token, kill_at);
-            acts.push(Act::Tell(self.told.grant(grant, false)));
+        let again_at = now + self.back_off;
+        self.back_off = (self.back_off * 2).min(LONGEST_BACK_OFF);
+        again_at
+    }
+
+    /// It is not started before this moment; `None` is at once.
+    pub(crate) fn wait_until(&mut self, start_at: Option<BootInstant>) {
+        self.start_at = start_at;
+    }
+
+    /// When it may be started, while that is not over.
+    pub(crate) fn start_at(&self) -> Option<BootInstant> {
+        self.start_at
+    }
+
+    pub(crate) fn look_at_the_clock(&mut self, now: BootInstant) {
+        self.start_at.take_if(|moment| *moment <= now);
+    }
+
+    /// The application, if it was reported to run and is not being ended.
+    pub(crate) fn running(&self) -> Option<Running> {
+        match self.app {
+            App::Granted { is_started: true, .. } => Some(Running {
+                start: self.starts,
+                since: self.started_at?,
+            }),
+            _ => None,
         }
     }
 
-    fn grant_until(&self, token: FencingToken, kill_at: BootInstant) -> Grant {
-        Grant {
-            token,
-            generation: 0,
-            start: false,
-            pause: self.policy.on_loss == OnLoss::Pause,
-            term_at: kill_at.saturating_sub(self.policy.stop_grace),
-            kill_at,
-        }
+    /// Whether something of it may be left, and its end will be reported.
+    pub(crate) fn keeps_the_contender(&self) -> bool {
+        let is_told = matches!(
+            self.app,
+            App::Granted { .. } | App::Stopping { .. } | App::OutOfSight { is_watched: true, .. }
+        );
+        is_told && !self.is_given_up
     }
 
-    pub(super) fn remove_lease(&mut self, acts: &mut Vec<Act>) {
-        if self.lease_file.take().is_some() {
-            acts.push(Act::RemoveLease);
+    /// What has outlived its deadline.
+    pub(crate) fn survivors(&self, now: BootInstant) -> Option<Survivors> {
+        let (count, pid) = match self.app {
+            App::Stopping {
+                left: Some(Left { count, pid, .. }),
+                ..
+            } => (count, pid),
+            App::OutOfSight {
+                is_watched: true,
+                left:
+                    Some(Left {
+                        count,
+                        pid,
+                        is_sure: true,
+                    }),
+                ..
+            } => (count, pid),
+            App::OutOfSight {
+                deadline: Some(deadline),
+                is_watched: true,
+                ..
+            } if deadline <= now => (0, 0),
+            _ => return None,
+        };
+        Some(Survivors {
+            processes: (count > 0).then_some(count),
+            pid: (pid > 0).then_some(pid),
+            given_up: self.is_given_up,
+        })
+    }
+
+    /// Whether something is known to have outlived its deadline.
+    pub(crate) fn has_survivors(&self, now: BootInstant) -> bool {
+        match self.app {
+            App::Stopping { left, .. } => left.is_some_and(|left| left.is_sure),
+            _ => self.survivors(now).is_some(),
+        }
+    }
+}
+
+impl App {
+    /// The token whose end the guard has not reported yet.
+    pub(crate) fn token(self) -> Option<FencingToken> {
+        match self {
+            Self::Granted { token, .. } | Self::Paused { token } | Self::Stopping { token, .. } => {
+                Some(token)
+            }
+            Self::Absent | Self::Idle | Self::OutOfSight { .. } => None,
         }
     }
 }

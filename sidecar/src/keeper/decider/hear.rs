@@ -6,7 +6,7 @@ use lockkeeper_lock::{BootInstant, LockState, LockStatus};
 
 use super::Decider;
 use super::act::{Ask, Ending, Next};
-use super::app::{App, Cause};
+use super::application::{App, Cause};
 use crate::args::{OnExit, Restart};
 use crate::keeper::policy::Kind;
 use crate::link::protocol::{FromGuard, Hello, Tree};

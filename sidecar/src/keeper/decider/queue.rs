@@ -3,7 +3,7 @@
 use lockkeeper_lock::{BootInstant, LockState, LossReason};
 
 use super::act::{Act, Ask, Ending, Next};
-use super::app::App;
+use super::application::App;
 use super::{Decider, patience_for_release};
 use crate::args::OnExit;
 use crate::keeper::policy::Kind;

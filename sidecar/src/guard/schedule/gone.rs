@@ -1,4 +1,4 @@
-//! What the guard sees of the tree, and what that changes.
+//! When the application counts as gone: what the guard sees of its processes, and what that changes.
 
 use lockkeeper_lock::BootInstant;
 
