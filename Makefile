@@ -174,7 +174,7 @@ test: setup $(TLC) ## Run all tests, those on a real ensemble and a real Kuberne
 	# Built at once, since two cargos that build wait for each other; each part is shown when it has ended.
 	@failed=0; \
 	$(RUN_TESTS) --no-run --quiet || exit 1; \
-	$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=target $(TEST_KUBERNETES) $(TEST_OTHERS) || failed=1; \
+	$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(TEST_KUBERNETES) $(TEST_OTHERS) || failed=1; \
 	$(skipped); \
 	$(took); \
 	exit $$failed

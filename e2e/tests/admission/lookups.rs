@@ -181,7 +181,7 @@ async fn a_registry_that_hangs_holds_up_no_pod_for_long_and_decides_nothing() {
     let refusal = space.try_out(&strict("strict", &image)).await.unwrap_err();
     assert!(
         refusal.contains(&format!("the registry of {image} did not answer within 3s"))
-            && refusal.contains("set `command` in the pod; or lockkeeper.io/guard to `signal`"),
+            && refusal.contains("set `command` in the pod; or set lockkeeper.io/guard to `signal`"),
         "{refusal}"
     );
     // A slow registry does not lead to a weaker guard.

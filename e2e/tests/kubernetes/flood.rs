@@ -37,9 +37,11 @@ fn no_kubelet_restarts_a_keeper_under_a_flood_of_silent_connections_and_its_lock
         return;
     };
     let pair = space.pair(&calm(), &[]);
-    let address = space
-        .kubectl(&["get", "pod", &pair.holder, "--output=jsonpath={.status.podIP}"])
-        .unwrap();
+    // The application may run before the kubelet has told the pod's address.
+    let address = space.eventually(
+        &["get", "pod", &pair.holder, "--output=jsonpath={.status.podIP}"],
+        |address| !address.is_empty(),
+    );
     let door = SocketAddrV4::new(address.parse().unwrap(), PORT);
     let own = space.cluster.node(space.node_of(&pair.holder)).unwrap();
     for (name, host) in [

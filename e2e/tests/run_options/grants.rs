@@ -71,7 +71,7 @@ fn a_run_that_started_before_its_servers_ends_with_64_once_they_tell_a_longer_ti
     assert_eq!(run.code(), 64, "{}", run.stderr());
     let sentences = run.sentences();
     let last = sentences.last().expect("a sentence");
-    assert!(last.contains("say --tick-time 1000ms"), "{}", run.stderr());
+    assert!(last.contains("set --tick-time 1000ms"), "{}", run.stderr());
     assert_eq!(
         contenders(&ensemble, "/late-tick").unwrap_or_default(),
         [] as [&str; 0]
@@ -96,7 +96,7 @@ fn a_holder_whose_server_comes_back_with_a_longer_tick_than_stated_is_stopped_an
     assert_eq!(run.code(), 64, "{}", run.stderr());
     let sentences = run.sentences();
     let last = sentences.last().expect("a sentence");
-    assert!(last.contains("say --tick-time 2000ms"), "{}", run.stderr());
+    assert!(last.contains("set --tick-time 2000ms"), "{}", run.stderr());
     assert!(!Path::new(&format!("/proc/{application}")).exists());
     assert_eq!(
         contenders(&ensemble, lock).unwrap_or_default(),

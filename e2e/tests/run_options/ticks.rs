@@ -124,7 +124,7 @@ fn a_holder_is_stopped_and_ends_with_64_when_another_server_than_its_own_has_com
     let status = holder.wait_until_it_ends(BOUND).unwrap();
     assert_eq!(status.code(), Some(64), "{}", holder.log());
     assert!(
-        holder.log().contains("say --tick-time 3000ms"),
+        holder.log().contains("set --tick-time 3000ms"),
         "{}",
         holder.log()
     );

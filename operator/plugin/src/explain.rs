@@ -173,13 +173,13 @@ pub fn can_hand_over(lock: &DistributedLock, to: Option<&str>) -> Result<(), Str
         return Err(format!("no pod holds {name}"));
     }
     let waiting = usize::try_from(status.waiting.unwrap_or(0)).unwrap_or(0);
+    if let Some(to) = to.filter(|to| status.holders.iter().any(|holder| holder.pod == *to)) {
+        return Err(format!("{to} holds {name} already"));
+    }
     if waiting == 0 {
         return Err(format!("no pod waits for {name}"));
     }
     let Some(to) = to else { return Ok(()) };
-    if status.holders.iter().any(|holder| holder.pod == to) {
-        return Err(format!("{to} holds {name} already"));
-    }
     if waiting <= status.queue.len() && !status.queue.iter().any(|one| one.pod == to) {
         return Err(format!("{to} does not wait for {name}"));
     }
@@ -318,6 +318,7 @@ mod tests {
         assert_eq!(refused(&lock, Some("x")), "x does not wait for report");
         lock.status.as_mut().unwrap().waiting = Some(0);
         assert_eq!(refused(&lock, None), "no pod waits for report");
+        assert_eq!(refused(&lock, Some("a")), "a holds report already");
         lock.status.as_mut().unwrap().holders.clear();
         assert_eq!(refused(&lock, None), "no pod holds report");
     }
