@@ -63,6 +63,14 @@ WAITING_THREADS ?= 6
 RUN_TESTS := $(CARGO) test --workspace --locked --no-fail-fast
 STARTED := $(shell date +%s)
 took = seconds=$$(($$(date +%s) - $(STARTED))); echo "$@ took $$((seconds / 60)) min $$((seconds % 60)) s"
+# So many of these targets at once. Each is shown when it has ended, and at the end what was skipped.
+run-parts = failed=0; \
+    $(MAKE) --no-print-directory --jobs=$(1) --keep-going --output-sync=target $(2) || failed=1; \
+    $(skipped); \
+    $(took); \
+    exit $$failed
+# Built before, since two cargos that build wait for each other.
+build-and-run = $(RUN_TESTS) --no-run --quiet; $(run-parts)
 CRATES := lockkeeper-lock lockkeeper-daemon lockkeeper-sidecar lockkeeper-crds lockkeeper-operator kubectl-lockkeeper
 
 .PHONY: help
@@ -150,11 +158,7 @@ check: ## Check format, lints, and all unit and model tests: no Java, no Go, no 
 	@$(forget-skipped)
 	@$(CARGO) fmt --all --check
 	@$(CHECK) --no-run
-	@failed=0; \
-	$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target check-guard check-long check-rest || failed=1; \
-	$(skipped); \
-	$(took); \
-	exit $$failed
+	@$(call run-parts,3,check-guard check-long check-rest)
 
 # The guard's tests mostly wait for processes and deadlines; the others of these three mostly compute.
 LONG_CHECKS := histories whole lease_model strangers
@@ -171,23 +175,12 @@ check-rest:
 .PHONY: test
 test: setup $(TLC) ## Run all tests, those on a real ensemble and a real Kubernetes included; LOCKKEEPER_REQUIRE=all: skip none
 	@$(prepare-tests)
-	# Built at once, since two cargos that build wait for each other; each part is shown when it has ended.
-	@failed=0; \
-	$(RUN_TESTS) --no-run --quiet || exit 1; \
-	$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(TEST_KUBERNETES) $(TEST_OTHERS) || failed=1; \
-	$(skipped); \
-	$(took); \
-	exit $$failed
+	@$(call build-and-run,3,$(TEST_KUBERNETES) $(TEST_OTHERS))
 
 .PHONY: test-kubernetes
 test-kubernetes: setup ## Run the tests that need a Kubernetes (as root, with Go)
 	@$(prepare-tests)
-	@failed=0; \
-	$(RUN_TESTS) --no-run --quiet || exit 1; \
-	$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(TEST_KUBERNETES) || failed=1; \
-	$(skipped); \
-	$(took); \
-	exit $$failed
+	@$(call build-and-run,2,$(TEST_KUBERNETES))
 
 TEST_KUBERNETES := test-kubernetes-1 test-kubernetes-2
 .PHONY: $(TEST_KUBERNETES)
@@ -198,12 +191,7 @@ $(TEST_KUBERNETES): test-kubernetes-%:
 .PHONY: test-others
 test-others: setup $(TLC) ## Run all other tests, those on a real ensemble included
 	@$(forget-skipped)
-	@failed=0; \
-	$(RUN_TESTS) --no-run --quiet || exit 1; \
-	$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(TEST_OTHERS) || failed=1; \
-	$(skipped); \
-	$(took); \
-	exit $$failed
+	@$(call build-and-run,2,$(TEST_OTHERS))
 
 # What needs no server mostly computes; what needs one mostly waits.
 TEST_OTHERS := test-models test-ensemble

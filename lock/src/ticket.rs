@@ -18,13 +18,13 @@ pub const SESSION_PASSWORD_LEN: usize = 16;
 pub struct SessionKey {
     /// The number of the session, which the ensemble chose.
     pub id: i64,
-    /// The password of the session, a secret: whoever has it can end the session.
+    /// The password of the session, a secret: a client that has it can end the session.
     pub password: [u8; SESSION_PASSWORD_LEN],
 }
 
 impl fmt::Debug for SessionKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The password is a secret: whoever has it can end the session.
+        // The password is a secret: a client that has it can end the session.
         write!(formatter, "SessionKey({:#x})", self.id)
     }
 }

@@ -125,12 +125,11 @@ impl Wishes {
 
     /// The contender is known to be gone: whether that ends a release.
     pub(super) fn released(&mut self) -> bool {
-        let (aim, replies) = match &mut self.aim {
-            Aim::Release(release) if release.queue_again => (Aim::In, std::mem::take(&mut release.replies)),
-            Aim::Release(release) => (Aim::Out, std::mem::take(&mut release.replies)),
-            _ => return false,
+        let Aim::Release(release) = &mut self.aim else {
+            return false;
         };
-        self.aim = aim;
+        let replies = std::mem::take(&mut release.replies);
+        self.aim = if release.queue_again { Aim::In } else { Aim::Out };
         answer(replies, &Ok(()));
         true
     }

@@ -45,7 +45,7 @@ pub fn unmarked(name: &str, above: &Above, is_left_out: bool) -> String {
         ),
         Above::Unreadable(workload) => format!(
             "{name} has no lock. Its workload {workload} could not be read: if that has the annotation {}, the pod runs \
-             WITHOUT its lock; ask somebody who may read it",
+             WITHOUT its lock; ask a user who may read it",
             keys::LOCK
         ),
     }
