@@ -39,9 +39,10 @@ impl SendDeadline {
                 }
             };
             tokio::select! {
-                () = passed => return,
-                // The sender is ours.
+                // First: an answer that was sent in time is not missed, however late we look. The sender is ours.
+                biased;
                 _ = news.changed() => {}
+                () = passed => return,
             }
         }
     }
