@@ -157,17 +157,19 @@ CHECK := MAKEFLAGS= RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY
 check: ## Check format, lints, and all unit and model tests: no Java, no Go, no root
 	@$(forget-skipped)
 	@$(CARGO) fmt --all --check
-	@$(CHECK) --no-run
+	@$(CHECK) --no-run --test guard
 	@$(call run-parts,3,check-guard check-long check-rest)
 
-# The guard's tests mostly wait for processes and deadlines; the others of these three mostly compute.
+# The guard's tests mostly wait for processes and deadlines: they run while cargo builds the others, which mostly compute.
 LONG_CHECKS := histories whole lease_model strangers
-.PHONY: check-guard check-long check-rest
+.PHONY: check-guard check-built check-long check-rest
 check-guard:
 	@$(CHECK) --test guard
-check-long:
+check-built:
+	@$(CHECK) --no-run
+check-long: check-built
 	@$(CHECK) $(addprefix --test ,$(LONG_CHECKS))
-check-rest:
+check-rest: check-built
 	@RUST_TEST_THREADS=$(WAITING_THREADS) $(CHECK) --lib --bins \
 	    $(addprefix --test ,$(filter-out guard $(LONG_CHECKS),$(call tests-of,$(DEFAULT_MEMBERS))))
 	@$(CHECK) --doc

@@ -12,12 +12,12 @@ mod images;
 mod pods;
 #[path = "admission/reviews.rs"]
 mod reviews;
-#[path = "../tests/admission/stage.rs"]
-mod stage;
 #[path = "admission/times.rs"]
 mod times;
 #[path = "../../operator/tests/support/tls.rs"]
 mod tls;
+#[path = "../tests/admission/webhooks.rs"]
+mod webhooks;
 
 use futures_util::future::join_all;
 use lockkeeper_lock::BootInstant;
@@ -25,8 +25,8 @@ use lockkeeper_product::beside::Tenant;
 use serde_json::{Value, json};
 
 use reviews::{Reviewer, review};
-use stage::{REGISTRY, Stage};
 use times::Times;
+use webhooks::{REGISTRY, Webhooks};
 
 /// Pods at once.
 const AT_ONCE: usize = 50;
@@ -39,27 +39,32 @@ async fn main() {
     let rounds = arguments
         .nth(1)
         .map_or(ROUNDS, |rounds| rounds.parse().expect("--rounds N"));
-    let Some(stage) = Stage::start().await else {
+    let Some(webhooks) = Webhooks::start().await else {
         return;
     };
-    let space = stage.namespace("bench").await;
-    let pods = cases(&stage, &space).await;
+    let space = webhooks.namespace("bench").await;
+    let pods = cases(&webhooks, &space).await;
     println!("{rounds} rounds of {AT_ONCE} pods at once\n");
     Times::print_head("the webhook alone, as the API server asks it");
     for (name, pod) in &pods[1..] {
-        alone(&stage, &space, pod, rounds).await.print(name);
+        alone(&webhooks, &space, pod, rounds).await.print(name);
     }
-    through_the_api_server(&stage, &space, &pods, rounds).await;
+    through_the_api_server(&webhooks, &space, &pods, rounds).await;
     space.leave().await;
 }
 
 /// Pods as a user writes them. The first is not marked.
-async fn cases(stage: &Stage, space: &Tenant) -> Vec<(&'static str, Value)> {
-    let pushed = images::push(&stage.host, "bench/app", "1", &json!({ "Entrypoint": ["/app"] }));
+async fn cases(webhooks: &Webhooks, space: &Tenant) -> Vec<(&'static str, Value)> {
+    let pushed = images::push(
+        &webhooks.host,
+        "bench/app",
+        "1",
+        &json!({ "Entrypoint": ["/app"] }),
+    );
     let image = format!("{REGISTRY}/bench/app@{}", pushed.digest);
     let mut set = pods::workload("StatefulSet", "report", json!({}));
     set["spec"]["replicas"] = json!(2);
-    let said = stage.kubectl(space, &["create", "-o", "json", "-f", "-"], &set);
+    let said = webhooks.kubectl(space, &["create", "-o", "json", "-f", "-"], &set);
     assert!(said.is_done, "{}", said.words);
     let set: Value = serde_json::from_str(&said.output).unwrap();
     let mut owned = full(pods::marked("owned"));
@@ -92,8 +97,8 @@ fn full(mut pod: Value) -> Value {
 }
 
 /// Reviews over permanent connections.
-async fn alone(stage: &Stage, space: &Tenant, pod: &Value, rounds: usize) -> Times {
-    let reviewer = Reviewer::connect(stage, space, AT_ONCE).await;
+async fn alone(webhooks: &Webhooks, space: &Tenant, pod: &Value, rounds: usize) -> Times {
+    let reviewer = Reviewer::connect(webhooks, space, AT_ONCE).await;
     let body = review(space, pod).await;
     reviewer.round(&body).await;
     let mut times = Times::default();
@@ -104,9 +109,9 @@ async fn alone(stage: &Stage, space: &Tenant, pod: &Value, rounds: usize) -> Tim
 }
 
 /// Dry runs: the whole admission without a write. All cases take turns.
-async fn through_the_api_server(stage: &Stage, space: &Tenant, pods: &[(&str, Value)], rounds: usize) {
+async fn through_the_api_server(webhooks: &Webhooks, space: &Tenant, pods: &[(&str, Value)], rounds: usize) {
     let mut times: Vec<Times> = pods.iter().map(|_| Times::default()).collect();
-    let before = api_servers_view(stage);
+    let before = api_servers_view(webhooks);
     for round in 0..=rounds {
         for ((_, pod), times) in pods.iter().zip(&mut times) {
             let sent = (0..AT_ONCE).map(async |_| {
@@ -121,7 +126,7 @@ async fn through_the_api_server(stage: &Stage, space: &Tenant, pods: &[(&str, Va
             }
         }
     }
-    let after = api_servers_view(stage);
+    let after = api_servers_view(webhooks);
     println!();
     Times::print_head("dry runs on the API server");
     for ((name, _), times) in pods.iter().zip(&times) {
@@ -134,13 +139,13 @@ async fn through_the_api_server(stage: &Stage, space: &Tenant, pods: &[(&str, Va
     println!(
         "\nin the API server's own view the webhook took {:.1} ms, in the webhook's {:.2} ms (means)",
         (after.0 - before.0) / (after.1 - before.1) * 1e3,
-        own_view(stage).await * 1e3
+        own_view(webhooks).await * 1e3
     );
 }
 
 /// Seconds and reviews, since the API server has started.
-fn api_servers_view(stage: &Stage) -> (f64, f64) {
-    let metrics = stage.cluster.kubectl(&["get", "--raw", "/metrics"]).unwrap();
+fn api_servers_view(webhooks: &Webhooks) -> (f64, f64) {
+    let metrics = webhooks.cluster.kubectl(&["get", "--raw", "/metrics"]).unwrap();
     let of = |what: &str| -> f64 {
         let name = format!("apiserver_admission_webhook_admission_duration_seconds_{what}");
         let lines = metrics.lines().filter(|line| line.starts_with(&name));
@@ -152,7 +157,9 @@ fn api_servers_view(stage: &Stage) -> (f64, f64) {
 }
 
 /// Seconds that a review takes between its body and its answer.
-async fn own_view(stage: &Stage) -> f64 {
-    stage.measured("lockkeeper_webhook_duration_seconds_sum").await
-        / stage.measured("lockkeeper_webhook_duration_seconds_count").await
+async fn own_view(webhooks: &Webhooks) -> f64 {
+    webhooks.measured("lockkeeper_webhook_duration_seconds_sum").await
+        / webhooks
+            .measured("lockkeeper_webhook_duration_seconds_count")
+            .await
 }

@@ -6,24 +6,24 @@
 #[allow(dead_code)]
 #[path = "../tests/controllers/contender.rs"]
 mod contender;
+#[allow(dead_code)]
+#[path = "../tests/controllers/environment.rs"]
+mod environment;
 #[path = "scale/handoffs.rs"]
 mod handoffs;
 #[path = "scale/load.rs"]
 mod load;
 #[path = "scale/many.rs"]
 mod many;
-#[allow(dead_code)]
-#[path = "../tests/controllers/world.rs"]
-mod world;
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("threads");
     runtime.block_on(async {
-        let Some(world) = world::world_alone().await else {
+        let Some(environment) = environment::alone().await else {
             return;
         };
-        handoffs::measure(&world, number("HANDOFFS", "100")[0]).await;
-        many::measure(&world, &number("LOCKS", "1000,10000")).await;
+        handoffs::measure(&environment, number("HANDOFFS", "100")[0]).await;
+        many::measure(&environment, &number("LOCKS", "1000,10000")).await;
     });
 }
 

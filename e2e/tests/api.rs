@@ -23,62 +23,54 @@ use tempfile::NamedTempFile;
 const BOUND: Duration = Duration::from_secs(60);
 
 /// A Kubernetes namespace of one test, in a cluster that knows the resource.
-struct Space(Namespace);
-
-impl Space {
-    fn new(name: &str) -> Option<Self> {
-        let cluster = Cluster::shared()?;
-        static INSTALLED: OnceLock<()> = OnceLock::new();
-        INSTALLED.get_or_init(|| {
-            server_side(cluster, &manifest::plain());
-            let established = [
-                "wait",
-                "--for=condition=Established",
-                "crd/distributedlocks.lockkeeper.io",
-            ];
-            cluster.kubectl(&established).unwrap();
-            // The API server serves a new resource a little after it is established.
-            let known = ["get", "distributedlocks", "--all-namespaces"];
-            cluster.wait_for(BOUND, &known, |_| true).unwrap();
-        });
-        Some(Self(Namespace::new(cluster, name).unwrap()))
-    }
-
-    fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        self.0.kubectl(arguments)
-    }
-
-    /// A manifest.
-    fn lock(&self, name: &str, spec: &Value) -> Value {
-        json!({
-            "apiVersion": "lockkeeper.io/v1alpha1",
-            "kind": "DistributedLock",
-            "metadata": { "name": name, "namespace": self.0.name() },
-            "spec": spec,
-        })
-    }
-
-    /// `kubectl apply --server-side`.
-    fn apply(&self, name: &str, spec: &Value) -> anyhow::Result<String> {
-        let file = written(&self.lock(name, spec).to_string());
-        let path = file.path().to_str().unwrap();
-        self.kubectl(&["apply", "--server-side", "--filename", path])
-    }
-
-    /// Writes the status as the operator would.
-    fn set_status(&self, name: &str, status: &Value) {
-        let patch = json!({ "status": status }).to_string();
-        let arguments = [
-            "patch",
-            "dlock",
-            name,
-            "--subresource=status",
-            "--type=merge",
-            "--patch",
-            &patch,
+fn namespace(name: &str) -> Option<Namespace> {
+    let cluster = Cluster::shared()?;
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        server_side(cluster, &manifest::plain());
+        let established = [
+            "wait",
+            "--for=condition=Established",
+            "crd/distributedlocks.lockkeeper.io",
         ];
-        self.kubectl(&arguments).unwrap();
-    }
+        cluster.kubectl(&established).unwrap();
+        // The API server serves a new resource a little after it is established.
+        let known = ["get", "distributedlocks", "--all-namespaces"];
+        cluster.wait_for(BOUND, &known, |_| true).unwrap();
+    });
+    Some(Namespace::new(cluster, name).unwrap())
+}
+
+/// A manifest.
+fn lock(namespace: &Namespace, name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "lockkeeper.io/v1alpha1",
+        "kind": "DistributedLock",
+        "metadata": { "name": name, "namespace": namespace.name() },
+        "spec": spec,
+    })
+}
+
+/// `kubectl apply --server-side`.
+fn apply(namespace: &Namespace, name: &str, spec: &Value) -> anyhow::Result<String> {
+    let file = written(&lock(namespace, name, spec).to_string());
+    let path = file.path().to_str().unwrap();
+    namespace.kubectl(&["apply", "--server-side", "--filename", path])
+}
+
+/// Writes the status as the operator would.
+fn set_status(namespace: &Namespace, name: &str, status: &Value) {
+    let patch = json!({ "status": status }).to_string();
+    let arguments = [
+        "patch",
+        "dlock",
+        name,
+        "--subresource=status",
+        "--type=merge",
+        "--patch",
+        &patch,
+    ];
+    namespace.kubectl(&arguments).unwrap();
 }
 
 fn written(text: &str) -> NamedTempFile {
@@ -118,13 +110,13 @@ fn condition(kind: &str, reason: &str) -> Value {
 
 #[test]
 fn the_api_server_refuses_what_the_table_refuses_and_says_why() {
-    let Some(space) = Space::new("lockkeeper-api-table") else {
+    let Some(namespace) = namespace("lockkeeper-api-table") else {
         return;
     };
     for case in specs::cases() {
-        let file = written(&space.lock("case", &case.spec).to_string());
+        let file = written(&lock(&namespace, "case", &case.spec).to_string());
         let path = file.path().to_str().unwrap();
-        let verdict = space.kubectl(&["create", "--dry-run=server", "--filename", path]);
+        let verdict = namespace.kubectl(&["create", "--dry-run=server", "--filename", path]);
         match case.refused.or(case.schema) {
             None => assert!(verdict.is_ok(), "{}: {verdict:?}", case.spec),
             Some(sentence) => {
@@ -137,7 +129,7 @@ fn the_api_server_refuses_what_the_table_refuses_and_says_why() {
 
 #[test]
 fn the_api_server_and_the_code_agree_on_any_settings() {
-    let Some(space) = Space::new("lockkeeper-api-random") else {
+    let Some(namespace) = namespace("lockkeeper-api-random") else {
         return;
     };
     let seed = specs::seed();
@@ -145,11 +137,11 @@ fn the_api_server_and_the_code_agree_on_any_settings() {
     let specs: Vec<_> = (0..200).map(|_| specs::random_spec(&mut random)).collect();
     let mut manifests = String::new();
     for (i, spec) in specs.iter().enumerate() {
-        writeln!(manifests, "---\n{}", space.lock(&format!("lock-{i}"), spec)).unwrap();
+        writeln!(manifests, "---\n{}", lock(&namespace, &format!("lock-{i}"), spec)).unwrap();
     }
     let file = written(&manifests);
     let path = file.path().to_str().unwrap();
-    let said = match space.kubectl(&["create", "--dry-run=server", "--filename", path]) {
+    let said = match namespace.kubectl(&["create", "--dry-run=server", "--filename", path]) {
         Ok(said) => said,
         Err(said) => format!("{said:#}"),
     };
@@ -170,13 +162,13 @@ fn the_api_server_and_the_code_agree_on_any_settings() {
 
 #[test]
 fn kubectl_shows_holder_token_and_queue_and_waits_for_them() {
-    let Some(space) = Space::new("lockkeeper-api-columns") else {
+    let Some(namespace) = namespace("lockkeeper-api-columns") else {
         return;
     };
-    space.apply("report", &json!({})).unwrap();
-    space.set_status("report", &held());
+    apply(&namespace, "report", &json!({})).unwrap();
+    set_status(&namespace, "report", &held());
 
-    let table = space.kubectl(&["get", "dlock"]).unwrap();
+    let table = namespace.kubectl(&["get", "dlock"]).unwrap();
     let rows: Vec<Vec<_>> = table
         .lines()
         .map(|line| line.split_whitespace().collect())
@@ -194,7 +186,9 @@ fn kubectl_shows_holder_token_and_queue_and_waits_for_them() {
         "{table}"
     );
     assert_eq!(rows[1][6], "True", "{table}");
-    let wide = space.kubectl(&["get", "lockkeeper", "--output", "wide"]).unwrap();
+    let wide = namespace
+        .kubectl(&["get", "lockkeeper", "--output", "wide"])
+        .unwrap();
     for word in [
         "NODE",
         "n1",
@@ -208,18 +202,20 @@ fn kubectl_shows_holder_token_and_queue_and_waits_for_them() {
     }
 
     let wait = ["wait", "--for=condition=Held", "dlock/report"];
-    let error = space
+    let error = namespace
         .kubectl(&[&wait[..], &["--timeout=1s"]].concat())
         .unwrap_err();
     assert!(format!("{error:#}").contains("timed out"), "{error:#}");
     let conditions = json!([condition("Ready", "Provisioned"), condition("Held", "HeldByPods")]);
-    space.set_status("report", &json!({ "conditions": conditions }));
-    space.kubectl(&[&wait[..], &["--timeout=60s"]].concat()).unwrap();
+    set_status(&namespace, "report", &json!({ "conditions": conditions }));
+    namespace
+        .kubectl(&[&wait[..], &["--timeout=60s"]].concat())
+        .unwrap();
 }
 
 #[test]
 fn kubectl_explains_the_resource() {
-    let Some(space) = Space::new("lockkeeper-api-explain") else {
+    let Some(namespace) = namespace("lockkeeper-api-explain") else {
         return;
     };
     for (path, says) in [
@@ -230,7 +226,7 @@ fn kubectl_explains_the_resource() {
     ] {
         // The API server describes a new resource a little after it serves it.
         let explain = ["explain", path];
-        let text = space.0.wait_for(BOUND, &explain, |_| true).unwrap();
+        let text = namespace.wait_for(BOUND, &explain, |_| true).unwrap();
         // kubectl breaks long lines.
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(says), "{path}: {text}");
@@ -239,14 +235,14 @@ fn kubectl_explains_the_resource() {
 
 #[test]
 fn what_all_pods_must_agree_on_cannot_change_while_the_lock_is_in_use_and_can_afterwards() {
-    let Some(space) = Space::new("lockkeeper-api-change") else {
+    let Some(namespace) = namespace("lockkeeper-api-change") else {
         return;
     };
     let ensemble = |connect: &str| json!({ "maxHolders": 2, "zookeeper": { "connect": connect } });
     let first = ensemble("zk-0:2181,zk-1:2181/team");
-    let change = |spec: &Value| space.apply("report", spec);
+    let change = |spec: &Value| apply(&namespace, "report", spec);
     change(&first).unwrap();
-    space.set_status("report", &held());
+    set_status(&namespace, "report", &held());
 
     let mut read_write = ensemble("zk-0:2181,zk-1:2181/team");
     read_write["maxHolders"] = json!(1);
@@ -269,6 +265,10 @@ fn what_all_pods_must_agree_on_cannot_change_while_the_lock_is_in_use_and_can_af
     }
     change(&ensemble("zk-1:2181,zk-2:2181/team")).unwrap();
 
-    space.set_status("report", &json!({ "holders": null, "queue": null, "waiting": 0 }));
+    set_status(
+        &namespace,
+        "report",
+        &json!({ "holders": null, "queue": null, "waiting": 0 }),
+    );
     change(&read_write).unwrap();
 }

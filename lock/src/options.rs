@@ -56,7 +56,8 @@ pub struct LockOptions {
     pub ask_for_predecessor: bool,
     /// Publish a ticket while the lock is held ([`crate::LockStatus::ticket`]).
     pub gives_ticket: bool,
-    /// The contender with which to begin, in place of a new one, if it still exists.
+    /// The contender with which to begin, in place of a new one, if it still exists. A lock that already has a session,
+    /// because its user called [`crate::Lock::participants`] first, cannot take it over, and queues as without a ticket.
     pub ticket: Option<Ticket>,
     /// Receives the events to count; `None` if nobody counts them.
     pub observer: Option<Arc<dyn Observer>>,

@@ -134,6 +134,11 @@ impl Timing {
         margin(self.session_timeout)
     }
 
+    /// The end of the lease that lapses at this deadline, the inverse of [`crate::LockStatus::deadline`].
+    pub fn lease_end(&self, deadline: BootInstant) -> BootInstant {
+        deadline + self.margin()
+    }
+
     /// Age of the newest proven renewal just before the next one is acknowledged. It is four intervals, or more if an
     /// interval is shorter than the times that have to lie between the first three renewals of a proof
     /// ([`crate::Lease`]): then the rule has to look further back.

@@ -7,6 +7,8 @@
 
 #[path = "lease_model/client.rs"]
 mod client;
+#[path = "lease_model/model.rs"]
+mod model;
 #[path = "lease_model/network.rs"]
 mod network;
 #[path = "lease_model/plan.rs"]
@@ -17,8 +19,6 @@ mod server;
 mod table;
 #[path = "lease_model/weaker.rs"]
 mod weaker;
-#[path = "lease_model/world.rs"]
-mod world;
 
 use network::MS;
 use plan::{Plan, Profile};

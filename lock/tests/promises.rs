@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_fake::{Client, Options, SkewedClock, World};
+use lockkeeper_fake::{Client, Options, SkewedClock, World, eventually};
 use lockkeeper_lock::{LeaseDuration, Lock, LockOptions, LockState, LockStatus, LockView, Mode, Timing};
 
 #[path = "promises/acquiring.rs"]
@@ -132,16 +132,6 @@ async fn state(lock: &FakeLock, state: LockState) -> LockStatus {
 async fn queued_at(lock: &FakeLock, position: usize) -> LockStatus {
     lock.contend().await.unwrap();
     status_where(lock, |status| status.position == Some(position)).await
-}
-
-/// Waits for a condition of the world.
-async fn eventually(what: &str, mut is_it: impl FnMut() -> bool) {
-    let poll = async {
-        while !is_it() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    assert!(tokio::time::timeout(BOUND, poll).await.is_ok(), "{what}");
 }
 
 /// Path of a lock's contender.

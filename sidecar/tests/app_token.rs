@@ -2,18 +2,18 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU16, Ordering};
 
-use lockkeeper_lock::BootInstant;
+use eventually::eventually;
 use tempfile::TempDir;
 
+#[path = "support/eventually.rs"]
+mod eventually;
 #[path = "support/refused.rs"]
 mod refused;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 const TOKEN: &str = "Q0hPU0VOLUZPUi1USElTLVBPRA";
 
@@ -25,11 +25,21 @@ struct Sidecar {
     folder: TempDir,
 }
 
+/// An address of our own: another program could take a free port of 127.0.0.1 before the sidecar does.
+fn address() -> SocketAddr {
+    static PORT: AtomicU16 = AtomicU16::new(9000);
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    SocketAddr::from((
+        [127, 128 | high, middle, low],
+        PORT.fetch_add(1, Ordering::Relaxed),
+    ))
+}
+
 impl Sidecar {
     fn start(token: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);
-        let admin = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let admin = address();
         let log = File::create(file("log")).unwrap();
         let process = Command::new(env!("CARGO_BIN_EXE_lockkeeper"))
             .args([
@@ -92,17 +102,10 @@ impl Drop for Sidecar {
 
 /// The answer to a request, once the sidecar listens.
 fn exchange<S: Read + Write>(connect: impl Fn() -> std::io::Result<S>, path: &str) -> String {
-    let end = BootInstant::now() + PATIENCE;
-    let mut stream = loop {
-        match connect() {
-            Ok(stream) => break stream,
-            Err(error) => {
-                let waits = matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound);
-                assert!(waits && BootInstant::now() < end, "{error}");
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        }
-    };
+    let mut stream = eventually("it listens", || match connect() {
+        Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) => None,
+        connected => Some(connected.unwrap()),
+    });
     write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -5,11 +5,11 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use lockkeeper_lock::BootInstant;
+use eventually::{eventually, until};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+#[path = "support/eventually.rs"]
+mod eventually;
 
 /// A command of a user that is not root: root sees everything.
 fn plain(program: &Path) -> Command {
@@ -47,17 +47,6 @@ impl Drop for Namespace {
         if let Some(first) = rustix::process::Pid::from_raw(self.0.cast_signed()) {
             let _ = rustix::process::kill_process(first, rustix::process::Signal::KILL);
         }
-    }
-}
-
-fn until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
-    let end = BootInstant::now() + PATIENCE;
-    loop {
-        if let Some(found) = probe() {
-            return found;
-        }
-        assert!(BootInstant::now() < end, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -105,8 +94,8 @@ fn the_identity_of_a_sidecar_is_hidden_from_other_processes_of_its_user() {
     let sidecar = Running(command.spawn().unwrap());
     let guard = sidecar.0.id();
     // It listens, so that it is past what it does first.
-    until("the keeper's socket", || path("lock.sock").exists().then_some(()));
-    let keeper = until("the keeper", || child_of(guard));
+    until("the keeper's socket", || path("lock.sock").exists());
+    let keeper = eventually("the keeper", || child_of(guard));
     assert_hidden(&[("the keeper", keeper), ("the guard", guard)]);
 }
 
@@ -137,7 +126,7 @@ fn an_application_cannot_look_into_its_guard_nor_stop_it_as_a_debugger_does() {
     first.arg(guard.get_program()).args(guard.get_args());
     first.arg("guard").arg("--guard-socket").arg(path("guard.sock"));
     let first = start(first.args(["--", "sleep", "60"]));
-    let guard = until("the guard", || {
+    let guard = eventually("the guard", || {
         let pid = child_of(first.0.id())?;
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         (name == "lockkeeper\n").then_some(pid)
@@ -149,8 +138,8 @@ fn an_application_cannot_look_into_its_guard_nor_stop_it_as_a_debugger_does() {
     let mut run = plain(&program);
     run.args(["run", "--connect", "127.0.0.1:1", "--lock", "/l", "--socket"]);
     let run = start(run.arg(&socket).args(["--", "sleep", "60"]));
-    until("the keeper's socket", || socket.exists().then_some(()));
-    let keeper = until("the keeper", || child_of(run.0.id()));
+    until("the keeper's socket", || socket.exists());
+    let keeper = eventually("the keeper", || child_of(run.0.id()));
     assert_hidden(&[
         ("the first process", guard),
         ("the guard of run", run.0.id()),
@@ -175,11 +164,9 @@ fn assert_hidden(processes: &[(&str, u32)]) {
         let root = succeeds(&["ls", &format!("/proc/{pid}/root/")]);
         [environment, files, root]
     };
-    until("another process", || {
-        (readable(other.0.id()) == [true; 3]).then_some(())
-    });
+    until("another process", || readable(other.0.id()) == [true; 3]);
     for (name, pid) in processes {
         // What it does first takes a moment. It is not done for any other process.
-        until(name, || (readable(*pid) == [false; 3]).then_some(()));
+        until(name, || readable(*pid) == [false; 3]);
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use lockkeeper_lock::{LockState, LockStatus};
+use served::eventually::eventually;
 use served::{PATIENCE, Served};
 
 #[path = "support/served.rs"]
@@ -82,18 +83,10 @@ fn a_job_that_kept_the_environment_and_runs_elsewhere_waits_for_the_lock_like_ev
         .status()
         .unwrap();
     assert!(status.success());
-    let end = lockkeeper_lock::BootInstant::now() + PATIENCE;
-    let text = loop {
-        let text = std::fs::read_to_string(&said).unwrap_or_default();
-        if text.contains("code ") {
-            break text;
-        }
-        assert!(
-            lockkeeper_lock::BootInstant::now() < end,
-            "it does not end: {text}"
-        );
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    };
+    let text = eventually("its end", || {
+        let text = std::fs::read_to_string(&said).ok()?;
+        Some(text).filter(|text| text.contains("code "))
+    });
     // It asks for the lock, of an ensemble that is not there.
     assert!(
         text.contains(".invalid:2181 of --connect has no address"),

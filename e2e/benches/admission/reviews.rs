@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-use crate::stage::Stage;
 use crate::tls::trusting;
+use crate::webhooks::Webhooks;
 
 const NAME: &str = "lockkeeper-webhook.lockkeeper-system.svc";
 
@@ -29,12 +29,12 @@ pub struct Reviewer {
 }
 
 impl Reviewer {
-    pub async fn connect(stage: &Stage, space: &Tenant, connections: usize) -> Self {
+    pub async fn connect(webhooks: &Webhooks, space: &Tenant, connections: usize) -> Self {
         let secrets: Api<Secret> = Api::namespaced(space.client.clone(), SYSTEM);
         let data = secrets.get("lockkeeper-webhook").await.unwrap().data.unwrap();
         let connector = trusting(&data["ca.crt"].0);
         let connect = (0..connections).map(async |_| {
-            let stream = stage.connections().remove(0);
+            let stream = webhooks.connections().remove(0);
             stream.set_nonblocking(true).unwrap();
             stream.set_nodelay(true).unwrap();
             let stream = TcpStream::from_std(stream).unwrap();

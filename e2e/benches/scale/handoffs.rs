@@ -9,7 +9,7 @@ use kube::runtime::watcher::{self, watcher};
 use kube::{Api, ResourceExt};
 use lockkeeper_crds::DistributedLock;
 use lockkeeper_lock::{BootClock, Clock};
-use lockkeeper_product::beside::World;
+use lockkeeper_product::beside::Environment;
 use lockkeeper_product::beside::conditions::{holders, waiting};
 
 use crate::contender::Contender;
@@ -18,9 +18,9 @@ use crate::contender::Contender;
 const SETTLE: Duration = Duration::from_secs(3);
 
 /// Prints the distribution of this many handoffs.
-pub async fn measure(world: &World, rounds: usize) {
-    let space = world.namespace("handoffs").await;
-    let mut holder = Contender::hold(world, &space).await;
+pub async fn measure(environment: &Environment, rounds: usize) {
+    let space = environment.namespace("handoffs").await;
+    let mut holder = Contender::hold(environment, &space).await;
     let pods = [
         space.api::<Pod>().get("a").await.unwrap(),
         space.pod("b", "report").await,
@@ -28,7 +28,7 @@ pub async fn measure(world: &World, rounds: usize) {
     let mut times = Vec::new();
     for round in 0..rounds {
         let (old, new) = if round % 2 == 0 { ("a", "b") } else { ("b", "a") };
-        let heir = Contender::join(world, &space, "report", &pods[(round + 1) % 2]).await;
+        let heir = Contender::join(environment, &space, "report", &pods[(round + 1) % 2]).await;
         space
             .wait_for_lock("report", "the heir waits", |lock| {
                 holders(lock) == [old] && waiting(lock) == [new]

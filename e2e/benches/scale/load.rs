@@ -14,11 +14,11 @@ use lockkeeper_operator::lock_key::LockKey;
 use lockkeeper_operator::zookeeper::nodes::Tree;
 use lockkeeper_operator::zookeeper::paths::Layout;
 use lockkeeper_product::beside::conditions::holders;
-use lockkeeper_product::beside::{Tenant, World};
+use lockkeeper_product::beside::{Environment, Tenant};
 use serde_json::json;
 use zookeeper_client::{Acls, CreateMode};
 
-use crate::world::operator_identity;
+use crate::environment::operator_identity;
 
 /// Requests under way at once: as many as the operator has.
 const BREADTH: usize = 64;
@@ -40,10 +40,10 @@ pub struct Load {
 
 impl Load {
     /// No locks yet.
-    pub async fn new(world: &World) -> Self {
+    pub async fn new(environment: &Environment) -> Self {
         Self {
-            space: world.namespace("many").await,
-            connection: world.connection().await,
+            space: environment.namespace("many").await,
+            connection: environment.connection().await,
             tree: Tree::new(Layout::new("/lockkeeper"), operator_identity()),
             keys: Vec::new(),
             contenders: Vec::new(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper_lock::{BootClock, BootInstant, Clock};
-use lockkeeper_product::beside::{Operator, World};
+use lockkeeper_product::beside::{Environment, Operator};
 
 use crate::load::{CONTENDERS, Load};
 
@@ -20,9 +20,9 @@ const LOOK: Duration = Duration::from_millis(200);
 const GIVE_UP: Duration = Duration::from_secs(300);
 
 /// Prints one line for each number of locks, in ascending order.
-pub async fn measure(world: &World, counts: &[usize]) {
-    drop(world.take_operator());
-    let mut load = Load::new(world).await;
+pub async fn measure(environment: &Environment, counts: &[usize]) {
+    drop(environment.take_operator());
+    let mut load = Load::new(environment).await;
     println!("An operator that is started cold, {CONTENDERS} contenders for each lock:\n");
     println!(
         "| locks | statuses right | a second | only writing them | of that rate | memory at most | writes in {REST:?} at rest |"
@@ -34,7 +34,7 @@ pub async fn measure(world: &World, counts: &[usize]) {
         load.grow(count).await;
         let raw = load.raw_writes().await;
         let started = BootClock.now();
-        let operator = world.operator("operator-many", &[]).await;
+        let operator = environment.operator("operator-many", &[]).await;
         let took = until_right(&operator, &load, count, started).await;
         eprintln!("{count} locks: all right after {took:.1?}; only writing them: {raw:.1?}");
         let writes = at_rest(&operator, count + (count - had)).await;
@@ -54,7 +54,7 @@ pub async fn measure(world: &World, counts: &[usize]) {
         "\nNamespace deleted, all queues empty: the last lock was gone after {:.0?}.",
         BootClock.now() - started
     );
-    world.put_operator(last.expect("some number of locks"));
+    environment.put_operator(last.expect("some number of locks"));
 }
 
 async fn until_right(operator: &Operator, load: &Load, count: usize, started: BootInstant) -> Duration {

@@ -9,17 +9,17 @@
 mod busy;
 mod context;
 mod control;
-pub mod faults;
 mod figures;
+mod fixture;
 mod lease;
 pub mod other_clients;
+pub mod random_faults;
 mod spares;
-mod stage;
 mod times;
 pub mod trials;
 
 pub use context::Context;
-pub use faults::{SEED_VARIABLE, seed_from_environment};
 pub use figures::{Figure, Figures, Violated};
 pub use lease::LeaseOption;
+pub use random_faults::{SEED_VARIABLE, seed_from_environment};
 pub use times::Times;

@@ -4,9 +4,9 @@ use fastrand::Rng;
 use lockkeeper_testbed::Unsupported;
 
 use crate::context::Context;
-use crate::faults::{SEED_VARIABLE, seed_from_environment};
 use crate::figures::Figures;
 use crate::lease::LeaseOption;
+use crate::random_faults::{SEED_VARIABLE, seed_from_environment};
 
 mod container;
 mod cut;

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockkeeper_campaign::faults::{Event, Fault, Plan, Role, Step, Workers};
+use lockkeeper_campaign::random_faults::{Event, Fault, Plan, Role, Step, Workers};
 use lockkeeper_judge::checker::{Rule, check};
 use lockkeeper_judge::record::Records;
 use lockkeeper_judge::timeline::{Timeline, svg};

@@ -10,6 +10,7 @@ use crate::cuts::{cut_off_with_a_way_out, cut_off_without};
 use crate::outcome::{LOOK, hand_over, outcome};
 use crate::run::{Reason, Run};
 use crate::stage::Stage;
+use crate::waiting::Watched;
 use crate::words::{millis, seconds};
 
 /// Performs all acts; leaves out those that cut connections if `cannot_cut` has a reason.

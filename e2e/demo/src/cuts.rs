@@ -5,6 +5,7 @@ use lockkeeper_lock::BootInstant;
 use crate::outcome::{LOOK, hand_over, outcome};
 use crate::run::{Reason, Run};
 use crate::stage::{SILENCE, Stage};
+use crate::waiting::Watched;
 use crate::words::seconds;
 
 /// There are four workers, so more tries would find the same ones.

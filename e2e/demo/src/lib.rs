@@ -18,6 +18,7 @@ mod results;
 mod run;
 mod stage;
 mod summary;
+mod waiting;
 mod words;
 mod workers;
 

@@ -6,6 +6,7 @@ use lockkeeper_lock::BootInstant;
 
 use crate::run::{Reason, Run};
 use crate::stage::Stage;
+use crate::waiting::Watched;
 use crate::words::{millis, seconds};
 
 /// How long a new situation is shown.

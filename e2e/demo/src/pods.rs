@@ -1,27 +1,21 @@
 //! The pods of the second act, and how they are observed.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use lockkeeper_judge::record::{Moment, Record, Tail};
 use lockkeeper_judge::timeline::{Mark, MarkKind, Timeline};
 use lockkeeper_lock::BootInstant;
 use lockkeeper_product::Installation;
+use lockkeeper_product::space::make_records_directory;
 use lockkeeper_testbed::Cluster;
-use lockkeeper_testbed::cluster;
 
 use crate::console::Console;
 use crate::interrupted::Interrupted;
-
-/// Kubernetes takes some seconds to notice a dead node, and to pull images.
-const BOUND: Duration = Duration::from_secs(120);
-/// Time between two looks at the records.
-const POLL: Duration = Duration::from_millis(20);
+use crate::waiting::Watched;
 
 /// The installation, and the state of the pods behind its lock.
 pub(crate) struct Scene<'a> {
@@ -47,10 +41,7 @@ impl<'a> Scene<'a> {
         console: Console,
         interrupted: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
-        // The nodes share the files of this machine.
-        let folder = cluster::directory().join("records").join("demo");
-        fs::create_dir_all(&folder)?;
-        fs::set_permissions(&folder, Permissions::from_mode(0o777))?;
+        let folder = make_records_directory("demo")?;
         Ok(Self {
             installation,
             console,
@@ -90,7 +81,7 @@ impl<'a> Scene<'a> {
         pleases: impl Fn(&str) -> bool,
     ) -> anyhow::Result<()> {
         let cluster = self.cluster();
-        let answer = self.until(&format!("kubectl {}", words.join(" ")), |_| {
+        let answer = self.wait(&format!("kubectl {}", words.join(" ")), |_| {
             cluster.kubectl(words).ok().filter(|answer| pleases(answer))
         })?;
         self.say_command(words)?;
@@ -99,7 +90,7 @@ impl<'a> Scene<'a> {
 
     /// Waits until a pod runs under a token above `than`.
     pub(crate) fn runs_after(&mut self, than: i64) -> anyhow::Result<Run> {
-        self.until("a pod runs", |scene| {
+        self.wait("a pod runs", |scene| {
             scene.records.iter().find_map(|record| match &record.moment {
                 Moment::Begin { name, .. } if record.token > than => Some(Run {
                     token: record.token,
@@ -127,25 +118,6 @@ impl<'a> Scene<'a> {
         });
     }
 
-    /// Reads the records and draws until `answer` returns a value.
-    fn until<T>(&mut self, what: &str, mut answer: impl FnMut(&mut Self) -> Option<T>) -> anyhow::Result<T> {
-        let end = BootInstant::now() + BOUND;
-        loop {
-            if self.interrupted.load(Ordering::Relaxed) {
-                return Err(Interrupted.into());
-            }
-            self.read()?;
-            if let Some(answer) = answer(self) {
-                return Ok(answer);
-            }
-            if BootInstant::now() >= end {
-                bail!("not within {BOUND:?}: {what}");
-            }
-            self.console.show(&self.timeline)?;
-            std::thread::sleep(POLL);
-        }
-    }
-
     /// Reads the lines written since the last call.
     pub(crate) fn read(&mut self) -> anyhow::Result<()> {
         for record in self.tail.read().context("the records cannot be read")? {
@@ -153,5 +125,16 @@ impl<'a> Scene<'a> {
             self.records.push(record);
         }
         Ok(())
+    }
+}
+
+impl Watched for Scene<'_> {
+    /// Kubernetes takes some seconds to notice a dead node, and to pull images.
+    const BOUND: Duration = Duration::from_secs(120);
+
+    fn look(&mut self) -> anyhow::Result<()> {
+        Interrupted::check(&self.interrupted)?;
+        self.read()?;
+        Ok(self.console.show(&self.timeline)?)
     }
 }

@@ -22,10 +22,9 @@ use lockkeeper_testbed::ensemble::Ensemble;
 use crate::console::Console;
 use crate::interrupted::Interrupted;
 use crate::run::{BOUND, Reason, Run};
+use crate::waiting::{POLL, Watched};
 
 pub(crate) const LOCK: &str = "/demo/report";
-/// Time between two looks at the records.
-const POLL: Duration = Duration::from_millis(10);
 /// A program writes every 5 ms, so one that has not written for this time has ended.
 pub(crate) const SILENCE: Duration = Duration::from_millis(150);
 /// Time to read a paragraph.
@@ -123,35 +122,6 @@ impl Stage {
             std::thread::sleep(POLL);
         }
         Ok(())
-    }
-
-    /// Waits until `condition` returns a value.
-    ///
-    /// # Errors
-    /// When it does not within [`BOUND`]; the message says that `what` did not happen.
-    pub(crate) fn wait<T>(
-        &mut self,
-        what: &str,
-        mut condition: impl FnMut(&mut Self) -> Option<T>,
-    ) -> anyhow::Result<T> {
-        let end = BootInstant::now() + BOUND;
-        loop {
-            self.look()?;
-            if let Some(value) = condition(self) {
-                return Ok(value);
-            }
-            if BootInstant::now() >= end {
-                bail!("{what}: it did not happen within {} s", BOUND.as_secs());
-            }
-            std::thread::sleep(POLL);
-        }
-    }
-
-    /// Reads what the workers have written since the last call, and draws it.
-    fn look(&mut self) -> anyhow::Result<()> {
-        Interrupted::check(&self.interrupted)?;
-        self.read()?;
-        Ok(self.console.show(&self.timeline)?)
     }
 
     fn read(&mut self) -> anyhow::Result<()> {
@@ -302,12 +272,7 @@ impl Stage {
 
     fn end_watch(&mut self) {
         let Some(watch) = self.watch.take() else { return };
-        // Events after an interruption are not the leader's view any more.
-        let until = watch.interrupted();
-        self.lives.extend(watch.lives().into_iter().filter(|life| {
-            life.deleted
-                .is_some_and(|at| until.is_none_or(|until| at < until))
-        }));
+        self.lives.extend(watch.deletions());
     }
 
     // --- the end ---
@@ -344,6 +309,16 @@ impl Stage {
             fs::write(directory.join(file), self.ensemble.log(server))?;
         }
         Ok(())
+    }
+}
+
+impl Watched for Stage {
+    const BOUND: Duration = BOUND;
+
+    fn look(&mut self) -> anyhow::Result<()> {
+        Interrupted::check(&self.interrupted)?;
+        self.read()?;
+        Ok(self.console.show(&self.timeline)?)
     }
 }
 

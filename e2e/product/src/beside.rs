@@ -3,13 +3,13 @@
 
 pub mod account;
 pub mod conditions;
+mod environment;
 mod operator;
 mod tenant;
-mod world;
 
+pub use environment::Environment;
 pub use operator::{Launch, Operator, Pages};
 pub use tenant::Tenant;
-pub use world::World;
 
 /// How the operator identifies itself to the ensemble, as user and password of ZooKeeper's scheme `digest`.
 pub const IDENTITY: &str = "operator:secret";

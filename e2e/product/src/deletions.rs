@@ -72,6 +72,16 @@ impl DeletionWatch {
         lock(&self.seen).lives.values().cloned().collect()
     }
 
+    /// The children whose deletion by that leader was seen. Events after an interruption are not its view any more.
+    pub fn deletions(&self) -> Vec<NodeLife> {
+        let seen = lock(&self.seen);
+        let is_seen = |life: &&NodeLife| {
+            life.deleted
+                .is_some_and(|at| seen.interrupted.is_none_or(|until| at < until))
+        };
+        seen.lives.values().filter(is_seen).cloned().collect()
+    }
+
     /// Waits until the child with this token has been deleted, and returns when.
     pub fn wait_for_deletion(&self, token: i64, bound: Duration) -> Option<BootInstant> {
         wait_for(bound, || {

@@ -301,8 +301,7 @@ impl Pod {
     /// Starts the container as often as a kubelet would, until the application has begun this often in all,
     /// and has run for long enough that the guard, which looks every 50 ms, has seen it.
     pub fn keep_foreign_container(&mut self, name: &str, begins: usize) {
-        let end = BootInstant::now() + BOUND;
-        while BootInstant::now() < end {
+        let runs = || {
             if !self.container.as_mut().is_some_and(Process::is_running) {
                 self.start_foreign_container(name);
             }
@@ -310,14 +309,11 @@ impl Pod {
             let mut found = records
                 .iter()
                 .filter(|record| matches!(record.moment, Moment::Begin { .. }));
-            if let (Some(begin), Some(last)) = (found.nth(begins - 1), records.last())
-                && last.at - found.next_back().unwrap_or(begin).at > Duration::from_millis(500)
-            {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("{}", self.said());
+            let begin = found.nth(begins - 1)?;
+            let newest = found.next_back().unwrap_or(begin);
+            (records.last()?.at - newest.at > Duration::from_millis(500)).then_some(())
+        };
+        wait_for(BOUND, runs).unwrap_or_else(|| panic!("{}", self.said()));
     }
 
     /// The lease file, while it is there.

@@ -4,6 +4,7 @@
 //! with the state of the pods.
 
 use std::fs::{self, Permissions};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -21,6 +22,7 @@ use serde_json::Value;
 
 use crate::Installation;
 
+mod lock;
 mod manifests;
 mod pair;
 
@@ -89,19 +91,13 @@ impl Space {
     fn staying(name: &str, stay: Option<Stay>) -> Option<Self> {
         let installation = installation()?;
         let cluster = installation.cluster();
-        let records = cluster::directory().join("records").join(name);
         let namespace = Namespace::new(cluster, name).unwrap_or_else(|error| panic!("{error:#}"));
-        // Left by a run that was killed.
-        let _ = fs::remove_dir_all(&records);
-        fs::create_dir_all(&records).unwrap();
-        // Programs of any user write there.
-        fs::set_permissions(&records, Permissions::from_mode(0o777)).unwrap();
         Some(Self {
             namespace,
             installation,
             cluster,
             name: name.to_owned(),
-            records,
+            records: make_records_directory(name).unwrap(),
             _stay: stay,
         })
     }
@@ -112,7 +108,7 @@ impl Space {
     }
 
     /// Runs `kubectl` in this namespace until its output satisfies a condition.
-    pub fn eventually(&self, words: &[&str], pleases: impl Fn(&str) -> bool) -> String {
+    pub fn wait_for(&self, words: &[&str], pleases: impl Fn(&str) -> bool) -> String {
         self.namespace
             .wait_for(BOUND, words, pleases)
             .unwrap_or_else(|error| panic!("{error:#}\n{}", self.story()))
@@ -126,7 +122,7 @@ impl Space {
             "--field-selector=reason=FailedCreate",
             "--output=jsonpath={.items[*].message}",
         ];
-        self.eventually(&events, |said| said.contains(words));
+        self.wait_for(&events, |said| said.contains(words));
     }
 
     /// Creates or changes objects.
@@ -155,57 +151,11 @@ impl Space {
         self.kubectl(&["scale", "deployment", deployment, "--replicas=0"])
             .unwrap();
         let pods = ["get", "pods", "--selector=app=worker", "--output=name"];
-        self.eventually(&pods, |names| names.trim().is_empty());
+        self.wait_for(&pods, |names| names.trim().is_empty());
         let count = "--output=jsonpath={.status.replicas}{.status.terminatingReplicas}";
-        self.eventually(&["get", "deployment", deployment, count], |count| {
+        self.wait_for(&["get", "deployment", deployment, count], |count| {
             count.chars().all(|digit| digit == '0')
         });
-    }
-
-    /// Waits until this many pods are in the queue of a lock that is held.
-    pub fn wait_until_waiting(&self, lock: &str, count: usize) {
-        let state = "--output=jsonpath={.status.waiting} {.status.holders[*].pod}";
-        let wanted = format!("{count} ");
-        self.eventually(&["get", "distributedlock", lock, state], |answer| {
-            answer.starts_with(&wanted) && answer.len() > wanted.len()
-        });
-    }
-
-    /// The same behind this holder: the status may still show an earlier one.
-    pub fn wait_until_waiting_behind(&self, holder: &str, lock: &str, count: usize) {
-        let state = "--output=jsonpath={.status.waiting} {.status.holders[*].pod}";
-        let wanted = format!("{count} {holder}");
-        self.eventually(&["get", "distributedlock", lock, state], |answer| {
-            answer == wanted
-        });
-    }
-
-    /// The pods that hold a lock, according to its status.
-    pub fn holders(&self, lock: &str) -> Vec<String> {
-        let names = "--output=jsonpath={.status.holders[*].pod}";
-        let names = self.kubectl(&["get", "distributedlock", lock, names]).unwrap();
-        names.split_whitespace().map(str::to_owned).collect()
-    }
-
-    /// Asks the pod that holds the lock to step down.
-    pub fn release(&self, pod: &str) {
-        self.ask_to_release(pod).unwrap();
-    }
-
-    /// As [`Self::release`].
-    ///
-    /// # Errors
-    /// When the command fails, with its output.
-    pub fn ask_to_release(&self, pod: &str) -> anyhow::Result<String> {
-        let release = [
-            "exec",
-            pod,
-            "--container=lockkeeper",
-            "--",
-            "/lockkeeper",
-            "release",
-        ];
-        self.kubectl(&release)
     }
 
     /// Waits until all nodes are usable again after faults.
@@ -338,6 +288,19 @@ impl Space {
         ]
         .join("\n")
     }
+}
+
+/// A new directory, on this machine and on each node, for the records of programs of any user.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn make_records_directory(name: &str) -> io::Result<PathBuf> {
+    let records = cluster::directory().join("records").join(name);
+    // Left by a run that was killed.
+    let _ = fs::remove_dir_all(&records);
+    fs::create_dir_all(&records)?;
+    fs::set_permissions(&records, Permissions::from_mode(0o777))?;
+    Ok(records)
 }
 
 /// The processes of this machine in control groups whose path has `group` in it, and whose command line

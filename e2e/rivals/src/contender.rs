@@ -13,7 +13,7 @@ use lockkeeper_product::worker::keeper_of;
 use lockkeeper_testbed::{Host, Process};
 use rustix::process::{Pid, Signal};
 
-use crate::drivers;
+use crate::driver_commands;
 use crate::servers::Servers;
 use crate::systems::{Driver, System};
 
@@ -61,7 +61,7 @@ impl Contender {
         let (record, events, clock) = (file("record"), file("events"), file("clock"));
         std::fs::write(&clock, "+0\n")?;
         let lease = format!("{}", lease.as_millis());
-        let mut command = match (system.driver, drivers::command(system)?) {
+        let mut command = match (system.driver, driver_commands::command(system)?) {
             (Driver::Own(options), _) => own(servers, lock, &lease, options)?,
             (_, Some(mut command)) => {
                 command

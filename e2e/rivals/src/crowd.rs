@@ -12,7 +12,7 @@ use lockkeeper_testbed::binaries::{Linking, built};
 use lockkeeper_testbed::{Host, Process};
 use serde::Deserialize;
 
-use crate::drivers;
+use crate::driver_commands;
 use crate::servers::Servers;
 use crate::systems::{Driver, System};
 
@@ -136,7 +136,7 @@ fn program(system: &System) -> anyhow::Result<Command> {
         command.args(["--system", recipe]);
         Ok(command)
     };
-    match (system.driver, drivers::crowd(system)?) {
+    match (system.driver, driver_commands::crowd(system)?) {
         (Driver::Own(_), _) => own("lockkeeper"),
         (Driver::Crowd(recipe), _) => own(recipe),
         (_, Some(mut command)) => {

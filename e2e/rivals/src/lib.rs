@@ -15,7 +15,7 @@ mod cell;
 mod contender;
 mod cost;
 pub mod crowd;
-mod drivers;
+mod driver_commands;
 pub mod faults;
 pub mod page;
 pub mod picture;

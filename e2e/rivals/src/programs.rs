@@ -22,7 +22,7 @@ pub(crate) enum Size {
 /// # Errors
 /// When the project cannot be built.
 pub(crate) fn java(class: &str, size: Size) -> anyhow::Result<Command> {
-    let sources = Path::new(SOURCES).join("java");
+    let sources = Path::new(SOURCES).join("drivers/java");
     let directory = foreign::built(&sources, &["src"], &["pom.xml"], |directory| {
         foreign::run(
             Command::new("mvn")
@@ -75,7 +75,7 @@ pub(crate) fn go() -> anyhow::Result<PathBuf> {
     let folders = ["consullock", "contract", "etcd", "kube", "redlock"];
     let packages = [".", "go.etcd.io/etcd/etcdctl/v3", "go.etcd.io/etcd/server/v3"];
     foreign::go(
-        &Path::new(SOURCES).join("go"),
+        &Path::new(SOURCES).join("drivers/go"),
         &folders,
         &["go.mod", "go.sum", "main.go"],
         &packages,
@@ -87,7 +87,7 @@ pub(crate) fn go() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// When it cannot be built.
 pub(crate) fn consul() -> anyhow::Result<PathBuf> {
-    let sources = Path::new(SOURCES).join("go/consul");
+    let sources = Path::new(SOURCES).join("drivers/go/consul");
     foreign::go(
         &sources,
         &[],
@@ -101,7 +101,7 @@ pub(crate) fn consul() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// When it cannot be built.
 pub(crate) fn porcupine() -> anyhow::Result<PathBuf> {
-    let sources = Path::new(SOURCES).join("go/porcupine");
+    let sources = Path::new(SOURCES).join("drivers/go/porcupine");
     let directory = foreign::go(&sources, &[], &["go.mod", "go.sum", "main.go"], &["."])?;
     Ok(directory.join("porcupine"))
 }
@@ -111,7 +111,7 @@ pub(crate) fn porcupine() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// When its packages cannot be installed.
 pub(crate) fn python() -> anyhow::Result<Command> {
-    let sources = Path::new(SOURCES).join("python");
+    let sources = Path::new(SOURCES).join("drivers/python");
     let mut command = foreign::python(&sources)?;
     command.arg(sources.join("driver.py"));
     Ok(command)

@@ -13,14 +13,14 @@ use tokio::time::sleep;
 use crate::machine::Wish;
 use crate::plan::{Hazard, LONGEST_HANG, Mood, Plan, SHORTEST_T, TICK};
 use crate::pod::Pod;
-use crate::stage::Stage;
+use crate::simulation::Simulation;
 
 /// Longest time from a connection to the guard's new deadline, in a network without faults.
 const TOLD: Duration = Duration::from_millis(200);
 
 pub(crate) struct Faults<'a> {
     pub(crate) rng: &'a mut Rng,
-    pub(crate) stage: &'a Rc<Stage>,
+    pub(crate) simulation: &'a Rc<Simulation>,
     pub(crate) plan: &'a Plan,
     pub(crate) pods: &'a [Rc<Pod>],
     pub(crate) ensemble: EnsembleFaults,
@@ -41,7 +41,13 @@ impl Faults<'_> {
 
     /// A pod whose application runs, if there is one.
     fn holder(&mut self) -> Rc<Pod> {
-        let holder = self.stage.ledger.borrow().running().next().map(|work| work.pod);
+        let holder = self
+            .simulation
+            .ledger
+            .borrow()
+            .running()
+            .next()
+            .map(|work| work.pod);
         match holder {
             Some(number) => Rc::clone(&self.pods[number]),
             None => self.pod(),
@@ -49,7 +55,7 @@ impl Faults<'_> {
     }
 
     fn say(&self, what: impl FnOnce() -> String) {
-        self.stage.say(|| format!("FAULT {}", what()));
+        self.simulation.say(|| format!("FAULT {}", what()));
     }
 
     pub(crate) async fn strike(&mut self) {
@@ -75,7 +81,7 @@ impl Faults<'_> {
     fn network(&mut self) {
         let (pod, server) = (self.pod(), self.rng.usize(..self.plan.servers));
         let length = self.within(self.t() * 2);
-        let (world, name) = (&self.stage.world, &pod.machine.name);
+        let (world, name) = (&self.simulation.world, &pod.machine.name);
         let kind = self.rng.u8(..13);
         self.say(|| {
             let mine = world.server_of(name);
@@ -96,7 +102,7 @@ impl Faults<'_> {
         match kind {
             // Not while the guard is stopped: with the keeper frozen or gone too, no process is left that
             // could act.
-            0 | 1 if !pod.is_guard_stopped() => self.stage.world.freeze(&pod.machine.name, length),
+            0 | 1 if !pod.is_guard_stopped() => self.simulation.world.freeze(&pod.machine.name, length),
             2 | 3 if !pod.is_guard_stopped() => pod.kill_keeper(),
             // In signal mode a killed guard leaves the stop to its keeper and the kubelet, which may act too
             // late.
@@ -118,7 +124,7 @@ impl Faults<'_> {
 
     fn stop_guard(&mut self, pod: &Pod, length: Duration) {
         // A keeper that is frozen cannot end a guard that is stopped.
-        self.stage.world.freeze(&pod.machine.name, Duration::ZERO);
+        self.simulation.world.freeze(&pod.machine.name, Duration::ZERO);
         pod.stop_guard(length);
     }
 
@@ -156,8 +162,8 @@ impl Faults<'_> {
         let is_frozen = self.rng.bool();
         self.say(|| format!("{} is away for {length:?}, frozen {is_frozen}", away.machine.name));
         match is_frozen {
-            true => self.stage.world.freeze(&away.machine.name, length),
-            false => self.stage.world.isolate(&away.machine.name, length),
+            true => self.simulation.world.freeze(&away.machine.name, length),
+            false => self.simulation.world.isolate(&away.machine.name, length),
         }
         let first = self.within(length);
         sleep(first).await;
@@ -169,7 +175,7 @@ impl Faults<'_> {
         if self.rng.bool() {
             let again = self.within(self.t());
             self.say(|| format!("{} is away again for {again:?}", away.machine.name));
-            self.stage.world.isolate(&away.machine.name, again);
+            self.simulation.world.isolate(&away.machine.name, again);
         }
     }
 
@@ -183,7 +189,7 @@ impl Faults<'_> {
         let longest = SHORTEST_T + self.within(self.t() - SHORTEST_T);
         for server in 0..self.plan.servers {
             if self.rng.bool() {
-                self.stage.world.limit_sessions(server, longest);
+                self.simulation.world.limit_sessions(server, longest);
             }
         }
         self.say(|| {
@@ -192,20 +198,20 @@ impl Faults<'_> {
                 holder.machine.name
             )
         });
-        self.stage.world.disconnect(&holder.machine.name);
+        self.simulation.world.disconnect(&holder.machine.name);
         self.until_all_are_told().await;
         for server in 0..self.plan.servers {
-            self.stage.world.limit_sessions(server, Duration::MAX);
+            self.simulation.world.limit_sessions(server, Duration::MAX);
         }
         let gap = self.within(Duration::from_secs(2));
         sleep(gap).await;
         let length = self.within(self.t() * 2);
         match self.rng.u8(..4) {
             0 => self.process(),
-            1 => self.stage.world.elect(self.rng.usize(..self.plan.servers)),
+            1 => self.simulation.world.elect(self.rng.usize(..self.plan.servers)),
             _ => {
                 self.say(|| format!("{} is isolated for {length:?}", holder.machine.name));
-                self.stage.world.isolate(&holder.machine.name, length);
+                self.simulation.world.isolate(&holder.machine.name, length);
                 sleep(length).await;
             }
         }
@@ -214,9 +220,9 @@ impl Faults<'_> {
     /// Waits until every grant of a server has reached its guard: without that, exclusion needs servers that
     /// all grant the same (`docs/safety.md`).
     async fn until_all_are_told(&self) {
-        let is_connected = |pod: &Rc<Pod>| self.stage.world.server_of(&pod.machine.name).is_some();
-        let end = self.stage.now() + self.t() * 2;
-        while !self.pods.iter().all(is_connected) && self.stage.now() < end {
+        let is_connected = |pod: &Rc<Pod>| self.simulation.world.server_of(&pod.machine.name).is_some();
+        let end = self.simulation.now() + self.t() * 2;
+        while !self.pods.iter().all(is_connected) && self.simulation.now() < end {
             sleep(TOLD).await;
         }
         sleep(TOLD).await;
@@ -232,7 +238,7 @@ impl Faults<'_> {
         let kind = self.rng.u8(..8);
         let length = self.within(self.t() * 3 / 2);
         self.say(|| format!("survivor {kind}, {}, {length:?}", holder.machine.name));
-        let world = &self.stage.world;
+        let world = &self.simulation.world;
         match kind {
             0 => holder.machine.wishes.push(Wish::StepDown),
             1 => holder.machine.kill_application(),
@@ -254,7 +260,7 @@ impl Faults<'_> {
         if self.rng.bool() {
             let pause = self.within(self.t());
             sleep(pause).await;
-            self.stage.world.disconnect(&holder.machine.name);
+            self.simulation.world.disconnect(&holder.machine.name);
         }
     }
 
@@ -265,13 +271,13 @@ impl Faults<'_> {
 
     /// Ends all faults.
     pub(crate) fn end(&mut self) {
-        let world = &self.stage.world;
+        let world = &self.simulation.world;
         self.ensemble.end(world);
         for pod in self.pods {
             world.freeze(&pod.machine.name, Duration::ZERO);
             pod.stop_guard(Duration::ZERO);
         }
-        self.stage.is_calm.set(true);
-        self.stage.say(|| "All is well from now on".to_owned());
+        self.simulation.is_calm.set(true);
+        self.simulation.say(|| "All is well from now on".to_owned());
     }
 }

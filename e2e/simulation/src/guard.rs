@@ -13,8 +13,8 @@ use crate::doorway::Doorway;
 use crate::kernel::Kernel;
 use crate::machine::{Inbox, Machine, SIGTERM};
 use crate::maybe::maybe;
+use crate::simulation::up_to;
 use crate::socket::{End, Received};
-use crate::stage::up_to;
 
 /// As in `sidecar/src/link/guard_end.rs`.
 const RETRY_SHORTEST: Duration = Duration::from_millis(100);
@@ -268,7 +268,7 @@ impl Guard {
     }
 
     fn send(&mut self, frame: &FromGuard) {
-        self.machine.stage.say(|| {
+        self.machine.simulation.say(|| {
             format!(
                 "pod {}: guard {} says {frame:?}",
                 self.machine.number, self.keeper.peer

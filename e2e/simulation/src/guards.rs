@@ -61,7 +61,7 @@ impl Guards {
         machine.doorway.open();
         Self::Listener(Listener {
             machine: Rc::clone(machine),
-            door: Door::new(machine.stage.rules.newest_guard_wins),
+            door: Door::new(machine.simulation.rules.newest_guard_wins),
             pending: VecDeque::new(),
             link: None,
             events: VecDeque::new(),
@@ -172,7 +172,7 @@ impl Listener {
         let newcomer = self.look_at(peer, &hello);
         let machine = &self.machine;
         machine
-            .stage
+            .simulation
             .say(|| format!("pod {}: process {peer} at the door: {newcomer:?}", machine.number));
         match newcomer {
             Newcomer::Same => self.hang_up(),

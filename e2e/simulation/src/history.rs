@@ -15,7 +15,7 @@ use crate::ledger::Ledger;
 use crate::machine::Wish;
 use crate::plan::{Hazard, LONGEST_HANG, Mood, Plan, Setup, TICK};
 use crate::pod::Pod;
-use crate::stage::Stage;
+use crate::simulation::Simulation;
 
 const ROOT: &str = "/locks/report";
 
@@ -73,7 +73,7 @@ pub fn history(seed: u64, setup: &Setup, is_told: bool) -> Outcome {
 async fn play(seed: u64, setup: &Setup, is_told: bool) -> Outcome {
     let mut rng = Rng::with_seed(seed);
     let plan = Plan::draw(&mut rng, setup);
-    let stage = Rc::new(Stage::new(
+    let simulation = Rc::new(Simulation::new(
         World::new(Options {
             seed,
             servers: plan.servers,
@@ -85,31 +85,31 @@ async fn play(seed: u64, setup: &Setup, is_told: bool) -> Outcome {
         Ledger::new(plan.limits()),
         is_told,
     ));
-    stage.say(|| format!("seed {seed}: {plan:#?}"));
-    let pods = start(&stage, &plan);
+    simulation.say(|| format!("seed {seed}: {plan:#?}"));
+    let pods = start(&simulation, &plan);
     let mut faults = Faults {
         rng: &mut rng,
-        stage: &stage,
+        simulation: &simulation,
         plan: &plan,
         pods: &pods,
         ensemble: EnsembleFaults::default(),
     };
     let mut strikes = 0;
-    while strikes < plan.strikes && !is_violated(&stage) {
+    while strikes < plan.strikes && !is_violated(&simulation) {
         let pause = faults.rng.f64();
         sleep(plan.timing.session_timeout.mul_f64(pause)).await;
         faults.strike().await;
         strikes += 1;
     }
     faults.end();
-    if !is_violated(&stage) {
-        settle(&stage, &plan, &pods).await;
+    if !is_violated(&simulation) {
+        settle(&simulation, &plan, &pods).await;
     }
-    if !is_violated(&stage) {
-        finish(&stage, &plan, &pods).await;
+    if !is_violated(&simulation) {
+        finish(&simulation, &plan, &pods).await;
     }
-    let records = stage.world.records();
-    let mut ledger = stage.ledger.borrow_mut();
+    let records = simulation.world.records();
+    let mut ledger = simulation.ledger.borrow_mut();
     if ledger.violation().is_none() {
         ledger.compare(&records);
     }
@@ -122,19 +122,19 @@ async fn play(seed: u64, setup: &Setup, is_told: bool) -> Outcome {
                 .iter()
                 .filter(|record| is_expiry(&record.happened))
                 .count(),
-            takeovers: stage.takeovers.count(),
-            resumed: stage.resumptions(),
+            takeovers: simulation.takeovers.count(),
+            resumed: simulation.resumptions(),
         },
         violation: ledger.violation().map(str::to_owned),
-        log: stage.take_log(),
+        log: simulation.take_log(),
     }
 }
 
-fn is_violated(stage: &Stage) -> bool {
-    stage.ledger.borrow().violation().is_some()
+fn is_violated(simulation: &Simulation) -> bool {
+    simulation.ledger.borrow().violation().is_some()
 }
 
-fn start(stage: &Rc<Stage>, plan: &Plan) -> Vec<Rc<Pod>> {
+fn start(simulation: &Rc<Simulation>, plan: &Plan) -> Vec<Rc<Pod>> {
     let pod = |(number, pod): (usize, &crate::plan::PodPlan)| {
         let timing = Timing {
             lease_duration: pod.lease_duration,
@@ -143,13 +143,13 @@ fn start(stage: &Rc<Stage>, plan: &Plan) -> Vec<Rc<Pod>> {
         let options = LockOptions {
             mode: pod.mode,
             ask_for_predecessor: !pod.policy.lock_delay.is_zero(),
-            observer: Some(Arc::clone(&stage.takeovers) as Arc<dyn Observer>),
+            observer: Some(Arc::clone(&simulation.takeovers) as Arc<dyn Observer>),
             ..LockOptions::new(ROOT, timing)
         };
         let clock = SkewedClock::new(pod.rate, pod.booted);
         let longest_work = plan.timing.session_timeout * 4;
         let pod = Pod::new(
-            stage,
+            simulation,
             number,
             clock,
             pod.policy,
@@ -164,29 +164,29 @@ fn start(stage: &Rc<Stage>, plan: &Plan) -> Vec<Rc<Pod>> {
 }
 
 /// Checks that every contender is served after the end of the faults.
-async fn settle(stage: &Stage, plan: &Plan, pods: &[Rc<Pod>]) {
+async fn settle(simulation: &Simulation, plan: &Plan, pods: &[Rc<Pod>]) {
     let t = plan.timing.session_timeout;
-    let well = stage.now();
+    let well = simulation.now();
     let limit = well + t * 4 * (pods.len() as u32 + 2);
     loop {
         sleep(t / 4).await;
         let unserved: BTreeSet<usize> = (0..pods.len())
-            .filter(|pod| !stage.ledger.borrow().ran_since(*pod, well))
+            .filter(|pod| !simulation.ledger.borrow().ran_since(*pod, well))
             .collect();
         // A contender that disagrees with those in the queue may be refused, time and again.
         let is_served = match plan.mood {
             Mood::Hazard(Hazard::Disagreement) => unserved.len() < pods.len(),
             _ => unserved.is_empty(),
         };
-        if is_served || is_violated(stage) {
+        if is_served || is_violated(simulation) {
             return;
         }
-        if stage.now() > limit {
+        if simulation.now() > limit {
             let what = format!(
                 "STARVED: {unserved:?} of {} pods were not served again",
                 pods.len()
             );
-            return stage.ledger.borrow_mut().violated(what);
+            return simulation.ledger.borrow_mut().violated(what);
         }
         // A contender that was served leaves; with some policies it would keep the lock.
         for pod in pods {
@@ -198,19 +198,19 @@ async fn settle(stage: &Stage, plan: &Plan, pods: &[Rc<Pod>]) {
 }
 
 /// Checks that every grant ends after the end of all keepers.
-async fn finish(stage: &Stage, plan: &Plan, pods: &[Rc<Pod>]) {
+async fn finish(simulation: &Simulation, plan: &Plan, pods: &[Rc<Pod>]) {
     let t = plan.timing.session_timeout;
     if plan.mood == Mood::Hazard(Hazard::Survivors) {
         // If a process hangs, the lock waits only while its keeper lives.
         sleep(t * LONGEST_HANG).await;
     }
-    stage.is_over.set(true);
-    stage.say(|| "All keepers are killed".to_owned());
+    simulation.is_over.set(true);
+    simulation.say(|| "All keepers are killed".to_owned());
     for pod in pods {
         pod.kill_keeper();
     }
     sleep(t + TICK).await;
-    let mut ledger = stage.ledger.borrow_mut();
+    let mut ledger = simulation.ledger.borrow_mut();
     let left: Vec<_> = ledger.running().map(ToString::to_string).collect();
     if !left.is_empty() {
         ledger.violated(format!("ENDLESS: {}, and no keeper is left", left.join(" and ")));

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use crate::guards::{Guards, Heard};
 use crate::machine::{Machine, Wish};
 use crate::maybe::maybe;
-use crate::stage::Stage;
+use crate::simulation::Simulation;
 
 /// As in `sidecar/src/keeper/keeping.rs`.
 const PATIENCE_FOR_CLOSE: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ fn new_lock(machine: &Machine, ticket: Option<Ticket>) -> Held {
         ticket,
         ..machine.options.clone()
     };
-    let client = machine.stage.world.client(machine.name.clone());
+    let client = machine.simulation.world.client(machine.name.clone());
     let freezable = Freezable::new(client.clone());
     let (lock, task) = Lock::with_task::<Client>(client, machine.clock.clone(), options);
     Held {
@@ -91,8 +91,8 @@ impl Keeper {
         self.machine.clock.now()
     }
 
-    fn stage(&self) -> &Stage {
-        &self.machine.stage
+    fn simulation(&self) -> &Simulation {
+        &self.machine.simulation
     }
 
     /// Runs to the keeper's end.
@@ -104,7 +104,7 @@ impl Keeper {
             }
             for act in self.decider.decide(now) {
                 if is_worth_a_line(&act) {
-                    self.stage()
+                    self.simulation()
                         .say(|| format!("pod {}: keeper: {act:?}", self.machine.number));
                 }
                 if let Act::End(ending) = act {
@@ -123,7 +123,7 @@ impl Keeper {
                 biased;
                 status = self.view.changed() => {
                     let Ok(status) = status else { return };
-                    self.stage().say(|| format!(
+                    self.simulation().say(|| format!(
                         "pod {}: lock is {}, lease {:?}", self.machine.number, status.state.name(), status.lease_end
                     ));
                     self.decider.lock_changed(status, self.machine.clock.now());
@@ -159,11 +159,11 @@ impl Keeper {
             Act::Abandon => self.replace(None),
             Act::Resume(ticket) => {
                 let (number, token) = (self.machine.number, ticket.token);
-                self.stage()
+                self.simulation()
                     .say(|| format!("pod {number}: keeper goes on with {token}"));
                 self.replace(Some(ticket));
                 self.ask(Ask::Contend);
-                self.stage().resumed();
+                self.simulation().resumed();
             }
             Act::KillGuard => self.machine.kill_guards(),
             Act::WriteLease(token) => self.machine.lease.set(Some(token)),

@@ -13,7 +13,7 @@ use lockkeeper_sidecar::simulation::{Event, Sight, Sweep};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::stage::{Stage, up_to};
+use crate::simulation::{Simulation, up_to};
 
 /// 128 + SIGKILL, as in shells.
 const KILLED: u8 = 137;
@@ -42,7 +42,7 @@ struct State {
 }
 
 pub(crate) struct Kernel {
-    stage: Rc<Stage>,
+    simulation: Rc<Simulation>,
     pod: usize,
     tree: u64,
     /// Whether it is a container that a kubelet starts, and that outlives its guard.
@@ -54,11 +54,16 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    pub(crate) fn new(stage: &Rc<Stage>, pod: usize, is_container: bool, longest_work: Duration) -> Rc<Self> {
+    pub(crate) fn new(
+        simulation: &Rc<Simulation>,
+        pod: usize,
+        is_container: bool,
+        longest_work: Duration,
+    ) -> Rc<Self> {
         Rc::new(Self {
-            stage: Rc::clone(stage),
+            simulation: Rc::clone(simulation),
             pod,
-            tree: stage.number(),
+            tree: simulation.number(),
             is_container,
             longest_work,
             state: RefCell::default(),
@@ -70,12 +75,12 @@ impl Kernel {
     pub(crate) fn start(self: &Rc<Self>, token: FencingToken) {
         self.state.borrow_mut().token = Some(token);
         self.state.borrow_mut().events.clear();
-        let longest = match self.stage.is_calm.get() {
+        let longest = match self.simulation.is_calm.get() {
             true => self.longest_work / 8,
             false => self.longest_work,
         };
         let main = self.fork(up_to(longest));
-        self.stage
+        self.simulation
             .say(|| format!("pod {}: tree {} runs under {token}", self.pod, self.tree));
         let mut state = self.state.borrow_mut();
         state.main = Some(main);
@@ -205,7 +210,7 @@ impl Kernel {
         }
         drop(state);
         let kernel = Rc::clone(self);
-        self.stage.say(|| {
+        self.simulation.say(|| {
             format!(
                 "pod {}: process {pid} of tree {} hangs for {length:?}",
                 self.pod, self.tree
@@ -269,18 +274,18 @@ impl Kernel {
     fn count(&self) {
         let state = self.state.borrow();
         let runs = state.processes.values().any(|process| !process.is_stopped);
-        let mut ledger = self.stage.ledger.borrow_mut();
+        let mut ledger = self.simulation.ledger.borrow_mut();
         let was_running = ledger.is_running(self.tree);
         match (was_running, runs, state.token) {
             (false, true, Some(token)) => {
-                ledger.begins(self.tree, self.pod, token, self.stage.now());
+                ledger.begins(self.tree, self.pod, token, self.simulation.now());
                 if let Some(violation) = ledger.violation() {
-                    self.stage.say(|| violation.to_owned());
+                    self.simulation.say(|| violation.to_owned());
                 }
             }
             (true, false, _) => {
-                ledger.ends(self.tree, self.stage.now());
-                self.stage
+                ledger.ends(self.tree, self.simulation.now());
+                self.simulation
                     .say(|| format!("pod {}: nothing of tree {} runs", self.pod, self.tree));
             }
             _ => {}

@@ -32,8 +32,8 @@ mod maybe;
 mod plan;
 mod pod;
 mod series;
+mod simulation;
 mod socket;
-mod stage;
 
 pub use history::{Outcome, Summary, history};
 pub use plan::{Hazard, Rules, Setup};

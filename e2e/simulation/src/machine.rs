@@ -17,8 +17,8 @@ use crate::door::Peer;
 use crate::doorway::Doorway;
 use crate::kernel::Kernel;
 use crate::mailbox::Mailbox;
+use crate::simulation::Simulation;
 use crate::socket::End;
-use crate::stage::Stage;
 
 pub(crate) const SIGTERM: u8 = 15;
 
@@ -54,7 +54,7 @@ pub(crate) struct Machine {
     pub(crate) number: usize,
     /// Its name on the network.
     pub(crate) name: String,
-    pub(crate) stage: Rc<Stage>,
+    pub(crate) simulation: Rc<Simulation>,
     pub(crate) clock: SkewedClock,
     pub(crate) policy: Policy,
     pub(crate) options: LockOptions,
@@ -75,7 +75,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new(
-        stage: &Rc<Stage>,
+        simulation: &Rc<Simulation>,
         number: usize,
         clock: SkewedClock,
         policy: Policy,
@@ -86,7 +86,7 @@ impl Machine {
         Rc::new(Self {
             number,
             name: format!("pod {number}"),
-            stage: Rc::clone(stage),
+            simulation: Rc::clone(simulation),
             clock,
             policy,
             options,
@@ -200,7 +200,7 @@ impl Machine {
 
     /// A process connects to the guard's socket, writes bytes, and closes it.
     pub(crate) fn visit(self: &Rc<Self>, bytes: Vec<u8>, stays: Duration) {
-        let peer = self.stage.number();
+        let peer = self.simulation.number();
         self.alive.borrow_mut().insert(peer);
         let end: Option<End> = self.doorway.connect(peer);
         let machine = Rc::clone(self);

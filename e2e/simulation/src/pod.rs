@@ -17,8 +17,8 @@ use crate::guards::Guards;
 use crate::keeper::Keeper;
 use crate::kernel::Kernel;
 use crate::machine::{Inbox, LOOK, Machine, Process};
+use crate::simulation::{Simulation, up_to};
 use crate::socket::pair;
-use crate::stage::{Stage, up_to};
 
 /// The longest time until an ended process is started again.
 const LONGEST_RESTART: Duration = Duration::from_secs(2);
@@ -35,7 +35,7 @@ pub(crate) struct Pod {
 
 impl Pod {
     pub(crate) fn new(
-        stage: &Rc<Stage>,
+        simulation: &Rc<Simulation>,
         number: usize,
         clock: SkewedClock,
         policy: Policy,
@@ -43,9 +43,10 @@ impl Pod {
         longest_work: Duration,
         tells_ends: bool,
     ) -> Rc<Self> {
-        let container = (policy.kind == Kind::Signal).then(|| Kernel::new(stage, number, true, longest_work));
+        let container =
+            (policy.kind == Kind::Signal).then(|| Kernel::new(simulation, number, true, longest_work));
         Rc::new(Self {
-            machine: Machine::new(stage, number, clock, policy, options, container, tells_ends),
+            machine: Machine::new(simulation, number, clock, policy, options, container, tells_ends),
             longest_work,
             guard_of_run: format!("guard of pod {number}"),
             keeper: RefCell::default(),
@@ -70,9 +71,9 @@ impl Pod {
 
     /// A guard with the keeper as its child, again and again: `lockkeeper run`, or the sidecar's container.
     async fn supervise(self: Rc<Self>, mode: Mode) {
-        while !self.machine.stage.is_over.get() {
+        while !self.machine.simulation.is_over.get() {
             let (guards, keepers) = pair();
-            let peer = self.machine.stage.number();
+            let peer = self.machine.simulation.number();
             let connection = Connection::inherited(peer, guards, self.next_keeper());
             let guard = self.start_guard(peer, mode, self.longest_work, connection);
             drop(self.start_keeper(Guards::Parent(Some(keepers))));
@@ -91,7 +92,7 @@ impl Pod {
         Box::new(move || {
             pod.kill_keeper();
             let is_given_up = fastrand::u8(..8) == 0;
-            if is_given_up || pod.machine.stage.is_over.get() {
+            if is_given_up || pod.machine.simulation.is_over.get() {
                 return None;
             }
             let (guards, keepers) = pair();
@@ -107,7 +108,7 @@ impl Pod {
         let Some(container) = &self.machine.container else {
             return;
         };
-        while !self.machine.stage.is_over.get() {
+        while !self.machine.simulation.is_over.get() {
             sleep(LOOK).await;
             if !container.is_empty() {
                 continue;
@@ -120,7 +121,7 @@ impl Pod {
     }
 
     async fn keep_the_keeper(self: Rc<Self>) {
-        while !self.machine.stage.is_over.get() {
+        while !self.machine.simulation.is_over.get() {
             let keeper = self.start_keeper(Guards::listen(&self.machine));
             let _ = keeper.await;
             sleep(up_to(LONGEST_RESTART)).await;
@@ -128,8 +129,8 @@ impl Pod {
     }
 
     async fn keep_the_container(self: Rc<Self>) {
-        while !self.machine.stage.is_over.get() {
-            let peer = self.machine.stage.number();
+        while !self.machine.simulation.is_over.get() {
+            let peer = self.machine.simulation.number();
             let connection = Connection::at(peer, &self.machine.doorway);
             let guard = self.start_guard(peer, Mode::Pid1, self.longest_work, connection);
             self.wait_for_the_end(guard, peer).await;
@@ -141,10 +142,10 @@ impl Pod {
     }
 
     fn start_keeper(self: &Rc<Self>, guards: Guards) -> JoinHandle<()> {
-        let client = self.machine.stage.world.client(self.machine.name.clone());
+        let client = self.machine.simulation.world.client(self.machine.name.clone());
         // The freeze applied to the former process.
         self.machine
-            .stage
+            .simulation
             .world
             .freeze(&self.machine.name, Duration::ZERO);
         let keeper = Keeper::new(&self.machine, guards);
@@ -162,13 +163,13 @@ impl Pod {
     ) -> JoinHandle<u8> {
         let kernel = match &self.machine.container {
             Some(container) => Rc::clone(container),
-            None => Kernel::new(&self.machine.stage, self.machine.number, false, longest_work),
+            None => Kernel::new(&self.machine.simulation, self.machine.number, false, longest_work),
         };
         let inbox = Rc::<Inbox>::default();
         let guard = Guard::new(&self.machine, mode, &kernel, &inbox, keeper);
         let task = match mode {
             Mode::Subreaper => {
-                let process = self.machine.stage.world.client(self.guard_of_run.clone());
+                let process = self.machine.simulation.world.client(self.guard_of_run.clone());
                 spawn_local(Freezable::new(process).run(guard.run()))
             }
             // The first process of a container cannot be stopped from within.
@@ -186,7 +187,7 @@ impl Pod {
 
     async fn wait_for_the_end(self: &Rc<Self>, guard: JoinHandle<u8>, peer: Peer) {
         let code = guard.await;
-        self.machine.stage.say(|| {
+        self.machine.simulation.say(|| {
             format!(
                 "pod {}: guard {peer} has ended: {:?}",
                 self.machine.number,
@@ -211,16 +212,16 @@ impl Pod {
 
     /// Stops the guard of `run` (SIGSTOP) for a while.
     pub(crate) fn stop_guard(&self, length: Duration) {
-        self.machine.stage.world.freeze(&self.guard_of_run, length);
+        self.machine.simulation.world.freeze(&self.guard_of_run, length);
     }
 
     pub(crate) fn is_guard_stopped(&self) -> bool {
-        self.machine.stage.world.is_frozen(&self.guard_of_run)
+        self.machine.simulation.world.is_frozen(&self.guard_of_run)
     }
 
     /// A user runs `lockkeeper guard -- CMD` in a container that has a guard.
     pub(crate) fn start_another_guard(self: &Rc<Self>) {
-        let peer = self.machine.stage.number();
+        let peer = self.machine.simulation.number();
         let connection = Connection::at(peer, &self.machine.doorway);
         let guard = self.start_guard(peer, Mode::Subreaper, Duration::from_millis(300), connection);
         let pod = Rc::clone(self);

@@ -49,30 +49,16 @@ const STARTED: [&str; 5] = [
     "jsonpath={.status.containerStatuses[0].state.running.startedAt}",
 ];
 
-/// A Kubernetes namespace of one test, with all that is in it.
-struct Space {
-    cluster: &'static Cluster,
-    namespace: Namespace,
-}
-
-impl Space {
-    fn new(cluster: &'static Cluster, name: &str) -> Self {
-        Self {
-            cluster,
-            namespace: Namespace::new(cluster, name).unwrap(),
-        }
-    }
-
-    /// Starts a pod that answers `hello from NAME` on port 8000, and a service before it, on a node.
-    fn serve(&self, name: &str, node: &str) {
-        let image = caller(self.cluster);
-        let space = self.namespace.name();
-        self.cluster
-            .apply(&format!(
-                r#"
+/// Starts a pod that answers `hello from NAME` on port 8000, and a service before it, on a node.
+fn serve(cluster: &Cluster, namespace: &Namespace, name: &str, node: &str) {
+    let image = caller(cluster);
+    let within = namespace.name();
+    cluster
+        .apply(&format!(
+            r#"
 apiVersion: v1
 kind: Pod
-metadata: {{name: {name}, namespace: {space}, labels: {{app: {name}}}}}
+metadata: {{name: {name}, namespace: {within}, labels: {{app: {name}}}}}
 spec:
   nodeName: {node}
   terminationGracePeriodSeconds: 1
@@ -81,28 +67,28 @@ spec:
 ---
 apiVersion: v1
 kind: Service
-metadata: {{name: {name}-service, namespace: {space}}}
+metadata: {{name: {name}-service, namespace: {within}}}
 spec: {{selector: {{app: {name}}}, ports: [{{port: 80, targetPort: 8000}}]}}
 "#
-            ))
-            .unwrap();
-        self.wait_for_pod(name, "True");
-    }
+        ))
+        .unwrap();
+    wait_for_pod(namespace, name);
+}
 
-    fn wait_for_pod(&self, name: &str, ready: &str) {
-        let question = ["get", "pod", name, "--output", READY];
-        let asked = self.namespace.wait_for(BOUND, &question, |text| text == ready);
-        if let Err(error) = asked {
-            let story = self.namespace.kubectl(&["describe", "pod", name]);
-            panic!("{error:#}\n{}", story.unwrap_or_default());
-        }
+/// Waits until a pod is ready.
+fn wait_for_pod(namespace: &Namespace, name: &str) {
+    let question = ["get", "pod", name, "--output", READY];
+    let asked = namespace.wait_for(BOUND, &question, |text| text == "True");
+    if let Err(error) = asked {
+        let story = namespace.kubectl(&["describe", "pod", name]);
+        panic!("{error:#}\n{}", story.unwrap_or_default());
     }
+}
 
-    /// The answer that the program in one pod gets, once it gets one.
-    fn ask(&self, from: &str, address: &str) -> String {
-        let ask = ["exec", from, "--", "/program", "ask", address];
-        self.namespace.wait_for(BOUND, &ask, |_| true).unwrap()
-    }
+/// The answer that the program in one pod gets, once it gets one.
+fn ask(namespace: &Namespace, from: &str, address: &str) -> String {
+    let ask = ["exec", from, "--", "/program", "ask", address];
+    namespace.wait_for(BOUND, &ask, |_| true).unwrap()
 }
 
 /// Names of the nodes, of any cluster.
@@ -150,10 +136,10 @@ fn all_nodes_are_ready_when_the_cluster_has_started() {
 fn a_pod_from_an_image_of_the_own_registry_runs_and_its_log_can_be_read() {
     let Some(cluster) = Cluster::shared() else { return };
     let _alone = alone();
-    let space = Space::new(cluster, "lk-test-log");
-    space.serve("app", &nodes(cluster)[0]);
+    let namespace = Namespace::new(cluster, "lk-test-log").unwrap();
+    serve(cluster, &namespace, "app", &nodes(cluster)[0]);
     // The pod is Ready when its process was started, which may not have printed anything yet.
-    let log = ["logs", "app", "--namespace", space.namespace.name()];
+    let log = ["logs", "app", "--namespace", namespace.name()];
     let said = |log: &str| log == "hello from app serves\n";
     cluster.wait_for(BOUND, &log, said).unwrap();
 }
@@ -162,10 +148,10 @@ fn a_pod_from_an_image_of_the_own_registry_runs_and_its_log_can_be_read() {
 fn pods_reach_one_another_and_services_by_name_from_node_to_node_and_on_one_node() {
     let Some(cluster) = Cluster::shared() else { return };
     let _alone = alone();
-    let space = Space::new(cluster, "lk-test-net");
+    let namespace = Namespace::new(cluster, "lk-test-net").unwrap();
     let nodes = nodes(cluster);
     for (name, node) in [("a", &nodes[0]), ("b", &nodes[0]), ("c", &nodes[nodes.len() - 1])] {
-        space.serve(name, node);
+        serve(cluster, &namespace, name, node);
     }
     for from in ["a", "b", "c"] {
         for to in ["a", "b", "c"] {
@@ -175,23 +161,23 @@ fn pods_reach_one_another_and_services_by_name_from_node_to_node_and_on_one_node
                 "pod",
                 to,
                 "--namespace",
-                space.namespace.name(),
+                namespace.name(),
                 "--output",
                 "jsonpath={.status.podIP}",
             ];
             let address = cluster.kubectl(&address).unwrap();
             assert_eq!(
-                space.ask(from, &format!("{address}:8000")),
+                ask(&namespace, from, &format!("{address}:8000")),
                 answer,
                 "{from} to {to}"
             );
             assert_eq!(
-                space.ask(from, &format!("{to}-service:80")),
+                ask(&namespace, from, &format!("{to}-service:80")),
                 answer,
                 "{from} to {to}"
             );
-            let full = format!("{to}-service.{}.svc.cluster.local:80", space.namespace.name());
-            assert_eq!(space.ask(from, &full), answer, "{from} to {to}");
+            let full = format!("{to}-service.{}.svc.cluster.local:80", namespace.name());
+            assert_eq!(ask(&namespace, from, &full), answer, "{from} to {to}");
         }
     }
 }
@@ -204,14 +190,14 @@ fn a_program_on_the_control_planes_host_reaches_pods_and_is_reached_by_them() {
         Ok(host) => host,
         Err(reason) => return lockkeeper_skip::skip(reason),
     };
-    let space = Space::new(cluster, "lk-test-host");
-    space.serve("app", "n2");
+    let namespace = Namespace::new(cluster, "lk-test-host").unwrap();
+    serve(cluster, &namespace, "app", "n2");
     let program = binaries::caller().unwrap();
     let mut command = std::process::Command::new(&program);
     command.args(["serve", "8001", "hello from outside"]);
     let _server = host.spawn("server", command).unwrap();
     assert_eq!(
-        space.ask("app", &format!("{}:8001", host.address())),
+        ask(&namespace, "app", &format!("{}:8001", host.address())),
         "hello from outside\n"
     );
     let address = [
@@ -219,7 +205,7 @@ fn a_program_on_the_control_planes_host_reaches_pods_and_is_reached_by_them() {
         "pod",
         "app",
         "--namespace",
-        space.namespace.name(),
+        namespace.name(),
         "--output",
         "jsonpath={.status.podIP}",
     ];
@@ -241,8 +227,8 @@ fn a_command_on_a_node_sees_what_runs_there() {
     let Some(cluster) = Cluster::shared() else { return };
     let Some(node) = breakable(cluster, 2) else { return };
     let _alone = alone();
-    let space = Space::new(cluster, "lk-test-command");
-    space.serve("app", &node.name());
+    let namespace = Namespace::new(cluster, "lk-test-command").unwrap();
+    serve(cluster, &namespace, "app", &node.name());
     let ctr = cluster.program("ctr").unwrap();
     let list = node
         .run(&ctr, &["--namespace", "k8s.io", "containers", "list"])
@@ -256,15 +242,15 @@ fn a_node_that_is_cut_off_is_given_up_comes_back_and_its_pods_have_run_on() {
     let Some(cluster) = Cluster::shared() else { return };
     let Some(node) = breakable(cluster, 2) else { return };
     let _alone = alone();
-    let space = Space::new(cluster, "lk-test-cut");
-    space.serve("app", &node.name());
+    let namespace = Namespace::new(cluster, "lk-test-cut").unwrap();
+    serve(cluster, &namespace, "app", &node.name());
     node.cut().unwrap();
     let given_up = wait_for_node(cluster, &node.name(), "Unknown");
     node.restore().unwrap();
     let back = wait_for_node(cluster, &node.name(), "True");
     println!("given up after {given_up:.1?}, back after {back:.1?}");
-    space.wait_for_pod("app", "True");
-    assert_eq!(space.namespace.kubectl(&RESTARTS).unwrap(), "0");
+    wait_for_pod(&namespace, "app");
+    assert_eq!(namespace.kubectl(&RESTARTS).unwrap(), "0");
 }
 
 #[test]
@@ -272,8 +258,8 @@ fn a_node_that_crashes_takes_its_pods_with_it_and_starts_them_again_when_it_is_b
     let Some(cluster) = Cluster::shared() else { return };
     let Some(node) = breakable(cluster, 1) else { return };
     let _alone = alone();
-    let space = Space::new(cluster, "lk-test-crash");
-    space.serve("app", &node.name());
+    let namespace = Namespace::new(cluster, "lk-test-crash").unwrap();
+    serve(cluster, &namespace, "app", &node.name());
     node.crash().unwrap();
     // The node loses its network too, so this is about the pod and not about the client.
     let given_up = wait_for_node(cluster, &node.name(), "Unknown");
@@ -281,9 +267,9 @@ fn a_node_that_crashes_takes_its_pods_with_it_and_starts_them_again_when_it_is_b
     let back = wait_for_node(cluster, &node.name(), "True");
     println!("given up after {given_up:.1?}, back after {back:.1?}");
     let restarted = |text: &str| text.parse().is_ok_and(|count: u32| count >= 1);
-    space.namespace.wait_for(BOUND, &RESTARTS, restarted).unwrap();
-    space.wait_for_pod("app", "True");
-    assert_eq!(space.ask("app", "app-service:80"), "hello from app\n");
+    namespace.wait_for(BOUND, &RESTARTS, restarted).unwrap();
+    wait_for_pod(&namespace, "app");
+    assert_eq!(ask(&namespace, "app", "app-service:80"), "hello from app\n");
 }
 
 #[test]
@@ -291,9 +277,9 @@ fn pods_run_on_while_kubelet_containerd_and_the_api_server_are_killed_and_starte
     let Some(cluster) = Cluster::shared() else { return };
     let Some(node) = breakable(cluster, 1) else { return };
     let _alone = alone();
-    let space = Space::new(cluster, "lk-test-restart");
-    space.serve("app", &node.name());
-    let before = space.namespace.kubectl(&STARTED).unwrap();
+    let namespace = Namespace::new(cluster, "lk-test-restart").unwrap();
+    serve(cluster, &namespace, "app", &node.name());
+    let before = namespace.kubectl(&STARTED).unwrap();
     assert!(!before.is_empty());
     for program in ["kubelet", "containerd"] {
         node.kill(program).unwrap();
@@ -302,7 +288,7 @@ fn pods_run_on_while_kubelet_containerd_and_the_api_server_are_killed_and_starte
     cluster.kill("kube-apiserver").unwrap();
     assert!(cluster.kubectl(&["get", "nodes"]).is_err());
     cluster.start_again("kube-apiserver").unwrap();
-    space.wait_for_pod("app", "True");
-    assert_eq!(space.ask("app", "app-service:80"), "hello from app\n");
-    assert_eq!(space.namespace.kubectl(&STARTED).unwrap(), before);
+    wait_for_pod(&namespace, "app");
+    assert_eq!(ask(&namespace, "app", "app-service:80"), "hello from app\n");
+    assert_eq!(namespace.kubectl(&STARTED).unwrap(), before);
 }

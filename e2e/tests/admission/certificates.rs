@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use crate::pods::{marked, sidecar};
-use crate::stage::{PATIENT, Stage, stage_alone};
 use crate::tls::{issued, trusting};
+use crate::webhooks::{PATIENT, Webhooks, alone};
 
 const NAME: &str = "lockkeeper-webhook.lockkeeper-system.svc";
 const SECRET: &str = "lockkeeper-webhook";
@@ -48,7 +48,7 @@ async fn trusted(space: &Tenant) -> Vec<u8> {
 
 /// The certificates that the replicas show to a client that trusts `authorities`; `None` for one that the
 /// client does not trust.
-async fn shown(stage: &Stage, authorities: &[u8]) -> Vec<Option<CertificateDer<'static>>> {
+async fn shown(webhooks: &Webhooks, authorities: &[u8]) -> Vec<Option<CertificateDer<'static>>> {
     let connector = trusting(authorities);
     let of_one = async |stream: std::net::TcpStream| {
         stream.set_nonblocking(true).unwrap();
@@ -58,7 +58,7 @@ async fn shown(stage: &Stage, authorities: &[u8]) -> Vec<Option<CertificateDer<'
         let certificates = stream.get_ref().1.peer_certificates()?;
         Some(certificates[0].clone().into_owned())
     };
-    join_all(stage.connections().into_iter().map(of_one)).await
+    join_all(webhooks.connections().into_iter().map(of_one)).await
 }
 
 fn secrets(space: &Tenant) -> Api<Secret> {
@@ -67,16 +67,16 @@ fn secrets(space: &Tenant) -> Api<Secret> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_replicas_show_the_one_certificate_that_the_operator_made_and_the_api_server_trusts() {
-    let Some(stage) = stage_alone().await else { return };
-    let space = stage.namespace("own").await;
-    stage.put_operator(stage.operator("operator-second", &[]).await);
+    let Some(webhooks) = alone().await else { return };
+    let space = webhooks.namespace("own").await;
+    webhooks.put_operator(webhooks.operator("operator-second", &[]).await);
     let authorities = trusted(&space).await;
     let data = secrets(&space).get(SECRET).await.unwrap().data.unwrap();
     assert_eq!(data["ca.crt"].0, authorities);
     let certificate = CertificateDer::from_pem_slice(&data["tls.crt"].0).unwrap();
     let both = [Some(certificate.clone()), Some(certificate)];
-    assert_eq!(shown(&stage, &authorities).await, both);
-    drop(stage.take_operator());
+    assert_eq!(shown(&webhooks, &authorities).await, both);
+    drop(webhooks.take_operator());
     space.leave().await;
 }
 
@@ -96,10 +96,10 @@ async fn admit_many(space: &Tenant) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_pod_is_refused_while_the_certificate_is_replaced_on_two_replicas() {
-    let Some(stage) = stage_alone().await else { return };
-    let space = stage.namespace("rotation").await;
-    stage.put_operator(stage.operator("operator-second", &[]).await);
-    let old = shown(&stage, &trusted(&space).await).await;
+    let Some(webhooks) = alone().await else { return };
+    let space = webhooks.namespace("rotation").await;
+    webhooks.put_operator(webhooks.operator("operator-second", &[]).await);
+    let old = shown(&webhooks, &trusted(&space).await).await;
     // Two thirds of its life ago.
     let patch = json!({ "metadata": { "annotations": { "lockkeeper.io/made-at": "1700000000" } } });
     secrets(&space)
@@ -108,59 +108,59 @@ async fn no_pod_is_refused_while_the_certificate_is_replaced_on_two_replicas() {
         .unwrap();
     eventually("all replicas show another certificate", async || {
         admit_many(&space).await;
-        let now = shown(&stage, &trusted(&space).await).await;
+        let now = shown(&webhooks, &trusted(&space).await).await;
         let are_new = now.iter().zip(&old).all(|(new, old)| new.is_some() && new != old);
         (are_new && now[0] == now[1]).then_some(())
     })
     .await;
     admit_many(&space).await;
-    drop(stage.take_operator());
+    drop(webhooks.take_operator());
     space.leave().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_that_is_given_is_shown_and_its_successor_without_a_restart() {
-    let Some(stage) = stage_alone().await else { return };
-    let space = stage.namespace("given").await;
+    let Some(webhooks) = alone().await else { return };
+    let space = webhooks.namespace("given").await;
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(space.client.clone());
     let first = issued(NAME, None);
     let second = issued(NAME, Some(&first));
-    let folder = stage.folder("given");
+    let folder = webhooks.folder("given");
     let give = |issued: &Issued| {
         std::fs::write(folder.join("tls.crt"), &issued.certificate).unwrap();
         std::fs::write(folder.join("tls.key"), &issued.key).unwrap();
     };
     give(&first);
-    drop(stage.take_operator());
+    drop(webhooks.take_operator());
     configurations
         .delete("lockkeeper", &DeleteParams::default())
         .await
         .unwrap();
     let bundle = STANDARD.encode(&second.authorities);
     let values = "webhook.certificates=secret,webhook.secretName=given,webhook.caBundle=";
-    stage.apply_chart(&["webhook"], &[PATIENT, &format!("{values}{bundle}")]);
+    webhooks.apply_chart(&["webhook"], &[PATIENT, &format!("{values}{bundle}")]);
     let arguments = ["--webhook-certificates", folder.to_str().unwrap()];
-    stage.put_operator(stage.operator("operator-given", &arguments).await);
-    stage.wait_until_injected().await;
+    webhooks.put_operator(webhooks.operator("operator-given", &arguments).await);
+    webhooks.wait_until_injected().await;
 
     give(&second);
     eventually("the successor is shown", async || {
         admit_many(&space).await;
-        let of_first = shown(&stage, first.authorities.as_bytes()).await;
+        let of_first = shown(&webhooks, first.authorities.as_bytes()).await;
         (of_first == [None]).then_some(())
     })
     .await;
     admit_many(&space).await;
     assert!(!trusted(&space).await.is_empty());
 
-    drop(stage.take_operator());
+    drop(webhooks.take_operator());
     configurations
         .delete("lockkeeper", &DeleteParams::default())
         .await
         .unwrap();
-    stage.apply_chart(&["webhook"], &[PATIENT]);
-    stage.put_operator(stage.operator("operator-own", &[]).await);
-    stage.wait_until_injected().await;
+    webhooks.apply_chart(&["webhook"], &[PATIENT]);
+    webhooks.put_operator(webhooks.operator("operator-own", &[]).await);
+    webhooks.wait_until_injected().await;
     space.leave().await;
 }
 
@@ -192,9 +192,9 @@ async fn trust(space: &Tenant, authorities: &str) {
 }
 
 /// Waits until all replicas show certificates that the API server trusts.
-async fn all_are_trusted(stage: &Stage, space: &Tenant, replicas: usize) {
+async fn all_are_trusted(webhooks: &Webhooks, space: &Tenant, replicas: usize) {
     eventually("the API server trusts all replicas", async || {
-        let shown = shown(stage, &trusted(space).await).await;
+        let shown = shown(webhooks, &trusted(space).await).await;
         (shown.len() == replicas && shown.iter().all(Option::is_some)).then_some(())
     })
     .await;
@@ -208,10 +208,10 @@ async fn all_are_trusted(stage: &Stage, space: &Tenant, replicas: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_to_the_operators_own_certificate_or_from_it_does_not_wait_for_the_replica_that_leads() {
-    let Some(stage) = stage_alone().await else { return };
-    let space = stage.namespace("upgrade").await;
+    let Some(webhooks) = alone().await else { return };
+    let space = webhooks.namespace("upgrade").await;
     let given = foreign();
-    let folder = stage.folder("upgrade");
+    let folder = webhooks.folder("upgrade");
     std::fs::write(folder.join("tls.crt"), &given.certificate).unwrap();
     std::fs::write(folder.join("tls.key"), &given.key).unwrap();
     let arguments = ["--webhook-certificates", folder.to_str().unwrap()];
@@ -219,12 +219,12 @@ async fn an_upgrade_to_the_operators_own_certificate_or_from_it_does_not_wait_fo
     // From the operator's own certificate to a given one: the older replica leads, and is trusted until it
     // ends.
     trust(&space, &given.authorities).await;
-    stage.put_operator(stage.operator("upgrade-given", &arguments).await);
-    all_are_trusted(&stage, &space, 2).await;
-    let leader = stage.take_operator();
-    drop(stage.take_operator());
-    stage.put_operator(leader);
-    all_are_trusted(&stage, &space, 1).await;
+    webhooks.put_operator(webhooks.operator("upgrade-given", &arguments).await);
+    all_are_trusted(&webhooks, &space, 2).await;
+    let leader = webhooks.take_operator();
+    drop(webhooks.take_operator());
+    webhooks.put_operator(leader);
+    all_are_trusted(&webhooks, &space, 1).await;
     let bundle = String::from_utf8(trusted(&space).await).unwrap();
     assert!(
         bundle.contains(given.authorities.trim()),
@@ -255,14 +255,14 @@ async fn an_upgrade_to_the_operators_own_certificate_or_from_it_does_not_wait_fo
                 .unwrap();
         }
         // This waits until the replica is ready.
-        let own = stage.operator(&format!("upgrade-own-{at}"), &[]).await;
-        stage.put_operator(own);
-        all_are_trusted(&stage, &space, 2).await;
-        drop(stage.take_operator());
+        let own = webhooks.operator(&format!("upgrade-own-{at}"), &[]).await;
+        webhooks.put_operator(own);
+        all_are_trusted(&webhooks, &space, 2).await;
+        drop(webhooks.take_operator());
     }
-    drop(stage.take_operator());
-    stage.put_operator(stage.operator("upgrade-over", &[]).await);
-    stage.wait_until_injected().await;
+    drop(webhooks.take_operator());
+    webhooks.put_operator(webhooks.operator("upgrade-over", &[]).await);
+    webhooks.wait_until_injected().await;
     space.leave().await;
 }
 
@@ -270,8 +270,8 @@ async fn an_upgrade_to_the_operators_own_certificate_or_from_it_does_not_wait_fo
 /// are gone: the upgrade removes their right to the configuration.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_to_a_certificate_that_is_given_keeps_the_authority_of_the_operators_former_one() {
-    let Some(stage) = stage_alone().await else { return };
-    let space = stage.namespace("former").await;
+    let Some(webhooks) = alone().await else { return };
+    let space = webhooks.namespace("former").await;
     let (former, given) = (issued(NAME, None), issued(NAME, None));
     // The Secret of a release that does not exist otherwise.
     let secret = json!({ "metadata": { "name": "former-lockkeeper-webhook" }, "stringData": { "ca.crt": former.authorities } });
@@ -281,7 +281,7 @@ async fn an_upgrade_to_a_certificate_that_is_given_keeps_the_authority_of_the_op
         .await
         .unwrap();
     let values = "zookeeper.connect=zookeeper:2181,webhook.certificates=secret,webhook.secretName=given,webhook.caBundle=";
-    let helm = Helm::of(stage.cluster).unwrap();
+    let helm = Helm::of(webhooks.cluster).unwrap();
     let template = [
         "template",
         "former",

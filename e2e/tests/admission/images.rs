@@ -19,7 +19,7 @@ use lockkeeper_testbed::Host;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::stage::REGISTRY;
+use crate::webhooks::REGISTRY;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -173,7 +173,7 @@ struct State {
 }
 
 impl Gate {
-    /// Opens it on a listener of [`crate::stage::Stage::gate`], for the runtime of the caller.
+    /// Opens it on a listener of [`crate::webhooks::Webhooks::gate`], for the runtime of the caller.
     pub fn open(host: &Host, listener: TcpListener, password: Option<&str>) -> Self {
         listener.set_nonblocking(true).unwrap();
         let name = listener.local_addr().unwrap().to_string();

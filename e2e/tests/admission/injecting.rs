@@ -7,13 +7,13 @@ use lockkeeper_testbed::eventually::eventually;
 use serde_json::{Value, json};
 
 use crate::pods::{marked, plain, sidecar, words, workload, wrapped};
-use crate::stage::stage;
+use crate::webhooks::shared;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pod_of_an_annotated_deployment_is_behind_its_lock_and_the_lock_is_made() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("deployment").await;
-    let pod = stage.deploy(&space).await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("deployment").await;
+    let pod = webhooks.deploy(&space).await;
     assert_eq!(words(&pod).0, wrapped(&["/app"]));
     assert_eq!(pod["metadata"]["labels"]["lockkeeper.io/lock"], "report");
     assert_eq!(pod["metadata"]["labels"]["app"], "report");
@@ -33,16 +33,16 @@ async fn the_pod_of_an_annotated_deployment_is_behind_its_lock_and_the_lock_is_m
         space.api::<DistributedLock>().get_opt("report").await.unwrap()
     })
     .await;
-    stage.kubectl(&space, &["delete", "deployment", "report"], &Value::Null);
+    webhooks.kubectl(&space, &["delete", "deployment", "report"], &Value::Null);
     space.leave().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_a_deployment_that_is_scaled_up_at_once_are_ready_while_they_wait() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("scaled").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("scaled").await;
     let deployment = workload("Deployment", "report", json!({ "lockkeeper.io/lock": "report" }));
-    let said = stage.kubectl(&space, &["create", "-f", "-"], &deployment);
+    let said = webhooks.kubectl(&space, &["create", "-f", "-"], &deployment);
     assert!(said.is_done, "{}", said.words);
     let pods = async |count: usize| {
         eventually("its pods", async || {
@@ -52,7 +52,7 @@ async fn pods_of_a_deployment_that_is_scaled_up_at_once_are_ready_while_they_wai
         .await
     };
     let first = pods(1).await.remove(0).metadata.name;
-    stage.kubectl(
+    webhooks.kubectl(
         &space,
         &["scale", "deployment", "report", "--replicas", "3"],
         &Value::Null,
@@ -63,14 +63,14 @@ async fn pods_of_a_deployment_that_is_scaled_up_at_once_are_ready_while_they_wai
         let pod = serde_json::to_value(pod).unwrap();
         assert_eq!(sidecar(&pod)["readinessProbe"]["httpGet"]["path"], path);
     }
-    stage.kubectl(&space, &["delete", "deployment", "report"], &Value::Null);
+    webhooks.kubectl(&space, &["delete", "deployment", "report"], &Value::Null);
     space.leave().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_gives_its_command_gets_it_wrapped_and_the_binary_from_an_image_volume() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("given").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("given").await;
     let mut pod = marked("given");
     pod["spec"]["containers"][0]["args"] = json!(["--verbose", "$(HOME)"]);
     let pod = space.try_out(&pod).await.unwrap();
@@ -88,22 +88,25 @@ async fn a_pod_that_gives_its_command_gets_it_wrapped_and_the_binary_from_an_ima
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_without_our_keys_is_not_touched_and_the_webhook_is_not_asked() {
-    let Some(stage) = crate::stage::stage_alone().await else {
+    let Some(webhooks) = crate::webhooks::alone().await else {
         return;
     };
-    let space = stage.namespace("unmarked").await;
-    let before = stage.measured("lockkeeper_webhook_requests_total").await;
+    let space = webhooks.namespace("unmarked").await;
+    let before = webhooks.measured("lockkeeper_webhook_requests_total").await;
     let pod = space.try_out(&plain("unmarked")).await.unwrap();
     assert_eq!(words(&pod).0, json!(["/app"]));
     assert_eq!(pod["spec"]["initContainers"], Value::Null);
-    assert_eq!(stage.measured("lockkeeper_webhook_requests_total").await, before);
+    assert_eq!(
+        webhooks.measured("lockkeeper_webhook_requests_total").await,
+        before
+    );
     space.leave().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_keeps_its_class_of_service_in_the_eyes_of_the_api_server() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("classes").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("classes").await;
     for (name, resources, class) in [
         ("best-effort", json!({}), "BestEffort"),
         (
@@ -128,9 +131,9 @@ async fn a_pod_keeps_its_class_of_service_in_the_eyes_of_the_api_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrapped_pod_is_let_into_a_restricted_namespace() {
-    let Some(stage) = stage().await else { return };
+    let Some(webhooks) = shared().await else { return };
     let level = json!({ "pod-security.kubernetes.io/enforce": "restricted" });
-    let space = stage.labelled("restricted", level).await;
+    let space = webhooks.labelled("restricted", level).await;
     let mut pod = marked("restricted");
     // The Pod Security level is in force: without a change, it refuses even the application's own container.
     let refusal = space.try_out(&pod).await.unwrap_err();
@@ -148,8 +151,8 @@ async fn a_wrapped_pod_is_let_into_a_restricted_namespace() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_comes_by_a_second_time_stays_as_it_is() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("twice").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("twice").await;
     let once = space.admit(&marked("once")).await.unwrap();
     let mut again = json!({ "metadata": { "name": "twice" }, "spec": once["spec"] });
     for map in ["labels", "annotations"] {

@@ -7,7 +7,7 @@ use lockkeeper_testbed::eventually::eventually;
 use serde_json::{Value, json};
 
 use crate::pods::{plain, workload};
-use crate::stage::stage;
+use crate::webhooks::shared;
 use lockkeeper_product::chart::Said;
 
 /// A third-party resource, with or without a pod template.
@@ -42,10 +42,10 @@ fn clone_set(name: &str, spec: Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_on_a_workload_of_a_kind_that_is_not_followed_is_refused_unless_its_pods_have_it() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("kinds").await;
-    stage.cluster.apply(CRD).unwrap();
-    let create = |object: &Value| stage.kubectl(&space, &["create", "--filename=-"], object);
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("kinds").await;
+    webhooks.cluster.apply(CRD).unwrap();
+    let create = |object: &Value| webhooks.kubectl(&space, &["create", "--filename=-"], object);
     let refused = |said: &Said, kind: &str| {
         let sentence = format!("lockkeeper.io/lock on a {kind} does not reach its pods, which would run");
         !said.is_done && said.words.contains(&sentence)
@@ -69,7 +69,7 @@ async fn a_lock_on_a_workload_of_a_kind_that_is_not_followed_is_refused_unless_i
     }
     // Also when the key is added later.
     let annotate = ["annotate", "replicaset", "plain", "lockkeeper.io/lock=report"];
-    let said = stage.kubectl(&space, &annotate, &json!(null));
+    let said = webhooks.kubectl(&space, &annotate, &json!(null));
     assert!(refused(&said, "ReplicaSet"), "{}", said.words);
     // A resource without a known template causes a warning.
     let said = create(&clone_set("other", json!({ "workers": [] })));
@@ -99,7 +99,7 @@ async fn a_lock_on_a_workload_of_a_kind_that_is_not_followed_is_refused_unless_i
     assert!(said.is_done, "{}", said.words);
     eventually("its ReplicaSet is there", async || {
         let sets = ["get", "replicasets", "--output=name"];
-        let names = stage.kubectl(&space, &sets, &json!(null)).output;
+        let names = webhooks.kubectl(&space, &sets, &json!(null)).output;
         names.contains("replicaset.apps/report-").then_some(())
     })
     .await;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::images::{Behaviour, Gate, push, push_index};
 use crate::pods::{of_image, sidecar, words, wrapped};
-use crate::stage::{PATIENT, REGISTRY, Stage, stage, stage_alone};
+use crate::webhooks::{PATIENT, REGISTRY, Webhooks, alone, shared};
 
 /// A pod that requires `wrap`: without a command the webhook refuses it with the reason.
 fn strict(name: &str, image: &str) -> Value {
@@ -32,10 +32,10 @@ async fn pull_secret(space: &Tenant, name: &str, registry: &str, password: &str)
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_only_the_image_knows_is_wrapped_as_the_kubelet_would_have_run_it() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("image").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("image").await;
     let process = json!({ "Entrypoint": ["/entry", "$(x)"], "Cmd": ["serve"] });
-    let pushed = push(&stage.host, "team/plain", "1", &process);
+    let pushed = push(&webhooks.host, "team/plain", "1", &process);
     for image in [
         format!("{REGISTRY}/team/plain:1"),
         format!("{REGISTRY}/team/plain@{}", pushed.digest),
@@ -58,14 +58,19 @@ async fn a_command_that_only_the_image_knows_is_wrapped_as_the_kubelet_would_hav
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_of_many_platforms_counts_if_all_start_alike_or_the_pod_names_one() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("platforms").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("platforms").await;
     let name = "team/platforms";
     let [here, there, else_where] = ["/here", "/here", "/there"]
-        .map(|program| push(&stage.host, name, "part", &json!({ "Entrypoint": [program] })));
-    push_index(&stage.host, name, "alike", &[("amd64", &here), ("arm64", &there)]);
+        .map(|program| push(&webhooks.host, name, "part", &json!({ "Entrypoint": [program] })));
     push_index(
-        &stage.host,
+        &webhooks.host,
+        name,
+        "alike",
+        &[("amd64", &here), ("arm64", &there)],
+    );
+    push_index(
+        &webhooks.host,
         name,
         "unlike",
         &[("amd64", &here), ("arm64", &else_where)],
@@ -88,10 +93,15 @@ async fn an_image_of_many_platforms_counts_if_all_start_alike_or_the_pod_names_o
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registry_that_wants_a_password_gets_that_of_the_pod_or_of_its_service_account() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("password").await;
-    push(&stage.host, "team/private", "1", &json!({ "Cmd": ["/private"] }));
-    let gate = Gate::open(&stage.host, stage.gate(), Some("reader:open"));
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("password").await;
+    push(
+        &webhooks.host,
+        "team/private",
+        "1",
+        &json!({ "Cmd": ["/private"] }),
+    );
+    let gate = Gate::open(&webhooks.host, webhooks.gate(), Some("reader:open"));
     let image = format!("{}/team/private:1", gate.name);
     let refusal = space.try_out(&strict("none", &image)).await.unwrap_err();
     assert!(refusal.contains("does not tell its command"), "{refusal}");
@@ -142,10 +152,15 @@ async fn admitted(space: &Tenant, pod: &Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registry_is_asked_once_and_may_be_away_afterwards() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("once").await;
-    let pushed = push(&stage.host, "team/once", "1", &json!({ "Entrypoint": ["/once"] }));
-    let gate = Gate::open(&stage.host, stage.gate(), None);
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("once").await;
+    let pushed = push(
+        &webhooks.host,
+        "team/once",
+        "1",
+        &json!({ "Entrypoint": ["/once"] }),
+    );
+    let gate = Gate::open(&webhooks.host, webhooks.gate(), None);
     let image = format!("{}/team/once@{}", gate.name, pushed.digest);
     let pod = strict("once", &image);
     for pod in join_all((0..50).map(|_| admitted(&space, &pod))).await {
@@ -170,11 +185,11 @@ async fn a_registry_is_asked_once_and_may_be_away_afterwards() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registry_that_hangs_holds_up_no_pod_for_long_and_decides_nothing() {
-    let Some(stage) = stage_alone().await else { return };
-    let space = stage.namespace("hangs").await;
+    let Some(webhooks) = alone().await else { return };
+    let space = webhooks.namespace("hangs").await;
     // The timeouts of the chart and of the operator belong together.
-    stage.apply_chart(&["webhook"], &[]);
-    let gate = Gate::open(&stage.host, stage.gate(), None);
+    webhooks.apply_chart(&["webhook"], &[]);
+    let gate = Gate::open(&webhooks.host, webhooks.gate(), None);
     gate.behave(Behaviour::Hangs);
     let image = format!("{}/team/hangs:1", gate.name);
     // The sentence is the webhook's: the API server's would say that the webhook did not answer.
@@ -195,7 +210,7 @@ async fn a_registry_that_hangs_holds_up_no_pod_for_long_and_decides_nothing() {
     assert!(refusal.contains("refused for now"), "{refusal}");
     // A missing image does.
     gate.behave(Behaviour::Open);
-    let said = stage.kubectl(
+    let said = webhooks.kubectl(
         &space,
         &["create", "-f", "-", "-o", "json"],
         &of_image("signal", &image),
@@ -213,13 +228,13 @@ async fn a_registry_that_hangs_holds_up_no_pod_for_long_and_decides_nothing() {
     for keys in ["labels", "annotations"] {
         assert_eq!(pod["metadata"][keys]["lockkeeper.io/guard"], "signal");
     }
-    stage.apply_chart(&["webhook"], &[PATIENT]);
+    webhooks.apply_chart(&["webhook"], &[PATIENT]);
     space.leave().await;
 }
 
 /// How often clients have read one Secret, according to the API server.
-fn reads(stage: &Stage) -> u64 {
-    let metrics = stage.cluster.kubectl(&["get", "--raw", "/metrics"]).unwrap();
+fn reads(webhooks: &Webhooks) -> u64 {
+    let metrics = webhooks.cluster.kubectl(&["get", "--raw", "/metrics"]).unwrap();
     metrics
         .lines()
         .filter(|line| {
@@ -233,23 +248,23 @@ fn reads(stage: &Stage) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_pods_at_once_do_not_read_their_pull_secret_fifty_times() {
-    let Some(stage) = stage_alone().await else { return };
-    let space = stage.namespace("burst").await;
+    let Some(webhooks) = alone().await else { return };
+    let space = webhooks.namespace("burst").await;
     push(
-        &stage.host,
+        &webhooks.host,
         "team/burst",
         "1",
         &json!({ "Entrypoint": ["/burst"] }),
     );
-    let gate = Gate::open(&stage.host, stage.gate(), Some("reader:open"));
+    let gate = Gate::open(&webhooks.host, webhooks.gate(), Some("reader:open"));
     pull_secret(&space, "right", &gate.name, "reader:open").await;
     let mut pod = strict("burst", &format!("{}/team/burst:1", gate.name));
     pod["spec"]["imagePullSecrets"] = json!([{ "name": "right" }]);
-    let before = reads(&stage);
+    let before = reads(&webhooks);
     for admitted in join_all((0..50).map(|_| admitted(&space, &pod))).await {
         assert_eq!(words(&admitted).0, wrapped(&["/burst"]));
     }
     // Other clients read Secrets now and then, too.
-    assert!(reads(&stage) - before < 25);
+    assert!(reads(&webhooks) - before < 25);
     space.leave().await;
 }

@@ -14,9 +14,9 @@ mod pods;
 mod policy;
 mod refusing;
 mod rights;
-mod stage;
 #[path = "../../../operator/tests/support/tls.rs"]
 mod tls;
 mod uninstalling;
 mod warnings;
+mod webhooks;
 mod workloads;

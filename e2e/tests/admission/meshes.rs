@@ -8,7 +8,7 @@ use lockkeeper_testbed::eventually::eventually;
 use serde_json::{Value, json};
 
 use crate::pods::{marked, sidecar, words, wrapped};
-use crate::stage::stage;
+use crate::webhooks::shared;
 
 /// Another injector, for the pods of one namespace: the API server asks it before all webhooks, and once more after
 /// them.
@@ -60,8 +60,8 @@ impl Injector {
 /// more.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sidecar_is_last_again_after_another_injector_put_a_container_behind_it() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.labelled("mesh", json!({ "mesh": "on" })).await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.labelled("mesh", json!({ "mesh": "on" })).await;
     // It changes nothing on the first round, before ours has run.
     let injector = Injector::new(
         &space,
@@ -85,8 +85,8 @@ async fn the_sidecar_is_last_again_after_another_injector_put_a_container_behind
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_application_is_guarded_and_not_the_proxy_that_a_mesh_puts_before_it() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("proxied").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("proxied").await;
     let injector = Injector::new(
         &space,
         "object.spec.containers.exists(c, c.name == 'linkerd-proxy') ? [] \
@@ -104,7 +104,7 @@ async fn the_application_is_guarded_and_not_the_proxy_that_a_mesh_puts_before_it
         "{refusal}"
     );
     // For a workload the original container is known.
-    let pod = stage.deploy(&space).await;
+    let pod = webhooks.deploy(&space).await;
     let [proxy, app] = [&pod["spec"]["containers"][0], &pod["spec"]["containers"][1]];
     assert_eq!(
         (&proxy["name"], &proxy["command"]),
@@ -114,7 +114,7 @@ async fn the_application_is_guarded_and_not_the_proxy_that_a_mesh_puts_before_it
         (&app["name"], &app["command"]),
         (&json!("app"), &wrapped(&["/app"]))
     );
-    stage.kubectl(&space, &["delete", "deployment", "report"], &Value::Null);
+    webhooks.kubectl(&space, &["delete", "deployment", "report"], &Value::Null);
     injector.leave().await;
     space.leave().await;
 }

@@ -5,7 +5,7 @@ use lockkeeper_testbed::eventually::eventually;
 use serde_json::{Value, json};
 
 use crate::pods::{marked, words, wrapped};
-use crate::stage::stage_alone;
+use crate::webhooks::alone;
 
 /// The first kubelet that reads the lease file before it starts a container is 1.35 (docs/operator.md#admission).
 const OLDER: &str = "v1.34.9";
@@ -76,8 +76,8 @@ fn of_signals() -> [Value; 2] {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_may_go_to_a_node_without_the_gate_is_not_guarded_by_signals() {
     // Alone, since the operators of other tests read the nodes, too.
-    let Some(stage) = stage_alone().await else { return };
-    let space = stage.namespace("ungated").await;
+    let Some(webhooks) = alone().await else { return };
+    let space = webhooks.namespace("ungated").await;
     let is_signalled = |pod: &Value| {
         pod["metadata"]["annotations"]["lockkeeper.io/guard"] == "signal"
             && words(pod).0 == json!(["/app"])
@@ -99,7 +99,7 @@ async fn a_pod_that_may_go_to_a_node_without_the_gate_is_not_guarded_by_signals(
         admitted(&pod).await;
     }
 
-    let older = Node::new(stage.cluster, "older", OLDER);
+    let older = Node::new(webhooks.cluster, "older", OLDER);
     for mut pod in of_signals() {
         let why = format!("node older has kubelet {OLDER}");
         let sentence = refused(&pod, &why).await;

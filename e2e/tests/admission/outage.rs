@@ -9,11 +9,11 @@ use rustix::process::Signal;
 
 use crate::images::{Behaviour, Gate, push};
 use crate::pods::{marked, of_image, plain, words, wrapped};
-use crate::stage::{PATIENT, Stage, stage_alone};
+use crate::webhooks::{PATIENT, Webhooks, alone};
 
 /// How often the API server has called the webhook for pods, according to its own metric.
-fn asked(stage: &Stage) -> u64 {
-    let metrics = stage.cluster.kubectl(&["get", "--raw", "/metrics"]).unwrap();
+fn asked(webhooks: &Webhooks) -> u64 {
+    let metrics = webhooks.cluster.kubectl(&["get", "--raw", "/metrics"]).unwrap();
     metrics
         .lines()
         .filter(|line| {
@@ -25,41 +25,41 @@ fn asked(stage: &Stage) -> u64 {
 }
 
 /// An unmarked pod is admitted without a call of the webhook.
-async fn assert_others_get_in(stage: &Stage, space: &Tenant) {
-    let before = asked(stage);
+async fn assert_others_get_in(webhooks: &Webhooks, space: &Tenant) {
+    let before = asked(webhooks);
     let pod = space.try_out(&plain("unmarked")).await.unwrap();
     assert_eq!(words(&pod).0, serde_json::json!(["/app"]));
-    assert_eq!(asked(stage), before);
+    assert_eq!(asked(webhooks), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_the_operator_stopped_a_marked_pod_is_refused_and_an_unmarked_one_is_not_held_up() {
-    let Some(stage) = stage_alone().await else { return };
-    let space = stage.namespace("stopped").await;
-    stage.apply_chart(&["webhook"], &[]);
+    let Some(webhooks) = alone().await else { return };
+    let space = webhooks.namespace("stopped").await;
+    webhooks.apply_chart(&["webhook"], &[]);
     space.try_out(&marked("before")).await.unwrap();
-    assert!(asked(&stage) > 0);
+    assert!(asked(&webhooks) > 0);
 
     // The operator hangs.
-    stage.on_operator(|operator| operator.process.signal(Signal::STOP));
+    webhooks.on_operator(|operator| operator.process.signal(Signal::STOP));
     let refusal = space.try_out(&marked("hanging")).await.unwrap_err();
     assert!(
         refusal.contains("failed calling webhook \"pods.lockkeeper.io\""),
         "{refusal}"
     );
-    assert_others_get_in(&stage, &space).await;
+    assert_others_get_in(&webhooks, &space).await;
 
     // The operator is killed.
-    stage.on_operator(|operator| operator.process.kill());
+    webhooks.on_operator(|operator| operator.process.kill());
     let refusal = space.try_out(&marked("killed")).await.unwrap_err();
     assert!(
         refusal.contains("failed calling webhook \"pods.lockkeeper.io\""),
         "{refusal}"
     );
-    assert_others_get_in(&stage, &space).await;
+    assert_others_get_in(&webhooks, &space).await;
 
     // The operator's pods are gone.
-    drop(stage.take_operator());
+    drop(webhooks.take_operator());
     let refusal = eventually("the Service leads nowhere", async || {
         let refusal = space.try_out(&marked("gone")).await.unwrap_err();
         refusal
@@ -71,18 +71,18 @@ async fn with_the_operator_stopped_a_marked_pod_is_refused_and_an_unmarked_one_i
         refusal.contains("failed calling webhook \"pods.lockkeeper.io\""),
         "{refusal}"
     );
-    assert_others_get_in(&stage, &space).await;
+    assert_others_get_in(&webhooks, &space).await;
 
-    stage.apply_chart(&["webhook"], &[PATIENT]);
-    stage.put_operator(stage.operator("operator-next", &[]).await);
-    stage.wait_until_injected().await;
+    webhooks.apply_chart(&["webhook"], &[PATIENT]);
+    webhooks.put_operator(webhooks.operator("operator-next", &[]).await);
+    webhooks.wait_until_injected().await;
     space.leave().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_the_webhook_deleted_a_marked_pod_is_refused_by_the_policy_until_it_is_back() {
-    let Some(stage) = stage_alone().await else { return };
-    let space = stage.namespace("deleted").await;
+    let Some(webhooks) = alone().await else { return };
+    let space = webhooks.namespace("deleted").await;
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(space.client.clone());
     configurations
         .delete("lockkeeper", &DeleteParams::default())
@@ -100,11 +100,11 @@ async fn with_the_webhook_deleted_a_marked_pod_is_refused_by_the_policy_until_it
             && refusal.contains("Is the webhook lockkeeper installed"),
         "{refusal}"
     );
-    assert_others_get_in(&stage, &space).await;
+    assert_others_get_in(&webhooks, &space).await;
 
     // The configuration has no bundle: the operator adds it.
-    stage.apply_chart(&["webhook"], &[PATIENT]);
-    stage.wait_until_injected().await;
+    webhooks.apply_chart(&["webhook"], &[PATIENT]);
+    webhooks.wait_until_injected().await;
     let pod = space.try_out(&marked("guarded")).await.unwrap();
     assert_eq!(words(&pod).0, wrapped(&["/app"]));
     space.leave().await;
@@ -112,15 +112,15 @@ async fn with_the_webhook_deleted_a_marked_pod_is_refused_by_the_policy_until_it
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_is_told_to_stop_answers_until_the_api_server_has_left_it() {
-    let Some(stage) = stage_alone().await else { return };
-    let space = stage.namespace("draining").await;
+    let Some(webhooks) = alone().await else { return };
+    let space = webhooks.namespace("draining").await;
     push(
-        &stage.host,
+        &webhooks.host,
         "team/draining",
         "1",
         &serde_json::json!({ "Entrypoint": ["/draining"] }),
     );
-    let gate = Gate::open(&stage.host, stage.gate(), None);
+    let gate = Gate::open(&webhooks.host, webhooks.gate(), None);
     gate.behave(Behaviour::Hangs);
     let pod = of_image("draining", &format!("{}/team/draining:1", gate.name));
     let under_way = space.try_out(&pod);
@@ -129,9 +129,9 @@ async fn a_replica_that_is_told_to_stop_answers_until_the_api_server_has_left_it
             (!gate.seen().is_empty()).then_some(())
         })
         .await;
-        stage.on_operator(|operator| operator.process.signal(Signal::TERM));
+        webhooks.on_operator(|operator| operator.process.signal(Signal::TERM));
         eventually("it has heard", async || {
-            let log = stage.on_operator(|operator| operator.log());
+            let log = webhooks.on_operator(|operator| operator.log());
             log.contains("Stopping").then_some(())
         })
         .await;
@@ -143,10 +143,10 @@ async fn a_replica_that_is_told_to_stop_answers_until_the_api_server_has_left_it
     let (pod, later) = tokio::join!(under_way, stopping);
     assert_eq!(words(&pod.unwrap()).0, wrapped(&["/draining"]));
     assert_eq!(words(&later.unwrap()).0, wrapped(&["/app"]));
-    let mut operator = stage.take_operator();
+    let mut operator = webhooks.take_operator();
     let status = operator.process.wait(BOUND).unwrap().expect("it ends");
     assert!(status.success(), "{}", operator.log());
-    stage.put_operator(stage.operator("operator-after", &[]).await);
-    stage.wait_until_injected().await;
+    webhooks.put_operator(webhooks.operator("operator-after", &[]).await);
+    webhooks.wait_until_injected().await;
     space.leave().await;
 }

@@ -36,8 +36,7 @@ pub fn workload(kind: &str, name: &str, annotations: Value) -> Value {
     let selector = json!({ "matchLabels": labels });
     let mut of_job = template.clone();
     of_job["spec"]["restartPolicy"] = json!("Never");
-    let ignore = json!({ "action": "Ignore", "onExitCodes": { "operator": "In", "values": [75] } });
-    let of_job = json!({ "template": of_job, "podFailurePolicy": { "rules": [ignore] } });
+    let of_job = json!({ "template": of_job });
     match kind {
         "Job" => json!({ "apiVersion": "batch/v1", "kind": kind, "metadata": metadata,
                          "spec": of_job }),

@@ -11,7 +11,7 @@ use lockkeeper_testbed::eventually::eventually;
 use serde_json::{Value, json};
 
 use crate::pods::{marked, plain};
-use crate::stage::stage;
+use crate::webhooks::shared;
 
 /// A change after which the pod is no longer guarded.
 type Edit = fn(&mut Value);
@@ -122,8 +122,8 @@ const OF_SIGNAL: [(Edit, &str); 7] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_marked_pod_without_a_guard_of_its_own_container_is_refused_without_the_webhook() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("policy").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("policy").await;
     let mut by_signals = marked("pod");
     by_signals["metadata"]["annotations"]["lockkeeper.io/guard"] = json!("signal");
     by_signals["spec"]["securityContext"] = json!({ "runAsUser": 1000 });
@@ -178,8 +178,8 @@ async fn a_marked_pod_without_a_guard_of_its_own_container_is_refused_without_th
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_policies_name_no_field_that_their_objects_do_not_have() {
-    let Some(stage) = stage().await else { return };
-    let policies: Api<ValidatingAdmissionPolicy> = Api::all(stage.client().await);
+    let Some(webhooks) = shared().await else { return };
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(webhooks.client().await);
     for name in [
         "guarded",
         "operator-secrets",

@@ -6,12 +6,12 @@ use lockkeeper_testbed::eventually::eventually;
 use serde_json::{Value, json};
 
 use crate::pods::{marked, workload};
-use crate::stage::stage;
+use crate::webhooks::shared;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_is_refused_while_its_lock_is_in_another_ensemble_than_the_operator_reaches() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("ensemble").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("ensemble").await;
     let locks = space.api::<DistributedLock>();
     let lock = DistributedLock::new("report", Default::default());
     locks.create(&PostParams::default(), &lock).await.unwrap();
@@ -42,8 +42,8 @@ type Edit = fn(&mut Value);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_pod_is_refused_with_one_sentence_that_says_what_would_be_right() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("bad").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("bad").await;
     let cases: [(Edit, &str); 10] = [
         (
             |pod| pod["metadata"]["annotations"]["lockkeeper.io/lock"] = json!("Not_A_Label"),
@@ -103,10 +103,10 @@ async fn a_bad_pod_is_refused_with_one_sentence_that_says_what_would_be_right() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_key_on_a_workload_is_refused_at_once_and_not_with_its_pods() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("wrong").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("wrong").await;
     let keys = json!({ "lockkeeper.io/lock": "report", "lockkeeper.io/guard": "no" });
-    let said = stage.kubectl(
+    let said = webhooks.kubectl(
         &space,
         &["create", "-f", "-"],
         &workload("Deployment", "report", keys),
@@ -121,8 +121,8 @@ async fn a_wrong_key_on_a_workload_is_refused_at_once_and_not_with_its_pods() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_was_injected_for_another_lock_is_refused() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("copied").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("copied").await;
     let pod = space.try_out(&marked("original")).await.unwrap();
     let mut copy = json!({ "metadata": { "name": "copy" }, "spec": pod["spec"] });
     copy["metadata"]["annotations"] = pod["metadata"]["annotations"].clone();

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::pods::{marked, plain};
-use crate::stage::{Stage, stage};
+use crate::webhooks::{Webhooks, shared};
 
 const SECRETS: &str = "writes the Secret lockkeeper-zookeeper of type Opaque, and lockkeeper-webhook of type \
                        kubernetes.io/tls in its own namespace, and no other";
@@ -32,9 +32,9 @@ const WEBHOOKS: &str = "changes nothing in its webhooks but the caBundle";
 const NO_RIGHT: &str = "User \"system:serviceaccount:lockkeeper-system:lockkeeper\" cannot";
 
 /// A client with the operator's token.
-async fn operator(stage: &Stage, test: &str) -> Client {
-    let folder = stage.folder(test);
-    client(&kubeconfig_of(stage.cluster, &folder, "lockkeeper")).await
+async fn operator(webhooks: &Webhooks, test: &str) -> Client {
+    let folder = webhooks.folder(test);
+    client(&kubeconfig_of(webhooks.cluster, &folder, "lockkeeper")).await
 }
 
 /// All requests are dry runs, because the running operator would undo changes.
@@ -94,9 +94,9 @@ where
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_makes_two_secrets_of_one_type_each_and_changes_no_other() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("secrets").await;
-    let operator = operator(&stage, "rights-secrets").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("secrets").await;
+    let operator = operator(&webhooks, "rights-secrets").await;
     let create = async |namespace: &str, name: &str, kind: &str| {
         api(&operator, namespace)
             .create(&dry(), &secret(name, kind))
@@ -153,9 +153,9 @@ async fn the_operator_makes_two_secrets_of_one_type_each_and_changes_no_other() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_makes_no_pods_and_changes_nothing_in_them_but_the_role() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("pods").await;
-    let operator = operator(&stage, "rights-pods").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("pods").await;
+    let operator = operator(&webhooks, "rights-pods").await;
     space.admit(&marked("guarded")).await.unwrap();
     space.admit(&plain("plain")).await.unwrap();
     let pods = api::<Pod>(&operator, &space.name);
@@ -224,9 +224,9 @@ async fn the_operator_makes_no_pods_and_changes_nothing_in_them_but_the_role() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_leaves_what_users_have_written_into_a_lock_and_tells_of_locks_alone() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("locks").await;
-    let operator = operator(&stage, "rights-locks").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("locks").await;
+    let operator = operator(&webhooks, "rights-locks").await;
     space.lock("report", DistributedLockSpec::default()).await;
     let wish = Patch::Merge(json!({ "metadata": { "annotations": { "example.com/of": "a user" } } }));
     let as_user = PatchParams::default();
@@ -312,8 +312,8 @@ async fn the_operator_leaves_what_users_have_written_into_a_lock_and_tells_of_lo
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_changes_nothing_in_its_webhooks_but_whom_the_api_server_trusts() {
-    let Some(stage) = stage().await else { return };
-    let operator = operator(&stage, "rights-webhooks").await;
+    let Some(webhooks) = shared().await else { return };
+    let operator = operator(&webhooks, "rights-webhooks").await;
     let webhooks: Api<MutatingWebhookConfiguration> = Api::all(operator);
     let of_pods = |change: Value| {
         let mut webhook = json!({ "name": "pods.lockkeeper.io" });

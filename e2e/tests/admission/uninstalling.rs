@@ -18,7 +18,7 @@ use lockkeeper_testbed::eventually::eventually;
 use serde_json::{Value, json};
 
 use crate::pods::{marked, workload};
-use crate::stage::stage_alone;
+use crate::webhooks::alone;
 
 fn hook(kubeconfig: &Path, arguments: &[&str]) -> Output {
     Command::new(binaries::operator().unwrap())
@@ -31,13 +31,13 @@ fn hook(kubeconfig: &Path, arguments: &[&str]) -> Output {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chart_stays_while_something_is_behind_a_lock_and_leaves_no_finalizer_when_it_goes() {
-    let Some(stage) = stage_alone().await else { return };
-    stage.apply_chart(&["uninstall"], &[]);
+    let Some(webhooks) = alone().await else { return };
+    webhooks.apply_chart(&["uninstall"], &[]);
     // The Jobs of the hooks have no image here.
     let jobs = ["delete", "jobs", "--all", "--namespace", SYSTEM];
-    stage.cluster.kubectl(&jobs).unwrap();
-    let folder = stage.folder("uninstalling");
-    let kubeconfig = kubeconfig_of(stage.cluster, &folder, "lockkeeper-uninstall");
+    webhooks.cluster.kubectl(&jobs).unwrap();
+    let folder = webhooks.folder("uninstalling");
+    let kubeconfig = kubeconfig_of(webhooks.cluster, &folder, "lockkeeper-uninstall");
     let kept = ["lockkeeper-guarded", "lockkeeper-workloads"];
     let before = || {
         let release = ["before", "--release", "lockkeeper", "--namespace", SYSTEM];
@@ -47,13 +47,13 @@ async fn the_chart_stays_while_something_is_behind_a_lock_and_leaves_no_finalize
             &release.into_iter().chain(policies).collect::<Vec<_>>(),
         )
     };
-    let client = stage.client().await;
+    let client = webhooks.client().await;
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(client.clone());
 
-    let space = stage.namespace("uninstalling").await;
+    let space = webhooks.namespace("uninstalling").await;
     let named = json!({ "lockkeeper.io/lock": "report" });
-    let create = |object: &Value| stage.kubectl(&space, &["create", "--filename=-"], object);
+    let create = |object: &Value| webhooks.kubectl(&space, &["create", "--filename=-"], object);
     for object in [workload("CronJob", "nightly", named.clone()), marked("alone")] {
         let said = create(&object);
         assert!(said.is_done, "{}", said.words);
@@ -84,7 +84,7 @@ async fn the_chart_stays_while_something_is_behind_a_lock_and_leaves_no_finalize
     let now = DeleteParams::default().grace_period(0);
     space.api::<Pod>().delete("alone", &now).await.unwrap();
     let unmark = ["annotate", "cronjob", "nightly", "lockkeeper.io/lock-"];
-    assert!(stage.kubectl(&space, &unmark, &json!(null)).is_done);
+    assert!(webhooks.kubectl(&space, &unmark, &json!(null)).is_done);
     let said = create(&workload("Deployment", "plain", json!({})));
     assert!(said.is_done, "{}", said.words);
     eventually("nothing is behind a lock", async || {
@@ -105,7 +105,7 @@ async fn the_chart_stays_while_something_is_behind_a_lock_and_leaves_no_finalize
     );
 
     // Helm has deleted the operator by then.
-    drop(stage.take_operator());
+    drop(webhooks.take_operator());
     let after = hook(&kubeconfig, &["after"]);
     assert!(after.status.success(), "{after:?}");
     let all: Api<DistributedLock> = Api::all(client);
@@ -120,8 +120,8 @@ async fn the_chart_stays_while_something_is_behind_a_lock_and_leaves_no_finalize
     locks.delete("report", &DeleteParams::default()).await.unwrap();
     assert!(locks.get_opt("report").await.unwrap().is_none());
 
-    stage.apply_chart(&["policy", "policy-workloads"], &[]);
-    stage.put_operator(stage.operator("operator-again", &[]).await);
-    stage.wait_until_injected().await;
+    webhooks.apply_chart(&["policy", "policy-workloads"], &[]);
+    webhooks.put_operator(webhooks.operator("operator-again", &[]).await);
+    webhooks.wait_until_injected().await;
     space.abandon().await;
 }

@@ -5,7 +5,7 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use crate::pods::{marked, workload};
-use crate::stage::stage;
+use crate::webhooks::shared;
 use lockkeeper_product::chart::Said;
 
 fn assert_warned(said: &Said, part: &str) {
@@ -19,23 +19,23 @@ fn assert_warned(said: &Said, part: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_warns_of_standbys_that_are_never_ready() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("standbys").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("standbys").await;
     let mut object = workload(
         "Deployment",
         "report",
         json!({ "lockkeeper.io/lock": "report", "lockkeeper.io/readiness": "holder" }),
     );
     object["spec"]["replicas"] = json!(2);
-    let said = stage.kubectl(&space, &["create", "-f", "-"], &object);
+    let said = webhooks.kubectl(&space, &["create", "-f", "-"], &object);
     assert_warned(&said, "standbys are never ready, so rollouts stop");
     space.abandon().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_warns_of_an_autoscaler_whose_replicas_would_all_wait() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("autoscaler").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("autoscaler").await;
     let autoscaler: HorizontalPodAutoscaler = serde_json::from_value(json!({
         "metadata": { "name": "busy" },
         "spec": { "maxReplicas": 9, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "report" } },
@@ -47,18 +47,18 @@ async fn kubectl_warns_of_an_autoscaler_whose_replicas_would_all_wait() {
         .await
         .unwrap();
     let object = workload("Deployment", "report", json!({ "lockkeeper.io/lock": "report" }));
-    let said = stage.kubectl(&space, &["create", "-f", "-"], &object);
+    let said = webhooks.kubectl(&space, &["create", "-f", "-"], &object);
     assert_warned(&said, "HorizontalPodAutoscaler `busy` scales this Deployment");
     space.abandon().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_warns_of_a_deployment_whose_pods_will_be_refused() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("refused").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("refused").await;
     let mut object = workload("Deployment", "report", json!({ "lockkeeper.io/lock": "report" }));
     object["spec"]["template"]["spec"]["hostPID"] = json!(true);
-    let said = stage.kubectl(&space, &["create", "-f", "-"], &object);
+    let said = webhooks.kubectl(&space, &["create", "-f", "-"], &object);
     assert_warned(&said, "the pod has hostPID");
     assert_warned(&said, "its pods will be refused");
     space.abandon().await;
@@ -66,25 +66,25 @@ async fn kubectl_warns_of_a_deployment_whose_pods_will_be_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_warns_of_a_template_that_names_another_lock_than_its_workload() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("other").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("other").await;
     let mut object = workload("Deployment", "report", json!({ "lockkeeper.io/lock": "report" }));
     object["spec"]["template"]["metadata"]["annotations"] = json!({ "lockkeeper.io/lock": "other" });
-    let said = stage.kubectl(&space, &["create", "-f", "-"], &object);
+    let said = webhooks.kubectl(&space, &["create", "-f", "-"], &object);
     assert_warned(&said, "the template's counts");
     space.abandon().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_warned_of_what_is_all_right() {
-    let Some(stage) = stage().await else { return };
-    let space = stage.namespace("right").await;
+    let Some(webhooks) = shared().await else { return };
+    let space = webhooks.namespace("right").await;
     let mut object = workload("Deployment", "report", json!({ "lockkeeper.io/lock": "report" }));
     object["spec"]["replicas"] = json!(3);
     for object in [object, marked("alone")] {
-        let said = stage.kubectl(&space, &["create", "-f", "-"], &object);
+        let said = webhooks.kubectl(&space, &["create", "-f", "-"], &object);
         assert!(said.is_done && said.words.is_empty(), "{}", said.words);
     }
-    stage.kubectl(&space, &["delete", "deployment", "report"], &Value::Null);
+    webhooks.kubectl(&space, &["delete", "deployment", "report"], &Value::Null);
     space.abandon().await;
 }

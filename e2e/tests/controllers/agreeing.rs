@@ -5,11 +5,11 @@ use kube::api::{Patch, PatchParams};
 use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
 use lockkeeper_lock::Agreement;
 use lockkeeper_product::beside::conditions::{condition, holders, message, waiting};
-use lockkeeper_product::beside::{Tenant, World};
+use lockkeeper_product::beside::{Environment, Tenant};
 use serde_json::json;
 
+use crate::environment::shared;
 use crate::guarded::Guarded;
-use crate::world::world;
 
 /// The settings as sentences name them.
 const ONE: &str = "kind exclusive with maxHolders 1";
@@ -43,9 +43,9 @@ fn is_at(lock: &DistributedLock, generation: i64, ready: &str, reason: &str) -> 
 }
 
 /// What the contenders agree on, and how many there are.
-async fn in_zookeeper(world: &World, space: &Tenant, lock: &str) -> (String, usize) {
+async fn in_zookeeper(environment: &Environment, space: &Tenant, lock: &str) -> (String, usize) {
     let root = format!("/lockkeeper/locks/{}/{lock}", space.name);
-    let connection = world.connection().await;
+    let connection = environment.connection().await;
     let (data, _) = connection.get_data(&root).await.unwrap();
     let children = connection.list_children(&root).await.unwrap();
     let agreed = Agreement::parse(&data).unwrap().expect("the operator wrote one");
@@ -54,8 +54,8 @@ async fn in_zookeeper(world: &World, space: &Tenant, lock: &str) -> (String, usi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_was_made_for_other_settings_gets_no_place_and_names_both_while_a_new_one_runs() {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("made-before").await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("made-before").await;
     let lock = space.lock("report", spec(2)).await;
     let first = lock.metadata.generation.unwrap();
     let is_two = |lock: &DistributedLock| is_at(lock, first, "True", "Provisioned");
@@ -65,7 +65,7 @@ async fn a_pod_that_was_made_for_other_settings_gets_no_place_and_names_both_whi
     space.wait_for_lock("report", "it is for one", is_one).await;
 
     // Its node was cut off while the lock was changed, for instance.
-    let old = Guarded::start(&world, &space, "report", "old", &MADE_FOR_TWO).await;
+    let old = Guarded::start(&environment, &space, "report", "old", &MADE_FOR_TWO).await;
     let root = format!("/lockkeeper/locks/{}/report", space.name);
     let sentence = [
         format!("no place in the queue of {root}"),
@@ -74,14 +74,14 @@ async fn a_pod_that_was_made_for_other_settings_gets_no_place_and_names_both_whi
     ];
     old.wait_until_it_says("/queuedz", &sentence);
     old.wait_until_it_says("/readyz", &sentence);
-    let new = Guarded::start(&world, &space, "report", "new", &[]).await;
+    let new = Guarded::start(&environment, &space, "report", "new", &[]).await;
     new.pod.wait_until_it_runs(0);
     let lock = space
         .wait_for_lock("report", "the new pod holds", |lock| holders(lock) == ["new"])
         .await;
     assert_eq!(waiting(&lock), [""; 0]);
     assert_eq!(
-        in_zookeeper(&world, &space, "report").await,
+        in_zookeeper(&environment, &space, "report").await,
         (ONE.to_owned(), 1),
         "the old pod has no place"
     );
@@ -93,9 +93,12 @@ async fn a_pod_that_was_made_for_other_settings_gets_no_place_and_names_both_whi
     space
         .wait_for_lock("report", "the queue is empty", |lock| holders(lock).is_empty())
         .await;
-    let newest = Guarded::start(&world, &space, "report", "newest", &[]).await;
+    let newest = Guarded::start(&environment, &space, "report", "newest", &[]).await;
     newest.pod.wait_until_it_runs(0);
-    assert_eq!(in_zookeeper(&world, &space, "report").await, (ONE.to_owned(), 1));
+    assert_eq!(
+        in_zookeeper(&environment, &space, "report").await,
+        (ONE.to_owned(), 1)
+    );
     old.wait_until_it_says("/queuedz", &sentence);
     assert!(!old.has_run(), "{}", old.pod.said());
     newest.leave();
@@ -105,12 +108,12 @@ async fn a_pod_that_was_made_for_other_settings_gets_no_place_and_names_both_whi
 #[tokio::test(flavor = "multi_thread")]
 async fn while_pods_with_the_former_settings_are_in_the_queue_the_status_says_agreement_pending_and_nothing_changes()
  {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("pending").await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("pending").await;
     space.lock("report", spec(1)).await;
-    let a = Guarded::start(&world, &space, "report", "a", &[]).await;
+    let a = Guarded::start(&environment, &space, "report", "a", &[]).await;
     let token = a.pod.wait_until_it_runs(0);
-    let b = Guarded::start(&world, &space, "report", "b", &[]).await;
+    let b = Guarded::start(&environment, &space, "report", "b", &[]).await;
     space
         .wait_for_lock("report", "a holds and b waits", |lock| {
             holders(lock) == ["a"] && waiting(lock) == ["b"]
@@ -135,10 +138,13 @@ async fn while_pods_with_the_former_settings_are_in_the_queue_the_status_says_ag
         (holders(&lock), waiting(&lock)),
         (vec!["a".to_owned()], vec!["b".to_owned()])
     );
-    assert_eq!(in_zookeeper(&world, &space, "report").await, (ONE.to_owned(), 2));
+    assert_eq!(
+        in_zookeeper(&environment, &space, "report").await,
+        (ONE.to_owned(), 2)
+    );
 
     // A pod with the new setting waits outside, and says why.
-    let c = Guarded::start(&world, &space, "report", "c", &MADE_FOR_TWO).await;
+    let c = Guarded::start(&environment, &space, "report", "c", &MADE_FOR_TWO).await;
     let sentence = [format!("agreed on {ONE}"), format!("set to {TWO}")];
     c.wait_until_it_says("/queuedz", &sentence);
 
@@ -149,7 +155,10 @@ async fn while_pods_with_the_former_settings_are_in_the_queue_the_status_says_ag
         .wait_for_lock("report", "b holds", |lock| holders(lock) == ["b"])
         .await;
     assert!(is_pending(&lock), "{:?}", condition(&lock, "Ready"));
-    assert_eq!(in_zookeeper(&world, &space, "report").await, (ONE.to_owned(), 1));
+    assert_eq!(
+        in_zookeeper(&environment, &space, "report").await,
+        (ONE.to_owned(), 1)
+    );
     c.wait_until_it_says("/queuedz", &sentence);
     assert!(!c.has_run(), "{}", c.pod.said());
 
@@ -159,7 +168,7 @@ async fn while_pods_with_the_former_settings_are_in_the_queue_the_status_says_ag
     space
         .wait_for_lock("report", "the new setting is in force", is_done)
         .await;
-    let d = Guarded::start(&world, &space, "report", "d", &MADE_FOR_TWO).await;
+    let d = Guarded::start(&environment, &space, "report", "d", &MADE_FOR_TWO).await;
     c.pod.wait_until_it_runs(0);
     d.pod.wait_until_it_runs(0);
     space
@@ -169,7 +178,10 @@ async fn while_pods_with_the_former_settings_are_in_the_queue_the_status_says_ag
             pods == ["c", "d"] && is_done(lock)
         })
         .await;
-    assert_eq!(in_zookeeper(&world, &space, "report").await, (TWO.to_owned(), 2));
+    assert_eq!(
+        in_zookeeper(&environment, &space, "report").await,
+        (TWO.to_owned(), 2)
+    );
     c.leave();
     d.leave();
     space.leave().await;

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use lockkeeper_lock::ContenderData;
 use lockkeeper_lock::zookeeper::{Credentials, Onlooker, ZooKeeper};
-use lockkeeper_product::beside::{Tenant, World};
+use lockkeeper_product::beside::{Environment, Tenant};
 use lockkeeper_testbed::eventually::BOUND;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use zookeeper_client::{Acls, CreateMode, Error};
 
-use crate::world::operator_identity;
+use crate::environment::operator_identity;
 
 /// Number of contenders in the queue.
 const LENGTH: usize = 3;
@@ -35,12 +35,12 @@ struct Turns {
 
 impl Churn {
     /// Begins when the lock root is there.
-    pub fn start(world: &World, space: &Tenant) -> Self {
-        let connect = world.ensemble.connect_string().parse().unwrap();
+    pub fn start(environment: &Environment, space: &Tenant) -> Self {
+        let connect = environment.ensemble.connect_string().parse().unwrap();
         let turns = Turns {
             zookeeper: ZooKeeper::new(connect, BOUND)
                 .with_credentials(Credentials::Digest(operator_identity().digest_auth())),
-            servers: world.ensemble.len(),
+            servers: environment.ensemble.len(),
             namespace: space.name.clone(),
             root: format!("/lockkeeper/locks/{}/report", space.name),
             made: 0,

@@ -9,10 +9,10 @@ use lockkeeper_lock::zookeeper::{Credentials, ZooKeeper};
 use lockkeeper_lock::{BootClock, Identity, Lock, LockOptions, Timing};
 use lockkeeper_operator::identity as digest;
 use lockkeeper_product::beside::conditions::holders;
-use lockkeeper_product::beside::{Tenant, World};
+use lockkeeper_product::beside::{Environment, Tenant};
 use tokio::task::JoinHandle;
 
-use crate::world::{identities, operator_identity};
+use crate::environment::{identities, operator_identity};
 
 /// The tick of all ensembles here.
 const TICK: Duration = Duration::from_secs(1);
@@ -27,10 +27,10 @@ pub struct Contender {
 
 impl Contender {
     /// Makes the lock `report` and the pod `a`, and returns when `a` holds it, also according to the status.
-    pub async fn hold(world: &World, space: &Tenant) -> Self {
+    pub async fn hold(environment: &Environment, space: &Tenant) -> Self {
         space.lock("report", DistributedLockSpec::default()).await;
         let pod = space.pod("a", "report").await;
-        let a = Self::join(world, space, "report", &pod).await;
+        let a = Self::join(environment, space, "report", &pod).await;
         space
             .wait_for_lock("report", "a holds", |lock| holders(lock) == ["a"])
             .await;
@@ -38,9 +38,9 @@ impl Contender {
     }
 
     /// Queues for a pod with the present identities of its namespace.
-    pub async fn join(world: &World, space: &Tenant, lock: &str, pod: &Pod) -> Self {
+    pub async fn join(environment: &Environment, space: &Tenant, lock: &str, pod: &Pod) -> Self {
         let reader = format!("digest:{}", operator_identity().acl_id());
-        let way = way(&world.ensemble.connect_string(), &identities(space).await);
+        let way = way(&environment.ensemble.connect_string(), &identities(space).await);
         Self::join_by(way.with_readers(vec![reader.parse().unwrap()]), space, lock, pod)
     }
 

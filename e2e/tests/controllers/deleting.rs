@@ -8,13 +8,13 @@ use lockkeeper_product::beside::conditions::condition;
 use lockkeeper_testbed::eventually::eventually;
 
 use crate::contender::Contender;
-use crate::world::world;
+use crate::environment::shared;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deletion_waits_while_somebody_holds_says_who_and_then_removes_the_nodes() {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("deleted").await;
-    let a = Contender::hold(&world, &space).await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("deleted").await;
+    let a = Contender::hold(&environment, &space).await;
     let api = space.api::<DistributedLock>();
     api.delete("report", &DeleteParams::default()).await.unwrap();
     let lock = space
@@ -38,7 +38,7 @@ async fn deletion_waits_while_somebody_holds_says_who_and_then_removes_the_nodes
         api.get_opt("report").await.unwrap().is_none().then_some(())
     })
     .await;
-    let connection = world.connection().await;
+    let connection = environment.connection().await;
     for kind in ["locks", "control"] {
         let path = format!("/lockkeeper/{kind}/{}/report", space.name);
         assert_eq!(connection.check_stat(&path).await.unwrap(), None, "{path}");
@@ -48,8 +48,8 @@ async fn deletion_waits_while_somebody_holds_says_who_and_then_removes_the_nodes
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_the_policy_retain_the_nodes_stay() {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("retained").await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("retained").await;
     let spec = DistributedLockSpec {
         deletion_policy: DeletionPolicy::Retain,
         ..DistributedLockSpec::default()
@@ -68,7 +68,7 @@ async fn with_the_policy_retain_the_nodes_stay() {
     })
     .await;
     let path = format!("/lockkeeper/locks/{}/report", space.name);
-    let kept = world.connection().await.check_stat(&path).await.unwrap();
+    let kept = environment.connection().await.check_stat(&path).await.unwrap();
     assert!(kept.is_some());
     space.leave().await;
 }

@@ -8,14 +8,14 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use lockkeeper_crds::lock::ZooKeeperSpec;
 use lockkeeper_crds::{ApiDuration, DistributedLock, DistributedLockSpec};
 use lockkeeper_product::beside::conditions::{condition, holders, message};
-use lockkeeper_product::beside::{Tenant, World};
+use lockkeeper_product::beside::{Environment, Tenant};
 use lockkeeper_testbed::eventually::eventually_within;
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::contender::Contender;
+use crate::environment::alone;
 use crate::other_ensembles::allow;
-use crate::world::world_alone;
 
 /// A lock moves after half a minute without pods of the former ensemble, and pods are admitted a minute after
 /// that.
@@ -44,8 +44,8 @@ async fn delete(space: &Tenant, pod: &str) {
 }
 
 /// Deletes a node and everything below it, as an administrator who empties an ensemble.
-async fn empty(world: &World, path: &str) {
-    let connection = world.connection().await;
+async fn empty(environment: &Environment, path: &str) {
+    let connection = environment.connection().await;
     let mut left = vec![path.to_owned()];
     while let Some(path) = left.pop() {
         let children = connection.list_children(&path).await.unwrap();
@@ -60,18 +60,18 @@ async fn empty(world: &World, path: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_keeps_its_ensemble_and_its_holder_until_no_pod_of_it_is_left() {
-    let Some(world) = world_alone().await else { return };
-    let space = world.namespace("moved").await;
-    let a = Contender::hold(&world, &space).await;
+    let Some(environment) = alone().await else { return };
+    let space = environment.namespace("moved").await;
+    let a = Contender::hold(&environment, &space).await;
     let lock = space.wait_for_lock("report", "it is ready", is_ready).await;
     let before = id(&lock);
     assert!(uuid::Uuid::try_parse(&before).is_ok(), "{before}");
 
-    drop(world.take_operator());
-    let elsewhere = world
+    drop(environment.take_operator());
+    let elsewhere = environment
         .operator("operator-elsewhere", &["--root", "/elsewhere"])
         .await;
-    world.put_operator(elsewhere);
+    environment.put_operator(elsewhere);
     let lock = space
         .wait_for_lock("report", "the ensemble is another one", is_disputed)
         .await;
@@ -89,7 +89,7 @@ async fn a_lock_keeps_its_ensemble_and_its_holder_until_no_pod_of_it_is_left() {
     }
     space.wait_for_event("report", "EnsembleChanged").await;
     let nodes = format!("/elsewhere/locks/{}/report", space.name);
-    let connection = world.connection().await;
+    let connection = environment.connection().await;
     assert_eq!(
         connection.check_stat(&nodes).await.unwrap(),
         None,
@@ -118,28 +118,28 @@ async fn a_lock_keeps_its_ensemble_and_its_holder_until_no_pod_of_it_is_left() {
     assert!(since.elapsed() >= REST, "after {:?}", since.elapsed());
     assert!(connection.check_stat(&nodes).await.unwrap().is_some());
 
-    drop(world.take_operator());
-    world.put_operator(world.operator("operator-back", &[]).await);
+    drop(environment.take_operator());
+    environment.put_operator(environment.operator("operator-back", &[]).await);
     space.leave().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_emptied_ensemble_is_another_one_and_nothing_is_made_in_it_while_pods_of_the_one_before_are_left()
 {
-    let Some(world) = world_alone().await else { return };
-    let space = world.namespace("emptied").await;
-    let a = Contender::hold(&world, &space).await;
+    let Some(environment) = alone().await else { return };
+    let space = environment.namespace("emptied").await;
+    let a = Contender::hold(&environment, &space).await;
     let lock = space.wait_for_lock("report", "it is ready", is_ready).await;
     let before = id(&lock);
-    drop(world.take_operator());
-    empty(&world, "/lockkeeper").await;
-    world.put_operator(world.operator("operator-after", &[]).await);
+    drop(environment.take_operator());
+    empty(&environment, "/lockkeeper").await;
+    environment.put_operator(environment.operator("operator-after", &[]).await);
     let lock = space
         .wait_for_lock("report", "the ensemble is another one", is_disputed)
         .await;
     assert_eq!((holders(&lock), id(&lock)), (vec!["a".to_owned()], before));
     let root = format!("/lockkeeper/locks/{}/report", space.name);
-    let connection = world.connection().await;
+    let connection = environment.connection().await;
     assert_eq!(connection.check_stat(&root).await.unwrap(), None);
 
     // A deleted object waits for the pods, and for no ensemble.
@@ -161,10 +161,10 @@ async fn an_emptied_ensemble_is_another_one_and_nothing_is_made_in_it_while_pods
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_names_another_ensemble_while_its_pods_do_not_queue_yet_does_not_move() {
-    let Some(world) = world_alone().await else { return };
-    allow(&world, &world.ensemble).await;
-    let space = world.namespace("renamed").await;
-    let connect = world.ensemble.connect_string();
+    let Some(environment) = alone().await else { return };
+    allow(&environment, &environment.ensemble).await;
+    let space = environment.namespace("renamed").await;
+    let connect = environment.ensemble.connect_string();
     let spec = |path: &str| DistributedLockSpec {
         zookeeper: Some(ZooKeeperSpec {
             connect: format!("{connect}{path}"),

@@ -10,12 +10,12 @@ use lockkeeper_testbed::eventually::eventually;
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::contender::{Contender, SESSION_TIMEOUT};
-use crate::world::{identities, world};
+use crate::environment::{identities, shared};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_and_role_labels_follow_the_queue() {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("following").await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("following").await;
     space.lock("report", DistributedLockSpec::default()).await;
     let lock = space
         .wait_for_lock("report", "an idle lock", |lock| {
@@ -28,12 +28,12 @@ async fn status_and_role_labels_follow_the_queue() {
 
     let pods = [space.pod("a", "report").await, space.pod("b", "report").await];
     space.wait_for_role("a", "standby").await;
-    let a = Contender::join(&world, &space, "report", &pods[0]).await;
+    let a = Contender::join(&environment, &space, "report", &pods[0]).await;
     space
         .wait_for_lock("report", "a holds", |lock| holders(lock) == ["a"])
         .await;
     space.wait_for_role("a", "active").await;
-    let b = Contender::join(&world, &space, "report", &pods[1]).await;
+    let b = Contender::join(&environment, &space, "report", &pods[1]).await;
     let lock = space
         .wait_for_lock("report", "b waits", |lock| waiting(lock) == ["b"])
         .await;
@@ -57,10 +57,10 @@ async fn status_and_role_labels_follow_the_queue() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_an_unknown_kind_in_the_queue_is_named_where_users_look_until_it_has_left() {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("stranger").await;
-    let a = Contender::hold(&world, &space).await;
-    let servers = world.ensemble.connect_string();
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("stranger").await;
+    let a = Contender::hold(&environment, &space).await;
+    let servers = environment.ensemble.connect_string();
     let client = with_clients(|| async {
         let client = connector().with_auth("digest", SUPER.as_bytes());
         client.connect(&servers).await
@@ -91,15 +91,15 @@ async fn a_client_of_an_unknown_kind_in_the_queue_is_named_where_users_look_unti
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_root_or_a_secret_that_is_deleted_by_hand_comes_back() {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("mended").await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("mended").await;
     space.lock("report", DistributedLockSpec::default()).await;
     let before = identities(&space).await.swap_remove(0);
     let is_ready = |lock: &DistributedLock| condition(lock, "Ready").0 == "True";
     space.wait_for_lock("report", "it is ready", is_ready).await;
 
     let root = format!("/lockkeeper/locks/{}/report", space.name);
-    let connection = world.connection().await;
+    let connection = environment.connection().await;
     let (_, stat) = connection.get_data(&root).await.unwrap();
     connection.delete(&root, None).await.unwrap();
     eventually("the lock root is back", async || {
@@ -110,7 +110,13 @@ async fn a_lock_root_or_a_secret_that_is_deleted_by_hand_comes_back() {
     let note = space.wait_for_event("report", "NodesRepaired").await;
     assert!(note.contains("1 created again"), "{note}");
 
-    let first = Contender::join(&world, &space, "report", &space.pod("first", "report").await).await;
+    let first = Contender::join(
+        &environment,
+        &space,
+        "report",
+        &space.pod("first", "report").await,
+    )
+    .await;
     space
         .wait_for_lock("report", "the first one holds", |lock| holders(lock) == ["first"])
         .await;
@@ -126,7 +132,7 @@ async fn a_lock_root_or_a_secret_that_is_deleted_by_hand_comes_back() {
     assert_eq!(after[1], before, "pods keep what they have");
     let after = after[0].clone();
     // The lock is open to the new identity, and still to the old one, so the running pod can release.
-    let a = Contender::join(&world, &space, "report", &space.pod("a", "report").await).await;
+    let a = Contender::join(&environment, &space, "report", &space.pod("a", "report").await).await;
     first.leave().await;
     space
         .wait_for_lock("report", "a holds", |lock| holders(lock) == ["a"])
@@ -139,7 +145,7 @@ async fn a_lock_root_or_a_secret_that_is_deleted_by_hand_comes_back() {
     })
     .await;
     a.leave().await;
-    let b = Contender::join(&world, &space, "report", &space.pod("b", "report").await).await;
+    let b = Contender::join(&environment, &space, "report", &space.pod("b", "report").await).await;
     space
         .wait_for_lock("report", "b holds", |lock| holders(lock) == ["b"])
         .await;
@@ -149,8 +155,8 @@ async fn a_lock_root_or_a_secret_that_is_deleted_by_hand_comes_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_names_a_lock_which_nobody_described_gets_one_with_the_defaults() {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("adopted").await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("adopted").await;
     space.pod("a", "unheard-of").await;
     let lock = space.wait_for_lock("unheard-of", "it is made", |_| true).await;
     assert_eq!(lock.spec, DistributedLockSpec::default());
@@ -168,8 +174,8 @@ async fn a_pod_that_names_a_lock_which_nobody_described_gets_one_with_the_defaul
 
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_that_leave_no_time_are_refused_with_the_arithmetic_and_repaired_by_the_user() {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("refused").await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("refused").await;
     // The schema admits this, since it does not know the tick of this operator's ensemble.
     let spec = DistributedLockSpec {
         session_timeout: ApiDuration::from_secs(2),
@@ -196,9 +202,9 @@ async fn settings_that_leave_no_time_are_refused_with_the_arithmetic_and_repaire
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_written_while_nothing_changes() {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("silent").await;
-    let a = Contender::hold(&world, &space).await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("silent").await;
+    let a = Contender::hold(&environment, &space).await;
     space.wait_for_role("a", "active").await;
     let lock = space.api::<DistributedLock>().get("report").await.unwrap();
     // Wait for longer than a session timeout: renewals, pings and watches go on.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lockkeeper_product::beside::World;
+use lockkeeper_product::beside::Environment;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -87,11 +87,11 @@ pub struct Gate {
 
 impl Gate {
     /// Open to everything.
-    pub async fn new(world: &World) -> Self {
+    pub async fn new(environment: &Environment) -> Self {
         let state = Arc::<watch::Sender<State>>::default();
         let are_secrets_late = Arc::<IsLate>::default();
-        let (api, server) = api::serve(world, Arc::clone(&state), Arc::clone(&are_secrets_late)).await;
-        let (ensemble, connect) = ensemble::serve(world, Arc::clone(&state)).await;
+        let (api, server) = api::serve(environment, Arc::clone(&state), Arc::clone(&are_secrets_late)).await;
+        let (ensemble, connect) = ensemble::serve(environment, Arc::clone(&state)).await;
         Self {
             state,
             are_secrets_late,

@@ -7,14 +7,14 @@ use std::net::SocketAddrV4;
 use std::process::Command;
 
 use kube::ResourceExt;
-use lockkeeper_product::beside::{Tenant, World};
+use lockkeeper_product::beside::{Environment, Tenant};
 use lockkeeper_product::binaries;
 use lockkeeper_product::pod::{BOUND, Pod};
 use lockkeeper_testbed::eventually::eventually;
 use lockkeeper_testbed::process::wait_for;
 use rustix::process::{Signal, kill_process};
 
-use crate::world::operator_identity;
+use crate::environment::operator_identity;
 
 /// They end when it is dropped, as with the crash of a machine: the session is left to expire.
 pub struct Guarded {
@@ -25,17 +25,23 @@ pub struct Guarded {
 
 impl Guarded {
     /// Starts them for a new pod. `more` are the settings of the lock when the pod was made, as options of the keeper.
-    pub async fn start(world: &World, space: &Tenant, lock: &str, name: &str, more: &[&str]) -> Self {
+    pub async fn start(
+        environment: &Environment,
+        space: &Tenant,
+        lock: &str,
+        name: &str,
+        more: &[&str],
+    ) -> Self {
         let object = space.pod(name, lock).await;
         let auth = eventually("the Secret of the namespace", async || space.identities().await).await;
-        let host = world.ensemble.client(name).unwrap();
+        let host = environment.ensemble.client(name).unwrap();
         let door = SocketAddrV4::new(host.address(), 9808);
         let folder = format!("{name}-{:016x}", fastrand::u64(..));
-        let pod = Pod::on(host, &world.ensemble, &folder);
+        let pod = Pod::on(host, &environment.ensemble, &folder);
         fs::write(pod.volume.join("auth"), auth).unwrap();
         let in_volume = |file: &str| pod.volume.join(file).to_str().unwrap().to_owned();
         let options = [
-            ("connect", world.ensemble.connect_string()),
+            ("connect", environment.ensemble.connect_string()),
             ("lock", format!("/lockkeeper/locks/{}/{lock}", space.name)),
             ("control", format!("/lockkeeper/control/{}/{lock}", space.name)),
             ("auth-file", in_volume("auth")),

@@ -14,17 +14,17 @@ use lockkeeper_testbed::eventually::eventually;
 use serde_json::json;
 
 use crate::contender::Contender;
-use crate::world::{world, world_alone};
+use crate::environment::{alone, shared};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_hands_over_by_an_annotation_which_goes_when_it_was_heard() {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("asked").await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("asked").await;
     space.lock("report", DistributedLockSpec::default()).await;
     let mut contenders = Vec::new();
     for name in ["a", "b", "c"] {
         let pod = space.pod(name, "report").await;
-        contenders.push(Contender::join(&world, &space, "report", &pod).await);
+        contenders.push(Contender::join(&environment, &space, "report", &pod).await);
         space
             .wait_for_lock("report", "it is in the queue", |lock| {
                 holders(lock).iter().chain(&waiting(lock)).any(|pod| pod == name)
@@ -45,7 +45,7 @@ async fn a_user_hands_over_by_an_annotation_which_goes_when_it_was_heard() {
         let output = std::process::Command::new(&plugin)
             .args(arguments)
             .args(["--namespace", &space.name, "--kubeconfig"])
-            .arg(world.cluster.kubeconfig())
+            .arg(environment.cluster.kubeconfig())
             .output()
             .unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -185,11 +185,11 @@ async fn containers_run_after(space: &Tenant, pod: &Pod, ends: i32) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollout_moves_the_lock_to_the_new_revision_and_a_rollback_moves_it_back_once() {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("rollout").await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("rollout").await;
     let deployments = deployed(&space).await;
     let old = pods(&space, 1).await["v1"][0].clone();
-    let mut contenders = vec![Contender::join(&world, &space, "report", &old).await];
+    let mut contenders = vec![Contender::join(&environment, &space, "report", &old).await];
     containers_run(&space, &old).await;
     let old = old.name_any();
     space
@@ -208,7 +208,7 @@ async fn a_rollout_moves_the_lock_to_the_new_revision_and_a_rollback_moves_it_ba
     apply(image("v2")).await;
     let new = pods(&space, 2).await["v2"][0].clone();
     apply(json!({"spec": {"paused": true}})).await;
-    contenders.push(Contender::join(&world, &space, "report", &new).await);
+    contenders.push(Contender::join(&environment, &space, "report", &new).await);
     containers_run(&space, &new).await;
     let new = new.name_any();
     let lock = space
@@ -244,8 +244,8 @@ async fn a_rollout_moves_the_lock_to_the_new_revision_and_a_rollback_moves_it_ba
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revision_whose_application_ended_under_the_lock_does_not_get_it_again_but_the_next_one_does() {
-    let Some(world) = world_alone().await else { return };
-    let space = world.namespace("failing").await;
+    let Some(environment) = alone().await else { return };
+    let space = environment.namespace("failing").await;
     let deployments = deployed(&space).await;
     let roll_out = async |version: &str| {
         deployments
@@ -254,7 +254,7 @@ async fn a_revision_whose_application_ended_under_the_lock_does_not_get_it_again
             .unwrap();
     };
     let first = pods(&space, 1).await["v1"][0].clone();
-    let former = Contender::join(&world, &space, "report", &first).await;
+    let former = Contender::join(&environment, &space, "report", &first).await;
     containers_run(&space, &first).await;
     // Ready, so that its Deployment keeps it, and replaces the second one by the third.
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
@@ -276,13 +276,13 @@ async fn a_revision_whose_application_ended_under_the_lock_does_not_get_it_again
 
     roll_out("v2").await;
     let second = pods(&space, 2).await["v2"][0].clone();
-    let guarded = Contender::join(&world, &space, "report", &second).await;
+    let guarded = Contender::join(&environment, &space, "report", &second).await;
     containers_run(&space, &second).await;
     is_with(&second.name_any()).await;
     // Its application ends, and the kubelet restarts its container.
     guarded.leave().await;
     containers_run_after(&space, &second, 1).await;
-    let guarded = Contender::join(&world, &space, "report", &second).await;
+    let guarded = Contender::join(&environment, &space, "report", &second).await;
     let second = second.name_any();
     space
         .wait_for_lock("report", "the lock stays with the first pod", |lock| {
@@ -294,8 +294,8 @@ async fn a_revision_whose_application_ended_under_the_lock_does_not_get_it_again
     assert!(note.contains(&second) && note.contains("roll back"), "{note}");
 
     // Another operator reads it from the status.
-    drop(world.take_operator());
-    let operator = world.operator("operator-after", &[]).await;
+    drop(environment.take_operator());
+    let operator = environment.operator("operator-after", &[]).await;
     space.annotate("report", "lockkeeper.io/handoff", "nobody").await;
     space.wait_for_event("report", "HandoffRefused").await;
     roll_out("v3").await;
@@ -311,7 +311,7 @@ async fn a_revision_whose_application_ended_under_the_lock_does_not_get_it_again
     })
     .await;
     guarded.leave().await;
-    let latter = Contender::join(&world, &space, "report", &third).await;
+    let latter = Contender::join(&environment, &space, "report", &third).await;
     containers_run(&space, &third).await;
     let lock = is_with(&third.name_any()).await;
     assert_eq!(condition(&lock, "Ready").1, "Provisioned");
@@ -321,7 +321,7 @@ async fn a_revision_whose_application_ended_under_the_lock_does_not_get_it_again
         metrics.contains(handoffs),
         "to the third revision alone: {metrics}"
     );
-    world.put_operator(operator);
+    environment.put_operator(operator);
     former.leave().await;
     latter.leave().await;
     space.leave().await;

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_lock::zookeeper::Onlooker;
 use lockkeeper_product::beside::conditions::condition;
-use lockkeeper_product::beside::{Operator, World};
+use lockkeeper_product::beside::{Environment, Operator};
 use lockkeeper_testbed::eventually::eventually;
 
+use crate::environment::{alone, identities};
 use crate::gate::{Gate, Write};
 use crate::life::live;
-use crate::world::{identities, world_alone};
 
 /// The lock by which operators elect their leader.
 const LEADERS: &str = "/lockkeeper/operator";
@@ -22,10 +22,12 @@ pub struct Gated {
 }
 
 impl Gated {
-    pub async fn start(world: &World, name: &str) -> Self {
-        let gate = Gate::new(world).await;
-        let kubeconfig = kubeconfig(world, name, &gate.server);
-        let operator = world.operator_by(name, &kubeconfig, &gate.connect, &[]).await;
+    pub async fn start(environment: &Environment, name: &str) -> Self {
+        let gate = Gate::new(environment).await;
+        let kubeconfig = kubeconfig(environment, name, &gate.server);
+        let operator = environment
+            .operator_by(name, &kubeconfig, &gate.connect, &[])
+            .await;
         Self { operator, gate }
     }
 
@@ -62,30 +64,33 @@ async fn wait_for_queue(connection: &Onlooker, count: usize) {
 }
 
 /// The operator's kubeconfig, with another address.
-fn kubeconfig(world: &World, name: &str, server: &str) -> PathBuf {
-    let text = std::fs::read(world.kubeconfig()).unwrap();
+fn kubeconfig(environment: &Environment, name: &str, server: &str) -> PathBuf {
+    let text = std::fs::read(environment.kubeconfig()).unwrap();
     let mut kubeconfig: serde_json::Value = serde_json::from_slice(&text).unwrap();
     kubeconfig["clusters"][0]["cluster"] = serde_json::json!({"server": server});
-    let path = world.ensemble.directory().join(format!("{name}.kubeconfig"));
+    let path = environment
+        .ensemble
+        .directory()
+        .join(format!("{name}.kubeconfig"));
     std::fs::write(&path, kubeconfig.to_string()).unwrap();
     path
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_operator_finishes_what_one_has_begun_that_was_killed_between_any_two_writes() {
-    let Some(world) = world_alone().await else { return };
-    let connection = world.connection().await;
-    let mut leader = Gated::start(&world, "killed-0").await;
+    let Some(environment) = alone().await else { return };
+    let connection = environment.connection().await;
+    let mut leader = Gated::start(&environment, "killed-0").await;
     // It queues behind the operator that all tests share, and before its own heir, which starts next.
     wait_for_queue(&connection, 2).await;
-    let mut heir = Gated::start(&world, "killed-1").await;
-    drop(world.take_operator());
+    let mut heir = Gated::start(&environment, "killed-1").await;
+    drop(environment.take_operator());
     forget_leader(&connection).await;
     leader.leads().await;
     for after in 0.. {
-        let space = world.namespace("killed").await;
+        let space = environment.namespace("killed").await;
         leader.gate.stop(&space.name, after);
-        let mut life = Box::pin(live(&world, &space, &connection));
+        let mut life = Box::pin(live(&environment, &space, &connection));
         tokio::select! {
             () = leader.gate.met(&space.name) => {}
             () = &mut life => {
@@ -101,34 +106,34 @@ async fn the_next_operator_finishes_what_one_has_begun_that_was_killed_between_a
         }
         leader.kill(&connection).await;
         let name = format!("killed-{}", after + 2);
-        let (next, ()) = tokio::join!(Gated::start(&world, &name), life);
+        let (next, ()) = tokio::join!(Gated::start(&environment, &name), life);
         (leader, heir) = (heir, next);
         space.leave().await;
     }
-    world.put_operator(world.operator("operator-after", &[]).await);
+    environment.put_operator(environment.operator("operator-after", &[]).await);
     drop(heir);
     leader.kill(&connection).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_gets_lost_changes_nothing_whichever_it_is() {
-    let Some(world) = world_alone().await else { return };
-    let connection = world.connection().await;
-    let leader = Gated::start(&world, "unheard").await;
-    drop(world.take_operator());
+    let Some(environment) = alone().await else { return };
+    let connection = environment.connection().await;
+    let leader = Gated::start(&environment, "unheard").await;
+    drop(environment.take_operator());
     forget_leader(&connection).await;
     leader.leads().await;
-    let space = world.namespace("heard").await;
+    let space = environment.namespace("heard").await;
     leader.gate.open(&space.name);
-    live(&world, &space, &connection).await;
+    live(&environment, &space, &connection).await;
     let writes = leader.gate.each_write(&space.name);
     assert!(writes.len() >= 20, "{writes:#?}");
     space.leave().await;
-    let (world, leader, connection) = (&*world, &leader, &connection);
+    let (environment, leader, connection) = (&*environment, &leader, &connection);
     let lives = writes.iter().map(|write| async move {
-        let space = world.namespace("unheard").await;
+        let space = environment.namespace("unheard").await;
         leader.gate.lose(&space.name, write.clone());
-        live(world, &space, connection).await;
+        live(environment, &space, connection).await;
         let is_met = leader.gate.is_met(&space.name);
         space.leave().await;
         (!is_met && write.always_comes()).then_some(write)
@@ -136,23 +141,23 @@ async fn an_answer_that_gets_lost_changes_nothing_whichever_it_is() {
     let unmet = futures_util::future::join_all(lives).await;
     let unmet: Vec<_> = unmet.into_iter().flatten().collect();
     assert_eq!(unmet, [] as [&Write; 0], "these did not come again");
-    world.put_operator(world.operator("operator-heard", &[]).await);
+    environment.put_operator(environment.operator("operator-heard", &[]).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_that_leads_before_it_hears_of_a_secret_leaves_the_locks_open_to_those_who_read_it() {
-    let Some(world) = world_alone().await else { return };
-    let connection = world.connection().await;
-    let leader = Gated::start(&world, "before").await;
+    let Some(environment) = alone().await else { return };
+    let connection = environment.connection().await;
+    let leader = Gated::start(&environment, "before").await;
     wait_for_queue(&connection, 2).await;
-    let heir = Gated::start(&world, "after").await;
+    let heir = Gated::start(&environment, "after").await;
     wait_for_queue(&connection, 3).await;
-    drop(world.take_operator());
+    drop(environment.take_operator());
     forget_leader(&connection).await;
     leader.leads().await;
     heir.gate.hold_secrets();
 
-    let space = world.namespace("late").await;
+    let space = environment.namespace("late").await;
     heir.gate.open(&space.name);
     let provided = async |name: &str| {
         space.lock(name, DistributedLockSpec::default()).await;
@@ -189,5 +194,5 @@ async fn an_operator_that_leads_before_it_hears_of_a_secret_leaves_the_locks_ope
     let ids: Vec<_> = acls.iter().map(|acl| acl.id().to_owned()).collect();
     assert_eq!(ids, first);
     space.leave().await;
-    world.put_operator(world.operator("operator-late", &[]).await);
+    environment.put_operator(environment.operator("operator-late", &[]).await);
 }

@@ -9,12 +9,12 @@ use lockkeeper_lock::Control;
 use lockkeeper_lock::zookeeper::{Credentials, Onlooker, ZooKeeper};
 use lockkeeper_operator::identity::Identity;
 use lockkeeper_product::beside::conditions::{condition, holders, waiting};
-use lockkeeper_product::beside::{Tenant, World};
+use lockkeeper_product::beside::{Environment, Tenant};
 use lockkeeper_testbed::eventually::{BOUND, eventually};
 use serde_json::{Value, json};
 use zookeeper_client::{Acl, Acls, CreateMode, Permission};
 
-use crate::world::{identities, operator_identity};
+use crate::environment::{identities, operator_identity};
 
 /// One lock, `report`, with the pods `a` and `b`; the test acts as their keepers.
 struct Life<'a> {
@@ -25,7 +25,7 @@ struct Life<'a> {
     control: String,
 }
 
-pub async fn live(world: &World, space: &Tenant, operators: &Onlooker) {
+pub async fn live(environment: &Environment, space: &Tenant, operators: &Onlooker) {
     space.lock("report", DistributedLockSpec::default()).await;
     let pods = [space.pod("a", "report").await, space.pod("b", "report").await];
     let life = Life {
@@ -35,7 +35,7 @@ pub async fn live(world: &World, space: &Tenant, operators: &Onlooker) {
         root: format!("/lockkeeper/locks/{}/report", space.name),
         control: format!("/lockkeeper/control/{}/report", space.name),
     };
-    let keepers = ZooKeeper::new(world.ensemble.connect_string().parse().unwrap(), BOUND)
+    let keepers = ZooKeeper::new(environment.ensemble.connect_string().parse().unwrap(), BOUND)
         .with_credentials(Credentials::Digest(life.identity.digest_auth()))
         .onlooker(0, BOUND)
         .await

@@ -7,19 +7,19 @@ use lockkeeper_testbed::eventually::eventually;
 use serde_json::Value;
 
 use crate::contender::Contender;
-use crate::world::world_alone;
+use crate::environment::alone;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_that_dies_is_counted_as_a_loss_and_one_that_releases_is_not() {
-    let Some(world) = world_alone().await else { return };
-    let operator = world.take_operator();
-    let space = world.namespace("losing").await;
-    let a = Contender::hold(&world, &space).await;
+    let Some(environment) = alone().await else { return };
+    let operator = environment.take_operator();
+    let space = environment.namespace("losing").await;
+    let a = Contender::hold(&environment, &space).await;
     a.leave().await;
     let note = space.wait_for_event("report", "LockReleased").await;
     assert_eq!(note, "a holds the lock no more");
     let pod = space.pod("b", "report").await;
-    let b = Contender::join(&world, &space, "report", &pod).await;
+    let b = Contender::join(&environment, &space, "report", &pod).await;
     space
         .wait_for_lock("report", "b holds", |lock| holders(lock) == ["b"])
         .await;
@@ -48,7 +48,7 @@ async fn a_holder_that_dies_is_counted_as_a_loss_and_one_that_releases_is_not() 
     .await;
     // Within minutes another holder is lost: the event names that one.
     let pod = space.pod("c", "report").await;
-    let c = Contender::join(&world, &space, "report", &pod).await;
+    let c = Contender::join(&environment, &space, "report", &pod).await;
     space
         .wait_for_lock("report", "c holds", |lock| holders(lock) == ["c"])
         .await;
@@ -56,21 +56,21 @@ async fn a_holder_that_dies_is_counted_as_a_loss_and_one_that_releases_is_not() 
     space
         .wait_for_note("report", "LockLost", "c holds the lock no more")
         .await;
-    world.put_operator(operator);
+    environment.put_operator(operator);
     space.leave().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resource_of_an_older_release_is_told_where_users_look_until_it_is_upgraded() {
-    let Some(world) = world_alone().await else { return };
+    let Some(environment) = alone().await else { return };
     let mut older: Value = serde_saphyr::from_str(CRD).unwrap();
     let version = &mut older["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let status = version["properties"]["status"]["properties"]
         .as_object_mut()
         .unwrap();
     assert!(status.remove("ensemble").is_some() && status.remove("trial").is_some());
-    world.cluster.apply(&older.to_string()).unwrap();
-    let space = world.namespace("older").await;
+    environment.cluster.apply(&older.to_string()).unwrap();
+    let space = environment.namespace("older").await;
     space.lock("report", DistributedLockSpec::default()).await;
     let lock = space
         .wait_for_lock("report", "it says that the resource is too old", |lock| {
@@ -82,7 +82,7 @@ async fn a_resource_of_an_older_release_is_told_where_users_look_until_it_is_upg
     let note = space.wait_for_event("report", "ProvisioningFailed").await;
     assert_eq!(note, said);
 
-    world.cluster.apply(CRD).unwrap();
+    environment.cluster.apply(CRD).unwrap();
     space
         .wait_for_lock("report", "it is ready", |lock| {
             condition(lock, "Ready").0 == "True"

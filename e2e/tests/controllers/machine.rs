@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
-use lockkeeper_product::beside::{Tenant, World};
+use lockkeeper_product::beside::{Environment, Tenant};
 use lockkeeper_testbed::Cluster;
 use lockkeeper_testbed::eventually::eventually;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub struct Machine {
 
 impl Machine {
     /// A new machine that works.
-    pub async fn boot(world: &World, space: &Tenant, name: &str) -> Self {
+    pub async fn boot(environment: &Environment, space: &Tenant, name: &str) -> Self {
         let name = format!("{name}-{}", space.name);
         let api = Api::all(space.client.clone());
         create(&api, &name).await;
@@ -35,7 +35,7 @@ impl Machine {
             kubelet: kubelet(&api, &name),
             name,
             api,
-            cluster: world.cluster,
+            cluster: environment.cluster,
         };
         machine.wait_for_ready("True").await;
         machine

@@ -6,13 +6,13 @@ use kube::api::DeleteParams;
 use lockkeeper_crds::lock::{SecretRef, ZooKeeperSpec};
 use lockkeeper_crds::{ApiDuration, DistributedLock, DistributedLockSpec};
 use lockkeeper_operator::identity::Identity;
-use lockkeeper_product::beside::World;
+use lockkeeper_product::beside::Environment;
 use lockkeeper_product::beside::conditions::{condition, holders, message};
 use lockkeeper_testbed::eventually::{BOUND, eventually};
 use lockkeeper_testbed::{Config, Ensemble};
 
 use crate::contender::{Contender, way};
-use crate::world::world_alone;
+use crate::environment::alone;
 
 fn start() -> Ensemble {
     Ensemble::start(Config {
@@ -46,20 +46,20 @@ fn is_out_of_reach(lock: &DistributedLock) -> bool {
 }
 
 /// Replaces the running operator by one that may talk to another ensemble.
-pub async fn allow(world: &World, other: &Ensemble) {
-    drop(world.take_operator());
+pub async fn allow(environment: &Environment, other: &Ensemble) {
+    drop(environment.take_operator());
     // It may also talk to an ensemble that does not exist.
     let hosts = format!("{},127.0.0.1:1", other.connect_string());
     let options = ["--other-ensembles", &hosts, "--other-ensembles-sessions", "8"];
-    world.put_operator(world.operator("operator-allowed", &options).await);
+    environment.put_operator(environment.operator("operator-allowed", &options).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_another_ensemble_is_down_only_its_locks_say_so_and_all_others_go_on() {
-    let Some(world) = world_alone().await else { return };
+    let Some(environment) = alone().await else { return };
     let other = start();
-    allow(&world, &other).await;
-    let space = world.namespace("others").await;
+    allow(&environment, &other).await;
+    let space = environment.namespace("others").await;
     let identity = Identity::parse("digest:team:secret").unwrap();
     space
         .write_secret("team", &[("auth", "digest:team:secret")])
@@ -84,13 +84,13 @@ async fn while_another_ensemble_is_down_only_its_locks_say_so_and_all_others_go_
     assert_eq!(condition(&lock, "Held").0, "Unknown");
     assert_eq!(holders(&lock), ["a"], "what was known is kept");
     // Meanwhile, in the operator's own ensemble:
-    let b = Contender::join(&world, &space, "here", &pods[1]).await;
+    let b = Contender::join(&environment, &space, "here", &pods[1]).await;
     let lock = space
         .wait_for_lock("here", "b holds", |lock| holders(lock) == ["b"])
         .await;
     assert_eq!(condition(&lock, "EnsembleReachable").0, "True");
     assert!(
-        world.pages()[0].is_ready().await,
+        environment.pages()[0].is_ready().await,
         "an ensemble of somebody's is no matter of its probes"
     );
 
@@ -128,10 +128,10 @@ async fn while_another_ensemble_is_down_only_its_locks_say_so_and_all_others_go_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_whose_credentials_went_while_no_operator_ran_does_not_stay_for_ever() {
-    let Some(world) = world_alone().await else { return };
+    let Some(environment) = alone().await else { return };
     let other = start();
-    allow(&world, &other).await;
-    let space = world.namespace("orphaned").await;
+    allow(&environment, &other).await;
+    let space = environment.namespace("orphaned").await;
     space
         .write_secret("team", &[("auth", "digest:team:secret")])
         .await;
@@ -145,14 +145,14 @@ async fn a_lock_whose_credentials_went_while_no_operator_ran_does_not_stay_for_e
             |lock| is_ready(lock) && !lock.finalizers().is_empty(),
         )
         .await;
-    drop(world.take_operator());
+    drop(environment.take_operator());
     let delete = DeleteParams::default();
     space.api::<Secret>().delete("team", &delete).await.unwrap();
     let locks = space.api::<DistributedLock>();
     locks.delete("report", &delete).await.unwrap();
     let hosts = other.connect_string();
     let options = ["--other-ensembles", &hosts];
-    world.put_operator(world.operator("operator-after", &options).await);
+    environment.put_operator(environment.operator("operator-after", &options).await);
     eventually("the object is gone", async || {
         locks.get_opt("report").await.unwrap().is_none().then_some(())
     })
@@ -162,10 +162,10 @@ async fn a_lock_whose_credentials_went_while_no_operator_ran_does_not_stay_for_e
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_with_a_secret_or_an_ensemble_is_said_and_mended_without_a_restart() {
-    let Some(world) = world_alone().await else { return };
+    let Some(environment) = alone().await else { return };
     let other = start();
-    allow(&world, &other).await;
-    let space = world.namespace("wrong").await;
+    allow(&environment, &other).await;
+    let space = environment.namespace("wrong").await;
     let connect = other.connect_string();
     space.lock("report", spec(&connect, Some("team"))).await;
     let says = async |lock: &str, reason: &str, part: &str| {

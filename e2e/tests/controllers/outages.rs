@@ -3,13 +3,13 @@
 use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_lock::zookeeper::Onlooker;
 use lockkeeper_product::beside::conditions::{condition, holders, waiting};
-use lockkeeper_product::beside::{Tenant, World};
+use lockkeeper_product::beside::{Environment, Tenant};
 use lockkeeper_testbed::eventually::eventually;
 
 use crate::churn::Churn;
+use crate::environment::alone;
 use crate::history::History;
 use crate::killed::{Gated, forget_leader};
-use crate::world::world_alone;
 
 /// Changes of holders to see before a fault, and after it.
 const SOME: usize = 2;
@@ -22,8 +22,8 @@ struct Busy {
 }
 
 impl Busy {
-    async fn start(world: &World, name: &str) -> Self {
-        let space = world.namespace(name).await;
+    async fn start(environment: &Environment, name: &str) -> Self {
+        let space = environment.namespace(name).await;
         space.lock("report", DistributedLockSpec::default()).await;
         space
             .wait_for_lock("report", "it is ready", |lock| {
@@ -31,7 +31,7 @@ impl Busy {
             })
             .await;
         let history = History::follow(&space);
-        let churn = Churn::start(world, &space);
+        let churn = Churn::start(environment, &space);
         history.grows(SOME).await;
         Self {
             space,
@@ -65,60 +65,63 @@ async fn empty(connection: &Onlooker, space: &Tenant) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn queues_change_while_the_api_server_is_down_and_statuses_catch_up() {
-    let Some(world) = world_alone().await else { return };
-    let busy = Busy::start(&world, "unserved").await;
-    world.cluster.kill("kube-apiserver").unwrap();
-    tokio::task::block_in_place(|| world.cluster.start_again("kube-apiserver")).unwrap();
-    busy.check(&world.connection().await).await;
-    let mut operator = world.take_operator();
+    let Some(environment) = alone().await else { return };
+    let busy = Busy::start(&environment, "unserved").await;
+    environment.cluster.kill("kube-apiserver").unwrap();
+    tokio::task::block_in_place(|| environment.cluster.start_again("kube-apiserver")).unwrap();
+    busy.check(&environment.connection().await).await;
+    let mut operator = environment.take_operator();
     assert!(operator.process.is_running(), "{}", operator.log());
-    world.put_operator(operator);
+    environment.put_operator(operator);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_restart_of_the_whole_ensemble_statuses_follow_again() {
-    let Some(world) = world_alone().await else { return };
-    let busy = Busy::start(&world, "restarted").await;
-    for server in 0..world.ensemble.len() {
-        world.ensemble.kill(server);
+    let Some(environment) = alone().await else { return };
+    let busy = Busy::start(&environment, "restarted").await;
+    for server in 0..environment.ensemble.len() {
+        environment.ensemble.kill(server);
     }
-    for server in 0..world.ensemble.len() {
-        world.ensemble.launch(server).unwrap();
+    for server in 0..environment.ensemble.len() {
+        environment.ensemble.launch(server).unwrap();
     }
-    tokio::task::block_in_place(|| world.ensemble.wait_ready()).unwrap();
-    busy.check(&world.connection().await).await;
-    let mut operator = world.take_operator();
+    tokio::task::block_in_place(|| environment.ensemble.wait_ready()).unwrap();
+    busy.check(&environment.connection().await).await;
+    let mut operator = environment.take_operator();
     assert!(operator.process.is_running(), "{}", operator.log());
-    world.put_operator(operator);
+    environment.put_operator(operator);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn when_the_leader_is_killed_amid_changes_no_lock_shows_another_ones_queue_or_an_older_holder() {
-    let Some(world) = world_alone().await else { return };
-    let heir = world.operator("operator-heir", &[]).await;
+    let Some(environment) = alone().await else { return };
+    let heir = environment.operator("operator-heir", &[]).await;
     // Two locks of the same name.
-    let (one, other) = tokio::join!(Busy::start(&world, "one"), Busy::start(&world, "other"));
-    drop(world.take_operator());
-    let connection = world.connection().await;
+    let (one, other) = tokio::join!(
+        Busy::start(&environment, "one"),
+        Busy::start(&environment, "other")
+    );
+    drop(environment.take_operator());
+    let connection = environment.connection().await;
     tokio::join!(one.check(&connection), other.check(&connection));
     assert!(heir.pages.is_leading().await, "{}", heir.log());
-    world.put_operator(heir);
+    environment.put_operator(heir);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_status_that_a_replica_wrote_before_it_lost_its_lease_and_that_comes_late_is_refused() {
-    let Some(world) = world_alone().await else { return };
-    let connection = world.connection().await;
-    let slow = Gated::start(&world, "slow").await;
-    drop(world.take_operator());
+    let Some(environment) = alone().await else { return };
+    let connection = environment.connection().await;
+    let slow = Gated::start(&environment, "slow").await;
+    drop(environment.take_operator());
     forget_leader(&connection).await;
     slow.leads().await;
-    let busy = Busy::start(&world, "late").await;
+    let busy = Busy::start(&environment, "late").await;
     let space = &busy.space;
     slow.gate.hold(&space.name, "/status");
     slow.gate.met(&space.name).await;
     // The former leader lives and is connected, but does not lead any more.
-    let heir = world.operator("operator-prompt", &[]).await;
+    let heir = environment.operator("operator-prompt", &[]).await;
     forget_leader(&connection).await;
     busy.history.grows(SOME).await;
     slow.gate.open(&space.name);
@@ -137,5 +140,5 @@ async fn a_status_that_a_replica_wrote_before_it_lost_its_lease_and_that_comes_l
     );
     assert!(heir.pages.is_leading().await, "{}", heir.log());
     busy.check(&connection).await;
-    world.put_operator(heir);
+    environment.put_operator(heir);
 }

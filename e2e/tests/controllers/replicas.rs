@@ -6,12 +6,12 @@ use lockkeeper_testbed::eventually::{BOUND, eventually};
 use rustix::process::Signal;
 
 use crate::contender::Contender;
-use crate::world::world_alone;
+use crate::environment::alone;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_replica_takes_over_when_the_leader_stops_or_dies() {
-    let Some(world) = world_alone().await else { return };
-    let space = world.namespace("replicas").await;
+    let Some(environment) = alone().await else { return };
+    let space = environment.namespace("replicas").await;
     let is_ready = |name: &'static str| {
         let space = &space;
         async move {
@@ -21,33 +21,33 @@ async fn a_second_replica_takes_over_when_the_leader_stops_or_dies() {
                 .await
         }
     };
-    let second = world.operator("operator-second", &[]).await;
+    let second = environment.operator("operator-second", &[]).await;
     is_ready("before").await;
     assert!(!second.pages.is_leading().await, "{}", second.log());
 
-    let mut first = world.take_operator();
+    let mut first = environment.take_operator();
     first.process.signal(Signal::TERM);
     let status = first.process.wait(BOUND).unwrap().expect("it ends");
     assert!(status.success(), "{}", first.log());
     is_ready("after-a-stop").await;
     assert!(second.pages.is_leading().await, "{}", second.log());
 
-    let third = world.operator("operator-third", &[]).await;
+    let third = environment.operator("operator-third", &[]).await;
     // SIGKILL: it does not hand over the leadership, so its lease has to end.
     drop(second);
     is_ready("after-a-death").await;
     assert!(third.pages.is_leading().await, "{}", third.log());
-    world.put_operator(third);
+    environment.put_operator(third);
     space.leave().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_ensemble_is_down_the_status_says_so_and_keeps_what_was_known() {
-    let Some(world) = world_alone().await else { return };
-    let space = world.namespace("outage").await;
-    let a = Contender::hold(&world, &space).await;
-    for server in 0..world.ensemble.len() {
-        world.ensemble.kill(server);
+    let Some(environment) = alone().await else { return };
+    let space = environment.namespace("outage").await;
+    let a = Contender::hold(&environment, &space).await;
+    for server in 0..environment.ensemble.len() {
+        environment.ensemble.kill(server);
     }
     let lock = space
         .wait_for_lock("report", "it says that it does not know", |lock| {
@@ -56,8 +56,8 @@ async fn while_the_ensemble_is_down_the_status_says_so_and_keeps_what_was_known(
         .await;
     assert_eq!(condition(&lock, "Held").0, "Unknown");
     assert_eq!(holders(&lock), ["a"]);
-    for server in 0..world.ensemble.len() {
-        world.ensemble.launch(server).unwrap();
+    for server in 0..environment.ensemble.len() {
+        environment.ensemble.launch(server).unwrap();
     }
     space
         .wait_for_lock("report", "it knows again", |lock| {

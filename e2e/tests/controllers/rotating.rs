@@ -14,17 +14,17 @@ use lockkeeper_product::beside::conditions::{condition, holders, waiting};
 use lockkeeper_testbed::eventually::eventually;
 
 use crate::contender::Contender;
-use crate::world::{identities, world};
+use crate::environment::{identities, shared};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_before_and_after_a_rotation_queue_together_and_the_next_rotation_waits_for_who_knows_neither() {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("rotating").await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("rotating").await;
     space.lock("report", DistributedLockSpec::default()).await;
     let first = identities(&space).await;
     assert_eq!(first.len(), 1);
     // This contender never learns of another identity, like a pod whose kubelet is out of reach.
-    let a = Contender::join(&world, &space, "report", &space.pod("a", "report").await).await;
+    let a = Contender::join(&environment, &space, "report", &space.pod("a", "report").await).await;
     space
         .wait_for_lock("report", "a holds", |lock| holders(lock) == ["a"])
         .await;
@@ -38,7 +38,7 @@ async fn pods_before_and_after_a_rotation_queue_together_and_the_next_rotation_w
     space.rotate().await;
     let second = rotated(&first).await;
     assert_eq!(second[1..], first, "the one before still counts");
-    let b = Contender::join(&world, &space, "report", &space.pod("b", "report").await).await;
+    let b = Contender::join(&environment, &space, "report", &space.pod("b", "report").await).await;
     space
         .wait_for_lock("report", "b waits behind a", |lock| {
             holders(lock) == ["a"] && waiting(lock) == ["b"]
@@ -64,7 +64,7 @@ async fn pods_before_and_after_a_rotation_queue_together_and_the_next_rotation_w
         .await;
     let third = rotated(&second).await;
     assert_eq!(third[1], second[0]);
-    let c = Contender::join(&world, &space, "report", &space.pod("c", "report").await).await;
+    let c = Contender::join(&environment, &space, "report", &space.pod("c", "report").await).await;
     space
         .wait_for_lock("report", "c waits behind b", |lock| waiting(lock) == ["c"])
         .await;
@@ -78,8 +78,8 @@ async fn pods_before_and_after_a_rotation_queue_together_and_the_next_rotation_w
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_status_speaks_of_the_moment_in_which_a_namespace_has_no_identity() {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("unnoticed").await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("unnoticed").await;
     let reasons = Arc::<Mutex<BTreeSet<String>>>::default();
     let mut locks = watcher(space.api::<DistributedLock>(), watcher::Config::default())
         .default_backoff()
@@ -107,7 +107,7 @@ async fn no_status_speaks_of_the_moment_in_which_a_namespace_has_no_identity() {
     })
     .await;
     // A status that was written after all of that.
-    let a = Contender::join(&world, &space, "report", &space.pod("a", "report").await).await;
+    let a = Contender::join(&environment, &space, "report", &space.pod("a", "report").await).await;
     space
         .wait_for_lock("report", "a holds", |lock| holders(lock) == ["a"])
         .await;

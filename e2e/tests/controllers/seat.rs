@@ -4,13 +4,13 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use lockkeeper_lock::zookeeper::Onlooker;
-use lockkeeper_product::beside::{Tenant, World};
+use lockkeeper_product::beside::{Environment, Tenant};
 use lockkeeper_testbed::eventually::{BOUND, eventually};
 use serde_json::json;
 use zookeeper_client::{Acl, Acls, CreateMode, Error, Permission};
 
 use crate::contender::way;
-use crate::world::{identities, operator_identity};
+use crate::environment::{identities, operator_identity};
 
 /// A place in the queue of a lock. Its session ends when it is dropped.
 pub struct Seat {
@@ -19,7 +19,7 @@ pub struct Seat {
 
 impl Seat {
     /// Takes the next place in the queue, for a pod, and states that it holds.
-    pub async fn take(world: &World, space: &Tenant, lock: &str, pod: &Pod) -> Self {
+    pub async fn take(environment: &Environment, space: &Tenant, lock: &str, pod: &Pod) -> Self {
         let identities = identities(space).await;
         let rights = |identity: &lockkeeper_operator::identity::Identity| {
             Acl::new(Permission::ALL, identity.auth_id())
@@ -41,7 +41,7 @@ impl Seat {
             space.name,
             fastrand::u64(..)
         );
-        let way = way(&world.ensemble.connect_string(), &identities);
+        let way = way(&environment.ensemble.connect_string(), &identities);
         let connection = way.onlooker(0, BOUND).await.unwrap();
         eventually("a place in the queue", async || {
             match connection.create(&path, data.as_bytes(), &options).await {

@@ -9,11 +9,11 @@ use lockkeeper_testbed::eventually::eventually;
 use lockkeeper_testbed::{Config, Ensemble};
 
 use crate::contender::{Contender, way};
-use crate::world::{identities, operator_identity, world_alone};
+use crate::environment::{alone, identities, operator_identity};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_find_the_authorities_and_a_certificate_of_their_own_in_the_secret_of_their_namespace() {
-    let Some(world) = world_alone().await else { return };
+    let Some(environment) = alone().await else { return };
     let files = tempfile::tempdir().unwrap();
     let file = |name: &str| files.path().join(name);
     let authority = Authority::new("ours");
@@ -36,13 +36,13 @@ async fn pods_find_the_authorities_and_a_certificate_of_their_own_in_the_secret_
         write(files.path(), &format!("{who}.key"), &certificate.key);
     }
 
-    drop(world.take_operator());
+    drop(environment.take_operator());
     let connect = ensemble.tls_address(0);
     let path = |name: &str| file(name).to_str().unwrap().to_owned();
-    let operator = world
+    let operator = environment
         .operator_by(
             "operator-tls",
-            world.kubeconfig(),
+            environment.kubeconfig(),
             &connect,
             &[
                 ("--tls-ca", &path("ca.pem")),
@@ -55,7 +55,7 @@ async fn pods_find_the_authorities_and_a_certificate_of_their_own_in_the_secret_
             .concat(),
         )
         .await;
-    let space = world.namespace("secured").await;
+    let space = environment.namespace("secured").await;
     space.lock("report", DistributedLockSpec::default()).await;
     space
         .wait_for_lock("report", "it is ready", |lock| {
@@ -102,5 +102,5 @@ async fn pods_find_the_authorities_and_a_certificate_of_their_own_in_the_secret_
     a.leave().await;
     space.leave().await;
     drop(operator);
-    world.put_operator(world.operator("operator-plain", &[]).await);
+    environment.put_operator(environment.operator("operator-plain", &[]).await);
 }

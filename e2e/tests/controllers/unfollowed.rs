@@ -5,12 +5,12 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Resource, ResourceExt};
-use lockkeeper_product::beside::{Tenant, World};
+use lockkeeper_product::beside::{Environment, Tenant};
 use lockkeeper_product::binaries;
 use lockkeeper_testbed::eventually::eventually;
 use serde_json::{Value, json};
 
-use crate::world::world;
+use crate::environment::shared;
 
 /// As Argo's, without its schema. Nothing controls its objects here.
 const ROLLOUTS: &str = "
@@ -29,12 +29,12 @@ spec:
 ";
 
 /// What `kubectl lockkeeper why POD` prints, and what it gives to programs.
-fn why(world: &World, space: &Tenant, pod: &str) -> (String, Value) {
+fn why(environment: &Environment, space: &Tenant, pod: &str) -> (String, Value) {
     let plugin = binaries::plugin().unwrap();
     let ask = |more: &[&str]| {
         let output = std::process::Command::new(&plugin)
             .args(["why", pod, "--namespace", &space.name, "--kubeconfig"])
-            .arg(world.cluster.kubeconfig())
+            .arg(environment.cluster.kubeconfig())
             .args(more)
             .output()
             .unwrap();
@@ -77,8 +77,8 @@ async fn pod_of(space: &Tenant, set: &str, before: &str) -> String {
     .await
 }
 
-fn assert_unguarded(world: &World, space: &Tenant, pod: &str, workload: &str) {
-    let (said, json) = why(world, space, pod);
+fn assert_unguarded(environment: &Environment, space: &Tenant, pod: &str, workload: &str) {
+    let (said, json) = why(environment, space, pod);
     let sentence = format!(
         "{pod} runs WITHOUT the lock report that {workload} names: Lockkeeper does not look at that kind, but at its \
          pods; write lockkeeper.io/lock: report into the metadata of its pod template\n"
@@ -94,8 +94,8 @@ fn assert_unguarded(world: &World, space: &Tenant, pod: &str, workload: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_pod_whose_workload_is_not_followed_why_says_that_it_runs_without_the_lock_and_what_to_do() {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("unfollowed").await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("unfollowed").await;
     let named = json!({ "annotations": { "lockkeeper.io/lock": "report" } });
     let sets = space.api::<ReplicaSet>();
     let create = PostParams::default();
@@ -103,7 +103,7 @@ async fn of_a_pod_whose_workload_is_not_followed_why_says_that_it_runs_without_t
     // A ReplicaSet that no Deployment owns.
     sets.create(&create, &replica_set("bare", &named)).await.unwrap();
     let pod = pod_of(&space, "bare", "").await;
-    assert_unguarded(&world, &space, &pod, "replicaset/bare");
+    assert_unguarded(&environment, &space, &pod, "replicaset/bare");
 
     // After the advice: a ReplicaSet makes only new pods from the new template.
     let patch = Patch::Merge(json!({ "spec": { "template": { "metadata": named } } }));
@@ -112,12 +112,12 @@ async fn of_a_pod_whose_workload_is_not_followed_why_says_that_it_runs_without_t
     let at_once = DeleteParams::default().grace_period(0);
     pods.delete(&pod, &at_once).await.unwrap();
     let next = pod_of(&space, "bare", &pod).await;
-    let (said, json) = why(&world, &space, &next);
+    let (said, json) = why(&environment, &space, &next);
     assert!(said.starts_with(&format!("{next} waits for report")), "{said}");
     assert_eq!(json["lock"], "report");
 
     // A resource of others, which hands its annotations down, as Argo's Rollout does: the one to change is the topmost.
-    world.cluster.apply(ROLLOUTS).unwrap();
+    environment.cluster.apply(ROLLOUTS).unwrap();
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Rollout"));
     let rollouts: Api<DynamicObject> = Api::namespaced_with(space.client.clone(), &space.name, &kind);
     let mut rollout = DynamicObject::new("canary", &kind);
@@ -130,6 +130,6 @@ async fn of_a_pod_whose_workload_is_not_followed_why_says_that_it_runs_without_t
     set.metadata.owner_references = rollout.controller_owner_ref(&kind).map(|owner| vec![owner]);
     sets.create(&create, &set).await.unwrap();
     let pod = pod_of(&space, "canary-1", "").await;
-    assert_unguarded(&world, &space, &pod, "rollout/canary");
+    assert_unguarded(&environment, &space, &pod, "rollout/canary");
     space.leave().await;
 }

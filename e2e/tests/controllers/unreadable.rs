@@ -5,14 +5,14 @@ use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
 use lockkeeper_lock::zookeeper::Onlooker;
 use lockkeeper_operator::identity::Identity;
 use lockkeeper_product::beside::conditions::{condition, holders, message};
-use lockkeeper_product::beside::{Tenant, World};
+use lockkeeper_product::beside::{Environment, Tenant};
 use lockkeeper_testbed::eventually::{BOUND, eventually};
 use zookeeper_client::{Acl, Acls, CreateMode, Permission};
 
 use crate::agreeing::set_holders;
 use crate::contender::way;
+use crate::environment::{alone, identities, shared};
 use crate::guarded::Guarded;
-use crate::world::{identities, world, world_alone};
 
 /// A client of somebody's that has the identity of the namespace: it may make children of its lock roots.
 struct Stranger {
@@ -22,10 +22,10 @@ struct Stranger {
 
 impl Stranger {
     /// Makes the lock `report`, and connects.
-    async fn come(world: &World, space: &Tenant) -> Self {
+    async fn come(environment: &Environment, space: &Tenant) -> Self {
         space.lock("report", DistributedLockSpec::default()).await;
         space.wait_for_lock("report", "it is provided", is_ready).await;
-        let way = way(&world.ensemble.connect_string(), &identities(space).await);
+        let way = way(&environment.ensemble.connect_string(), &identities(space).await);
         Self {
             connection: way.onlooker(0, BOUND).await.unwrap(),
             root: format!("/lockkeeper/locks/{}/report", space.name),
@@ -56,9 +56,9 @@ fn is_unknown(lock: &DistributedLock) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_takes_no_lock_beside_a_child_that_it_may_not_read_and_names_it_and_runs_when_that_is_gone() {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("unreadable").await;
-    let stranger = Stranger::come(&world, &space).await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("unreadable").await;
+    let stranger = Stranger::come(&environment, &space).await;
     for (pod, name, mode) in [
         // Leader election, for instance.
         ("elected", "n_", CreateMode::EphemeralSequential),
@@ -68,7 +68,7 @@ async fn a_pod_takes_no_lock_beside_a_child_that_it_may_not_read_and_names_it_an
         ("queued", "_c_x-lock-", CreateMode::EphemeralSequential),
     ] {
         let child = stranger.make(name, mode).await;
-        let guarded = Guarded::start(&world, &space, "report", pod, &[]).await;
+        let guarded = Guarded::start(&environment, &space, "report", pod, &[]).await;
         guarded.wait_until_it_says("/readyz", &[format!("we have no right to read {child}")]);
         if pod != "queued" {
             // No server tells the operator of that child: it lists again what waits although nobody holds.
@@ -99,12 +99,12 @@ async fn a_pod_takes_no_lock_beside_a_child_that_it_may_not_read_and_names_it_an
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_the_operator_may_not_read_is_named_in_the_status_until_it_is_gone() {
-    let Some(world) = world_alone().await else { return };
-    let space = world.namespace("found").await;
-    let stranger = Stranger::come(&world, &space).await;
-    drop(world.take_operator());
+    let Some(environment) = alone().await else { return };
+    let space = environment.namespace("found").await;
+    let stranger = Stranger::come(&environment, &space).await;
+    drop(environment.take_operator());
     let child = stranger.make("n_", CreateMode::EphemeralSequential).await;
-    world.put_operator(world.operator("operator-after", &[]).await);
+    environment.put_operator(environment.operator("operator-after", &[]).await);
     let lock = space
         .wait_for_lock("report", "a stranger is seen", is_unknown)
         .await;
@@ -126,9 +126,9 @@ async fn a_child_that_the_operator_may_not_read_is_named_in_the_status_until_it_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_agreement_that_waits_for_a_child_that_may_not_be_read_says_so_and_is_in_force_when_that_is_gone()
  {
-    let Some(world) = world().await else { return };
-    let space = world.namespace("withheld").await;
-    let stranger = Stranger::come(&world, &space).await;
+    let Some(environment) = shared().await else { return };
+    let space = environment.namespace("withheld").await;
+    let stranger = Stranger::come(&environment, &space).await;
     let child = stranger.make("note", CreateMode::Persistent).await;
     set_holders(&space, "report", 2).await;
     let lock = space

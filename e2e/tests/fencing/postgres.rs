@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
+use lockkeeper_testbed::process::wait_for;
 use tempfile::TempDir;
 
 const FENCING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/examples/fencing.sql");
@@ -21,9 +22,8 @@ const TABLE: &str = "
     GRANT ALL ON report, report_id_seq TO application;
 ";
 
-/// Checks of a condition: one every 20 ms, for up to a minute.
-const LOOKS: u32 = 3_000;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+/// Generous: the machine may be busy.
+const BOUND: Duration = Duration::from_secs(60);
 
 /// A PostgreSQL server on a Unix socket in a directory of its own.
 pub struct Postgres {
@@ -78,9 +78,8 @@ impl Postgres {
             user,
             server,
         };
-        until("the server answers", || {
-            postgres.psql(None, "SELECT 1").status.success()
-        });
+        let answers = || postgres.psql(None, "SELECT 1").status.success().then_some(());
+        wait_for(BOUND, answers).expect("the server answers");
         let fencing = postgres.client("postgres", None).args(["-f", FENCING]).output();
         assert!(fencing.as_ref().unwrap().status.success(), "{fencing:?}");
         let table = postgres.psql(None, TABLE);
@@ -161,9 +160,9 @@ impl Postgres {
 
     /// Waits until a session waits for a lock of the database.
     pub fn until_somebody_waits(&self) {
-        until("a session waits for another one's transaction", || {
-            self.ask("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") == "1"
-        });
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        wait_for(BOUND, || (self.ask(waiting) == "1").then_some(()))
+            .expect("a session waits for another one's transaction");
     }
 }
 
@@ -246,14 +245,4 @@ fn command(programs: &Path, name: &str, user: Option<(u32, u32)>) -> Command {
     // initdb changes back to its working directory, which its user may have no access to.
     command.current_dir("/").stdout(Stdio::null());
     command
-}
-
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..LOOKS {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(BETWEEN_LOOKS);
-    }
-    panic!("not within a minute: {what}");
 }

@@ -21,7 +21,7 @@ fn an_application_that_crashes_is_started_again_by_the_kubelet_and_the_others_ru
     let pair = space.pair(&json!({}), &["--hold", "3s", "--exit-code", "3"]);
     space.assert_other_runs(&pair);
     let code = "--output=jsonpath={.status.containerStatuses[0].lastState.terminated.exitCode}";
-    space.eventually(&["get", "pod", &pair.holder, code], |code| code == "3");
+    space.wait_for(&["get", "pod", &pair.holder, code], |code| code == "3");
     let again = || {
         let began = space.begins();
         (began.iter().filter(|(_, name)| *name == pair.holder).count() > 1).then_some(())

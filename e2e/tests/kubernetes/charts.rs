@@ -115,15 +115,7 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
     space.release(&pair.holder);
     let (_, next) = space.assert_handed_over(&pair);
     drop(mended);
-    space.eventually(
-        &[
-            "get",
-            "dlock",
-            "report",
-            "--output=jsonpath={.status.holders[*].pod}",
-        ],
-        |holder| holder == next,
-    );
+    space.wait_until_held_by(&next, "report");
 }
 
 pub fn left_of_the_chart(space: &Space) -> Vec<String> {
@@ -170,8 +162,7 @@ fn when_nothing_is_behind_a_lock_the_chart_goes_and_no_namespace_waits_for_it() 
         .helm(&["uninstall", "lockkeeper", &system, "--wait", "--timeout=3m"])
         .unwrap_or_else(|error| panic!("{error:#}\n{}", installation.story()));
     assert_eq!(left_of_the_chart(&space), [""; 0]);
-    let lock = "--output=jsonpath={.metadata.name}:{.metadata.finalizers}";
-    let lock = space.kubectl(&["get", "dlock", "report", lock]).unwrap();
+    let lock = space.part_of_lock("report", "{.metadata.name}:{.metadata.finalizers}");
     assert_eq!(lock, "report:", "a lock waits for an operator that is gone");
     drop(pair);
     space
@@ -284,10 +275,8 @@ fn an_operator_that_is_led_to_another_root_admits_no_second_holder_and_shows_the
         .unwrap();
     // Its successor is not admitted, or waits; it must not run.
     space.wait_until_refused("admits no pod now");
-    let reason = "--output=jsonpath={.status.conditions[?(@.type=='Ready')].reason}";
-    space.eventually(&["get", "dlock", "report", reason], |reason| {
-        reason == "EnsembleChanged"
-    });
+    let reason = "{.status.conditions[?(@.type=='Ready')].reason}";
+    space.wait_for_lock("report", reason, |reason| reason == "EnsembleChanged");
     assert_eq!(space.holders("report"), std::slice::from_ref(&pair.holder));
     space.assert_undisturbed(&pair);
     space.assert_exclusive();
@@ -295,7 +284,7 @@ fn an_operator_that_is_led_to_another_root_admits_no_second_holder_and_shows_the
     drop(mended);
     // The status named the former standby all the time; a pod gets a role only when the operator has seen it
     // in the queue.
-    space.eventually(&standbys, |standby| !standby.trim().is_empty());
+    space.wait_for(&standbys, |standby| !standby.trim().is_empty());
     space.wait_until_waiting("report", 1);
     assert_eq!(space.holders("report"), std::slice::from_ref(&pair.holder));
     space.release(&pair.holder);

@@ -14,10 +14,8 @@ fn pair(space: &Space, guard: &str, change: impl Fn(&mut Value)) -> lockkeeper_p
     space.apply(&[space.lock("report", &json!({})), workload]);
     let pair = space.started();
     // The status says which mode is in force.
-    let guards = "--output=jsonpath={.status.holders[*].guard} {.status.queue[*].guard}";
-    space.eventually(&["get", "distributedlock", "report", guards], |guards| {
-        guards == format!("{guard} {guard}")
-    });
+    let guards = "{.status.holders[*].guard} {.status.queue[*].guard}";
+    space.wait_for_lock("report", guards, |guards| guards == format!("{guard} {guard}"));
     pair
 }
 

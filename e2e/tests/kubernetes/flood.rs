@@ -38,7 +38,7 @@ fn no_kubelet_restarts_a_keeper_under_a_flood_of_silent_connections_and_its_lock
     };
     let pair = space.pair(&calm(), &[]);
     // The application may run before the kubelet has told the pod's address.
-    let address = space.eventually(
+    let address = space.wait_for(
         &["get", "pod", &pair.holder, "--output=jsonpath={.status.podIP}"],
         |address| !address.is_empty(),
     );

@@ -11,7 +11,7 @@ const PAGE: &str = include_str!("../../../docs/lifecycle.md");
 const OTHER: &str = "/other";
 
 /// Reason and message of the lock's `Ready`.
-const WHY: &str = "--output=jsonpath={range .status.conditions[?(@.type=='Ready')]}{.reason} {.message}{end}";
+const WHY: &str = "{range .status.conditions[?(@.type=='Ready')]}{.reason} {.message}{end}";
 
 #[test]
 fn a_lock_whose_operator_moves_to_another_root_has_one_holder_there_when_its_pods_have_gone() {
@@ -37,9 +37,7 @@ fn a_lock_whose_operator_moves_to_another_root_has_one_holder_there_when_its_pod
     let pods = space
         .kubectl(&["get", "pods", "--output=jsonpath={.items[*].metadata.name}"])
         .unwrap();
-    let why = space.eventually(&["get", "dlock", "report", WHY], |why| {
-        why.starts_with("EnsembleChanged ")
-    });
+    let why = space.wait_for_lock("report", WHY, |why| why.starts_with("EnsembleChanged "));
     for pod in pods.split_whitespace() {
         assert!(why.contains(pod), "{why}");
     }
@@ -47,8 +45,7 @@ fn a_lock_whose_operator_moves_to_another_root_has_one_holder_there_when_its_pod
         .kubectl(&["scale", "deployment/report", "--replicas=3"])
         .unwrap();
     space.wait_until_refused("admits no pod now");
-    let known = "--output=jsonpath={.status.holders[*].pod} {.status.queue[*].pod}";
-    let known = space.kubectl(&["get", "dlock", "report", known]).unwrap();
+    let known = space.part_of_lock("report", "{.status.holders[*].pod} {.status.queue[*].pod}");
     let waiter = pods.split_whitespace().find(|pod| *pod != first).unwrap();
     assert_eq!(known, format!("{first} {waiter}"), "what was known is kept");
     assert_eq!(contenders(&space, "/lockkeeper"), 0);

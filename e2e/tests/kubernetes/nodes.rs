@@ -112,7 +112,7 @@ fn wait_until_machines_are_known(space: &Space, count: usize) {
     for name in names.unwrap().split_whitespace() {
         let page = format!("/api/v1/namespaces/{SYSTEM}/pods/{name}:9809/proxy/metrics");
         let line = format!("lockkeeper_operator_contenders_on_known_machines {count}");
-        space.eventually(&["get", "--raw", &page], |metrics| {
+        space.wait_for(&["get", "--raw", &page], |metrics| {
             metrics.lines().any(|one| one == line)
         });
     }
@@ -156,7 +156,7 @@ fn a_node_that_was_powered_off_and_is_marked_so_loses_the_lock_while_its_session
         "removed the contender of {}: its node {name} is out of service",
         pair.holder
     );
-    space.eventually(&events, |notes| notes.contains(&removed));
+    space.wait_for(&events, |notes| notes.contains(&removed));
     drop(mended);
     space.assert_somebody_runs();
     drop(distrusted);

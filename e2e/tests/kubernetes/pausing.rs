@@ -24,15 +24,7 @@ fn a_paused_application_goes_on_in_its_place_under_a_new_token_when_its_pod_hold
 
     space.release(&next.1);
     wait_for(BOUND, || (!is_stopped(process)).then_some(())).unwrap_or_else(|| panic!("{}", space.story()));
-    space.eventually(
-        &[
-            "get",
-            "dlock",
-            "report",
-            "--output=jsonpath={.status.holders[*].pod}",
-        ],
-        |holder| holder == pair.holder,
-    );
+    space.wait_until_held_by(&pair.holder, "report");
     // It records under the token that it was started with, so no second process was started.
     assert_eq!(
         space

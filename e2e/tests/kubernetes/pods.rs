@@ -92,6 +92,5 @@ fn a_holder_that_is_asked_to_step_down_hands_over_and_waits_at_the_end_of_the_qu
     space.release(&pair.holder);
     space.assert_other_runs(&pair);
     space.wait_until_waiting("report", 1);
-    let waiting = "--output=jsonpath={.status.queue[*].pod}";
-    space.eventually(&["get", "dlock", "report", waiting], |queue| queue == pair.holder);
+    space.wait_for_lock("report", "{.status.queue[*].pod}", |queue| queue == pair.holder);
 }

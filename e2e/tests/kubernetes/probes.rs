@@ -72,7 +72,7 @@ fn a_standby_is_not_restarted_by_its_own_probes_and_is_once_it_runs_and_does_not
     space.kubectl(&["delete", "deployment", "report"]).unwrap();
     for kind in kinds {
         let selector = format!("--selector=app={kind}");
-        space.eventually(&["get", "pods", &selector, RESTARTS], |count| count != "0");
+        space.wait_for(&["get", "pods", &selector, RESTARTS], |count| count != "0");
         space
             .kubectl(&["delete", "deployment", kind, "--timeout=60s"])
             .unwrap();
@@ -94,10 +94,10 @@ fn wait_for_probes(space: &Space, app: &str, count: u64) {
 /// How often the liveness probe of a container had a result, `successful` or `failed`, as its kubelet says.
 pub fn liveness_probes(space: &Space, pod: &str, container: &str, result: &str) -> u64 {
     let place = "--output=jsonpath={.metadata.uid} {.spec.nodeName}";
-    let place = space.eventually(&["get", "pod", pod, place], |place| place.contains(' '));
+    let place = space.wait_for(&["get", "pod", pod, place], |place| place.contains(' '));
     let (uid, node) = place.split_once(' ').unwrap();
     let probes = format!("/api/v1/nodes/{node}/proxy/metrics/probes");
-    let metrics = space.eventually(&["get", "--raw", &probes], |metrics| !metrics.is_empty());
+    let metrics = space.wait_for(&["get", "--raw", &probes], |metrics| !metrics.is_empty());
     let labels = [
         format!("\"{uid}\""),
         "\"Liveness\"".to_owned(),

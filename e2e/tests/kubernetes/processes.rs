@@ -104,7 +104,7 @@ fn an_application_goes_on_when_its_keeper_runs_out_of_memory() {
     wait_for(BOUND, killed).unwrap_or_else(|| panic!("{}", space.story()));
     assert_it_goes_on(&space, &pair, keeper);
     let reason = r#"--output=jsonpath={.status.initContainerStatuses[?(@.name=="lockkeeper")].lastState.terminated.reason}"#;
-    space.eventually(&["get", "pod", &pair.holder, reason], |reason| {
+    space.wait_for(&["get", "pod", &pair.holder, reason], |reason| {
         reason == "OOMKilled"
     });
 }

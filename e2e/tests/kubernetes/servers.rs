@@ -49,18 +49,14 @@ fn without_a_quorum_for_a_minute_the_application_is_stopped_in_time_and_runs_aga
         children.trim().is_empty().then_some(())
     };
     wait_for(BOUND, gone).unwrap_or_else(|| panic!("{}", space.story()));
-    let unreachable = r#"--output=jsonpath={.status.conditions[?(@.type=="EnsembleReachable")].status}"#;
-    space.eventually(&["get", "dlock", "report", unreachable], |status| {
-        status == "False"
-    });
+    let unreachable = "{.status.conditions[?(@.type=='EnsembleReachable')].status}";
+    space.wait_for_lock("report", unreachable, |status| status == "False");
     // Pauses between attempts have become long by then.
     std::thread::sleep((killed + OUTAGE).saturating_since(BootInstant::now()));
     drop(restarted);
     let (token, _, _) = space.wait_until_it_runs(pair.token);
     assert!(token > pair.token);
-    space.eventually(&["get", "dlock", "report", unreachable], |status| {
-        status == "True"
-    });
+    space.wait_for_lock("report", unreachable, |status| status == "True");
     space.wait_until_waiting("report", 1);
     space.assert_exclusive();
 }
@@ -84,15 +80,7 @@ fn a_lock_changes_hands_while_there_is_no_api_server() {
     drop(started);
     let (_, next) = next.expect("the other one runs");
     assert_ne!(next, pair.holder);
-    space.eventually(
-        &[
-            "get",
-            "dlock",
-            "report",
-            "--output=jsonpath={.status.holders[*].pod}",
-        ],
-        |holders| holders == next,
-    );
+    space.wait_until_held_by(&next, "report");
     space.assert_handed_over(&pair);
 }
 
@@ -171,15 +159,7 @@ fn without_the_operator_locks_change_hands_marked_pods_are_refused_and_others_ar
             "--overwrite",
         ])
         .unwrap();
-    space.eventually(
-        &[
-            "get",
-            "dlock",
-            "report",
-            "--output=jsonpath={.status.holders[*].pod} {.status.waiting}",
-        ],
-        |status| status == format!("{next} 2"),
-    );
+    space.wait_until_waiting_behind(&next, "report", 2);
 }
 
 #[test]

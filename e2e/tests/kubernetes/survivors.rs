@@ -111,10 +111,7 @@ fn assert_it_keeps_the_lock_until_a_user_gives_it_up(name: &str, guard: &str) {
     workload["metadata"]["annotations"]["lockkeeper.io/guard"] = json!(guard);
     space.apply(&[space.lock("report", &json!({})), workload]);
     space.wait_until_waiting("report", 1);
-    let guards = "--output=jsonpath={.status.holders[*].guard}";
-    space.eventually(&["get", "distributedlock", "report", guards], |guards| {
-        guards == guard
-    });
+    space.wait_for_lock("report", "{.status.holders[*].guard}", |guards| guards == guard);
     let [holder] = &space.holders("report")[..] else {
         panic!("{}", space.story())
     };
@@ -124,8 +121,8 @@ fn assert_it_keeps_the_lock_until_a_user_gives_it_up(name: &str, guard: &str) {
     let said = space.ask_to_release(holder).expect_err("something of it is left");
     println!("{said:#}");
 
-    let survivors = "--output=jsonpath={.status.holders[*].pod} {.status.holders[*].survivors}";
-    let shown = space.eventually(&["get", "distributedlock", "report", survivors], |shown| {
+    let survivors = "{.status.holders[*].pod} {.status.holders[*].survivors}";
+    let shown = space.wait_for_lock("report", survivors, |shown| {
         shown.starts_with(&format!("{holder} {{"))
     });
     println!("{shown}");
@@ -137,7 +134,7 @@ fn assert_it_keeps_the_lock_until_a_user_gives_it_up(name: &str, guard: &str) {
     ];
     let note =
         format!("{holder} keeps the lock: 1 process of its application has outlived SIGKILL (process ");
-    println!("{}", space.eventually(&notes, |notes| notes.starts_with(&note)));
+    println!("{}", space.wait_for(&notes, |notes| notes.starts_with(&note)));
     std::thread::sleep(SOME_SESSIONS);
     assert_eq!(
         &space.holders("report")[..],
@@ -179,10 +176,7 @@ fn assert_it_keeps_the_lock_until_a_user_gives_it_up(name: &str, guard: &str) {
     assert_eq!(&space.holders("report")[..], std::slice::from_ref(holder));
     let (code, said) = plugin(["abandon-survivors", holder]);
     assert_eq!(code, Some(0), "{said}");
-    let holders = "--output=jsonpath={.status.holders[*].pod}";
-    space.eventually(&["get", "distributedlock", "report", holders], |holders| {
-        holders == other
-    });
+    space.wait_until_held_by(other, "report");
     assert!(hangs(application), "it was given up while it was there");
 
     disk.thaw();

@@ -37,15 +37,9 @@ fn a_wrapped_pod_keeps_to_the_restricted_pod_security_standard() {
     space
         .kubectl(&["delete", "pod", &holder, "--wait=false"])
         .unwrap();
-    space.eventually(
-        &[
-            "get",
-            "dlock",
-            "report",
-            "--output=jsonpath={.status.holders[*].pod}",
-        ],
-        |now| !now.is_empty() && now != holder,
-    );
+    space.wait_for_lock("report", "{.status.holders[*].pod}", |now| {
+        !now.is_empty() && now != holder
+    });
 }
 
 #[test]

@@ -66,8 +66,8 @@ fn an_uninstallation_that_allows_it_removes_all_and_guards_only_the_pods_that_ru
     space
         .kubectl(&["delete", "dlock", "report", "--wait=false"])
         .unwrap();
-    let finalizers = "--output=jsonpath={.metadata.deletionTimestamp} {.metadata.finalizers[*]}";
-    let lock = space.kubectl(&["get", "dlock", "report", finalizers]).unwrap();
+    let finalizers = "{.metadata.deletionTimestamp} {.metadata.finalizers[*]}";
+    let lock = space.part_of_lock("report", finalizers);
     assert!(
         lock.ends_with("Z lockkeeper.io/queue"),
         "it waits for its operator: {lock}"

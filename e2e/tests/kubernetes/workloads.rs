@@ -2,7 +2,7 @@
 
 use lockkeeper_judge::checker::{Rule, check};
 use lockkeeper_judge::record::{Access, Moment, Record};
-use lockkeeper_product::space::{BOUND, Space};
+use lockkeeper_product::space::{APPLICATION, BOUND, Mend, Space};
 use lockkeeper_testbed::process::wait_for;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn of_two_pods_of_an_annotated_deployment_one_runs_and_the_lock_is_shown() {
         space.workload("Deployment", "report", Some(2), pod),
     ]);
     let (token, holder, _) = space.wait_until_it_runs(0);
-    let row = space.eventually(&["get", "distributedlock", "report", "--no-headers"], |row| {
+    let row = space.wait_for(&["get", "distributedlock", "report", "--no-headers"], |row| {
         row.contains(&holder)
     });
     assert!(row.contains(&token.to_string()), "{row}");
@@ -25,7 +25,7 @@ fn of_two_pods_of_an_annotated_deployment_one_runs_and_the_lock_is_shown() {
     space
         .kubectl(&["wait", "--for=condition=Held", "dlock/report", "--timeout=60s"])
         .unwrap();
-    let row = space.eventually(
+    let row = space.wait_for(
         &[
             "get",
             "pods",
@@ -120,7 +120,7 @@ fn a_deployment_that_is_annotated_while_it_runs_is_put_behind_a_lock_made_for_it
     space.scale_to_zero("report");
     space.kubectl(&leave).unwrap();
     let sidecars = "--output=jsonpath={.spec.template.metadata.annotations}{.spec.template.metadata.labels}";
-    space.eventually(&["get", "deployment", "report", sidecars], |keys| {
+    space.wait_for(&["get", "deployment", "report", sidecars], |keys| {
         !keys.contains("lockkeeper.io")
     });
 }
@@ -177,6 +177,35 @@ fn the_pods_of_a_job_run_one_after_the_other_and_the_job_completes() {
     let report = space.assert_exclusive();
     assert_eq!(report.holds.len(), 3);
     assert!(report.holds.iter().all(|hold| hold.ended));
+}
+
+#[test]
+fn the_pod_of_a_job_that_loses_the_lock_runs_its_command_again_and_the_loss_is_no_failure() {
+    let Some(space) = Space::alone("job-loses") else {
+        return;
+    };
+    let mut pod = space.pod(&[space.recording(&["--hold", "8s"])]);
+    pod["restartPolicy"] = json!("Never");
+    let mut job = space.workload("Job", "report", None, pod);
+    job["apiVersion"] = json!("batch/v1");
+    job["spec"].as_object_mut().unwrap().remove("selector");
+    job["spec"]["backoffLimit"] = json!(0);
+    let lock = json!({ "leaseDuration": "2s", "stopGrace": "400ms" });
+    space.apply(&[space.lock("report", &lock), job]);
+    let (token, holder, _) = space.wait_until_it_runs(0);
+    let node = space.node_of(&holder);
+    let process = space.process(&holder, APPLICATION);
+    let healed = Mend(|| Ok(space.installation.heal_to_ensemble(node)?));
+    space.installation.cut_from_ensemble(node).unwrap();
+    let folder = std::path::PathBuf::from(format!("/proc/{}", process.as_raw_pid()));
+    wait_for(BOUND, || (!folder.exists()).then_some(())).unwrap_or_else(|| panic!("{}", space.story()));
+    drop(healed);
+    let (_, again, _) = space.wait_until_it_runs(token);
+    assert_eq!(again, holder, "{}", space.story());
+    space
+        .kubectl(&["wait", "--for=condition=Complete", "job/report", "--timeout=180s"])
+        .unwrap_or_else(|error| panic!("{error:#}\n{}", space.story()));
+    assert_eq!(space.assert_exclusive().holds.len(), 2);
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn a_user_that_may_not_guard_cannot_connect_to_the_guards_socket_and_the_pods_ow
         assert!(said.contains("Permission denied"), "{said}");
     });
     assert!(guard.is_running(), "{}", first.said());
-    let sentence = "the socket of the keeper does not let this user in: name it with --guard-user";
+    let sentence = "this user may not connect to the keeper's socket: name the user with --guard-user";
     assert_eq!(first.said().matches(sentence).count(), 1, "{}", first.said());
     assert!(!stranger.started.exists());
 }

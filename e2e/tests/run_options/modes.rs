@@ -7,6 +7,7 @@ use lockkeeper_judge::record::Moment;
 use lockkeeper_lock::BootInstant;
 use lockkeeper_product::DeletionWatch;
 use lockkeeper_product::worker::{Options, Worker, all_records};
+use lockkeeper_testbed::eventually::eventually;
 use lockkeeper_testbed::faults;
 use lockkeeper_testbed::process::wait_for;
 use rustix::process::Signal;
@@ -114,12 +115,7 @@ fn the_lock_is_not_taken_beside_an_unknown_client_whom_the_log_names() {
         let run = Run::start(&ensemble, "stranger", lock, &[], &["echo", "ran"]);
         let sentence = format!("{lock}/n_0000000000 belongs to a client of an unknown kind");
         // Their session lives as long as this future runs.
-        let said = tokio::time::timeout(BOUND, async {
-            while !run.stderr().contains(&sentence) {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        });
-        assert!(said.await.is_ok(), "{}", run.stderr());
+        eventually(&sentence, async || run.stderr().contains(&sentence).then_some(())).await;
         assert_eq!(run.stdout(), "");
         client.delete(&format!("{lock}/n_{number}"), None).await?;
         Ok(run)

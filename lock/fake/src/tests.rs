@@ -10,7 +10,7 @@ use lockkeeper_lock::Clock;
 use lockkeeper_lock::ensemble::{Closed, Connection, Ensemble, EnsembleError, NodeEvent, Op};
 use tokio::time::Instant;
 
-use crate::{Client, FakeConnection, Freezable, Options, SkewedClock, World};
+use crate::{Client, FakeConnection, Freezable, Options, SkewedClock, World, eventually};
 
 const PATIENCE: Duration = Duration::from_secs(1);
 const FOR_EVER: Duration = Duration::from_secs(100_000);
@@ -28,17 +28,6 @@ fn world() -> World {
 
 async fn connect(client: &Client, server: usize) -> FakeConnection {
     client.attach(server, None, PATIENCE).await.unwrap()
-}
-
-/// Waits until `is_so`, for a minute of the simulated clock at most.
-async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..60_000 {
-        if is_so() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    panic!("never: {what}");
 }
 
 fn check(path: &str) -> Vec<Op> {

@@ -51,13 +51,13 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         let Some(ticket) = self.options.ticket.take() else {
             return;
         };
-        if self.link.last().is_some() || !matches!(self.place, Place::Out) {
+        if !self.link.is_new() || !matches!(self.place, Place::Out) {
             return;
         }
         tracing::info!(
             lock.path = self.options.root,
             lock.token = ticket.token.0,
-            "Going on with the contender of the process before us"
+            "Going on with the contender of the previous process"
         );
         self.lease = Lease::new(ticket.session_timeout, self.options.timing.tick_time);
         self.link.resume(ticket);

@@ -72,6 +72,11 @@ impl<Connection> Link<Connection> {
         matches!(self.state, State::Down { attaching: None, .. })
     }
 
+    /// Whether no session has been begun, nor is one being begun.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_idle() && matches!(self.session(), Session::New)
+    }
+
     /// Whether a connection is being opened as it suits the servers.
     pub(super) fn takes_its_time(&self) -> bool {
         matches!(

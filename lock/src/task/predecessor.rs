@@ -106,7 +106,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         if is_asked_for {
             tracing::warn!(
                 path = self.options.control,
-                "The control node cannot be used; the holder before counts as one that did not release cleanly"
+                "The control node cannot be used; treating the previous holder as one that did not release cleanly"
             );
         }
     }

@@ -2,10 +2,10 @@
 
 use lockkeeper_lock::{BootInstant, Renewal};
 
+use super::model::{Event, Message, Model};
 use super::network::{MS, NEVER, Time};
 use super::plan::{RATE_ERROR, between};
 use super::weaker::{self, Rule};
-use super::world::{Event, Message, World};
 
 pub struct Client {
     pub server: usize,
@@ -46,7 +46,7 @@ impl Client {
 /// The time on a clock at the beginning of the history: it has been running for some time before.
 const CLOCK_START: u64 = 1_000_000_000_000;
 
-impl World {
+impl Model {
     fn clock(&self) -> BootInstant {
         BootInstant::from_nanos(CLOCK_START + (self.now as f64 * self.plan.clock_rate) as u64)
     }

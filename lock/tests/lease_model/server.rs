@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
+use super::model::{Event, Message, Model, Origin};
 use super::network::{MS, Thread, Time};
 use super::plan::between;
-use super::world::{Event, Message, Origin, World};
 
 /// The threads of a server.
 pub mod thread {
@@ -71,7 +71,7 @@ impl Server {
     }
 }
 
-impl World {
+impl Model {
     /// A thread of a server handles a message.
     pub fn work(&mut self, server: usize, thread: usize, message: Message) {
         if self.servers[server].down {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use lockkeeper_lock::SLACK;
 
 use super::client::Client;
+use super::model::Model;
 use super::network::{MS, Time};
 use super::plan::{Plan, Profile};
 use super::weaker;
-use super::world::World;
 
 /// The number of histories in which a test searches for a rare overlap.
 const MANY: u32 = 12_000;
@@ -35,11 +35,11 @@ pub fn history(seed: u64, profile: Profile, change: impl Fn(&mut Plan)) -> Outco
         Duration::from_nanos(plan.tick),
         SLACK,
     );
-    let mut world = World::new(plan, rng, Client::new(rules));
-    world.run();
-    let expired = world.expired;
+    let mut model = Model::new(plan, rng, Client::new(rules));
+    model.run();
+    let expired = model.expired;
     Outcome {
-        spare: world
+        spare: model
             .client
             .acts_until
             .map(|until| Some(expired? as i64 - until? as i64)),

@@ -5,7 +5,18 @@ use std::time::Duration;
 
 use lockkeeper_lock::{Identity, LockError, LockOptions, LockState, Mode, Participant, Pod};
 
-use super::{ROOT, lock, lock_in, lock_with, options, queued_at, state, status_where, world};
+use super::{FakeLock, ROOT, lock, lock_in, lock_with, options, queued_at, state, status_where, world};
+
+/// The list once it is so: an onlooker's server may be late.
+async fn listed(onlooker: &FakeLock, is_so: impl Fn(&[Participant]) -> bool) -> Vec<Participant> {
+    loop {
+        let list = onlooker.participants().await.unwrap();
+        if is_so(&list) {
+            return list;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
 
 fn holders(list: &[Participant]) -> Vec<bool> {
     list.iter().map(|participant| participant.is_holder).collect()
@@ -38,14 +49,8 @@ async fn an_onlooker_sees_everybody_in_order_with_token_and_data_and_stays_out_o
 
     let token = holder.acquire().await.unwrap();
     let waiting = queued_at(&waiter, 1).await;
-    let list = loop {
-        let list = onlooker.participants().await.unwrap();
-        // It is connected to a follower, and the mark comes a moment after the lock.
-        if list.len() == 2 && list[0].data.is_held() {
-            break list;
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    };
+    // The mark comes a moment after the lock.
+    let list = listed(&onlooker, |list| list.len() == 2 && list[0].data.is_held()).await;
     assert_eq!(holders(&list), [true, false]);
     assert_eq!(list[0].token, token);
     assert_eq!(Some(list[1].token), waiting.token);
@@ -70,13 +75,7 @@ async fn contenders_of_curator_are_seen_and_waited_for_and_other_children_are_no
     world.create(&format!("{ROOT}/{curator}"), b"10.0.0.7");
     world.create(&format!("{ROOT}/notes"), b"{\"state\":\"held\"}");
     let waiting = queued_at(&lock, 1).await;
-    let list = loop {
-        let list = onlooker.participants().await.unwrap();
-        if list.len() == 2 {
-            break list;
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    };
+    let list = listed(&onlooker, |list| list.len() == 2).await;
     assert_eq!(list[0].name, curator);
     assert_eq!(list[0].data, lockkeeper_lock::ContenderData::default());
     assert_eq!(holders(&list), [true, false]);
@@ -111,13 +110,7 @@ async fn readers_hold_together_and_a_writer_alone_whoever_looks() {
         locks.push(lock);
     }
     for onlooker in [&locks[3], &lock_in(&world, "onlooker", Mode::Write)] {
-        let list = loop {
-            let list = onlooker.participants().await.unwrap();
-            if list.len() == 4 {
-                break list;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        };
+        let list = listed(onlooker, |list| list.len() == 4).await;
         assert_eq!(holders(&list), [true, true, false, false]);
     }
 }

@@ -1,6 +1,7 @@
 //! A process that goes on with the contender of one that died.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockkeeper_fake::World;
 use lockkeeper_lock::{
@@ -109,6 +110,27 @@ async fn a_successor_releases_what_was_left_to_it_also_if_it_has_not_begun_yet()
     let successor = going_on(&world, options(), ticket);
     successor.release().await.unwrap();
     assert!(world.children(ROOT).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_has_a_session_already_leaves_the_contender_of_its_ticket_to_its_own_session() {
+    for waits_for_the_answer in [true, false] {
+        let world = world();
+        let (token, ticket) = left(&world, options()).await;
+        let late = going_on(&world, options(), ticket);
+        {
+            let mut list = std::pin::pin!(late.participants());
+            if waits_for_the_answer {
+                assert_eq!(list.await.unwrap().len(), 1);
+            } else {
+                // It has begun to open a connection for a session of its own.
+                assert!(tokio::time::timeout(Duration::ZERO, &mut list).await.is_err());
+            }
+        }
+        let own = late.acquire().await.unwrap();
+        assert!(own > token, "it queued behind the contender that was left");
+        assert_ne!(late.status().session, Some(ticket.session.id));
+    }
 }
 
 /// Waits until the successor knows that nothing is left, and that it queues again when its owner has released.

@@ -85,12 +85,12 @@ impl Contender {
 
     /// Shows sockets and probes a lock that was left to us, while it is on its way: its application runs until this moment.
     pub(super) fn publish_left(&self, token: FencingToken, until: BootInstant) {
-        let session_timeout = self.source.settings.timing.session_timeout;
+        let timing = self.source.settings.timing;
         let shown = LockStatus {
             state: LockState::Suspended,
             token: Some(token),
-            lease_end: Some(until + self.source.settings.timing.margin()),
-            session_timeout: Some(session_timeout),
+            lease_end: Some(timing.lease_end(until)),
+            session_timeout: Some(timing.session_timeout),
             ..LockStatus::new()
         };
         self.published.send_if_modified(|before| {

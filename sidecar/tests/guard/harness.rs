@@ -1,5 +1,7 @@
 //! Runs tests, starts guards, and plays the keeper.
 
+#[path = "../support/eventually.rs"]
+mod eventually;
 mod guard;
 mod processes;
 
@@ -11,8 +13,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use lockkeeper_lock::{BootInstant, FencingToken};
+use lockkeeper_lock::FencingToken;
 
+pub use self::eventually::{eventually, until};
 pub use self::guard::Guard;
 pub use self::processes::{assert_in_time, children, is_alive, last_stamp, state};
 use crate::Test;
@@ -114,21 +117,6 @@ pub fn is_root() -> bool {
         skip("needs root");
     }
     root
-}
-
-pub fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
-    let end = BootInstant::now() + LONG;
-    while BootInstant::now() < end {
-        if let Some(found) = probe() {
-            return found;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    panic!("never happened: {what}")
-}
-
-pub fn until(what: &str, mut probe: impl FnMut() -> bool) {
-    eventually(what, || probe().then_some(()));
 }
 
 /// This program in another role.

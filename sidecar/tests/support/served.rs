@@ -21,8 +21,10 @@ use lockkeeper_sidecar::socket::{self, Command, SocketServer, Tree};
 use lockkeeper_sidecar::view::{Guarded, KeeperView};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// What a test waits for at most: far beyond what it should take.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+#[path = "eventually.rs"]
+pub mod eventually;
+
+pub use eventually::PATIENCE;
 
 pub struct Served {
     pub status: Option<watch::Sender<LockStatus>>,

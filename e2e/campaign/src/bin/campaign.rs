@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Parser;
 use fastrand::Rng;
-use lockkeeper_campaign::faults::{SEED_VARIABLE, seed_from_environment};
+use lockkeeper_campaign::random_faults::{SEED_VARIABLE, seed_from_environment};
 use lockkeeper_campaign::trials::{TRIALS, Trial};
 use lockkeeper_campaign::{Context, Figures, LeaseOption, Times};
 use lockkeeper_judge::histogram;

@@ -14,8 +14,8 @@ use lockkeeper_testbed::{Unsupported, faults};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::fixture::{BOUND, Fixture, Round};
 use crate::lease::DEFAULT_SESSION_TIMEOUT;
-use crate::stage::{BOUND, Round, Stage};
 use crate::times::{Times, seconds};
 
 /// A handoff that counts as soon, in seconds: releasing the lock and starting a program take some 10 ms.
@@ -42,15 +42,15 @@ pub(super) fn container(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     if !rustix::process::getuid().is_root() {
         return Err(Unsupported::new("a PID namespace for the container needs root").into());
     }
-    let mut stage = Stage::new("container")?;
+    let mut fixture = Fixture::new("container")?;
     let mut violations = Violations::default();
     let mut times = KINDS.map(|_| Times::default());
     for _ in 0..context.rounds {
         for ((killed, about), times) in KINDS.iter().zip(&mut times) {
-            let round = stage.begin()?;
+            let round = fixture.begin()?;
             let report = match killed {
-                Killed::Guard | Killed::Container => pods(context, &mut stage, &round, *killed)?,
-                Killed::Namespace | Killed::Group => runs(context, &mut stage, &round, *killed)?,
+                Killed::Guard | Killed::Container => pods(context, &mut fixture, &round, *killed)?,
+                Killed::Namespace | Killed::Group => runs(context, &mut fixture, &round, *killed)?,
             };
             if !report.is_clean() {
                 violations.add(format!(
@@ -85,7 +85,7 @@ pub(super) fn container(context: &mut Context<'_>) -> anyhow::Result<Figures> {
 /// Two pods; returns the holds of both.
 fn pods(
     context: &mut Context<'_>,
-    stage: &mut Stage,
+    fixture: &mut Fixture,
     round: &Round,
     killed: Killed,
 ) -> anyhow::Result<Report> {
@@ -95,11 +95,11 @@ fn pods(
         format!("{}s", stop_grace.as_secs()),
     ];
     let mut start = |name: &str| -> anyhow::Result<Pod> {
-        let host = stage.host(name)?;
+        let host = fixture.host(name)?;
         let name = format!("{name}-{}", round.number);
-        let mut pod = Pod::on(host, &stage.ensemble, &name);
+        let mut pod = Pod::on(host, &fixture.ensemble, &name);
         let options = ["--session-timeout", &times[0], "--stop-grace", &times[1]];
-        pod.start_sidecar(&stage.ensemble, &round.lock, &options);
+        pod.start_sidecar(&fixture.ensemble, &round.lock, &options);
         // Killed later than its guard if it could be: it does not end on SIGTERM.
         pod.start_container(&name, &["--ignore-sigterm"]);
         Ok(pod)
@@ -123,7 +123,7 @@ fn pods(
 /// Two `lockkeeper run`; returns the holds of both.
 fn runs(
     context: &mut Context<'_>,
-    stage: &mut Stage,
+    fixture: &mut Fixture,
     round: &Round,
     killed: Killed,
 ) -> anyhow::Result<Report> {
@@ -132,8 +132,8 @@ fn runs(
         _ => "pidns",
     };
     let mut start = |name: &str| {
-        let options = stage.options(round, name, &round.server_names())?;
-        stage.start(Options {
+        let options = fixture.options(round, name, &round.server_names())?;
+        fixture.start(Options {
             session_timeout: DEFAULT_SESSION_TIMEOUT,
             stop_grace: Timing::new(DEFAULT_SESSION_TIMEOUT).stop_grace,
             ..options

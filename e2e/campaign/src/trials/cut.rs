@@ -10,9 +10,9 @@ use lockkeeper_testbed::{Ensemble, faults};
 use crate::context::Context;
 use crate::control::{Control, Setup};
 use crate::figures::{Figures, Violations};
+use crate::fixture::{BOUND, Fixture, Round};
 use crate::lease::SESSION_TIMEOUT;
 use crate::spares::Spares;
-use crate::stage::{BOUND, Round, Stage};
 use crate::times::{Times, seconds};
 
 /// The server that is paused before the cut.
@@ -47,14 +47,14 @@ struct Rules {
 }
 
 fn trial(context: &mut Context<'_>, name: &'static str, sleeper: Sleeper) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new(name)?.with_lease(context.lease);
+    let mut fixture = Fixture::new(name)?.with_lease(context.lease);
     let mut violations = Violations::default();
     let mut spares = Spares::default();
     let mut handover = Times::default();
     let mut wake_to_cut = Times::default();
     let mut rules = Rules::default();
     for _ in 0..context.rounds {
-        let round = stage.begin()?;
+        let round = fixture.begin()?;
         let follower = round.followers[context.random.usize(..round.followers.len())];
         let others: Vec<_> = round
             .server_names()
@@ -62,22 +62,22 @@ fn trial(context: &mut Context<'_>, name: &'static str, sleeper: Sleeper) -> any
             .filter(|&server| server != follower)
             .collect();
 
-        let holder = stage.options(&round, "holder", &[follower])?;
+        let holder = fixture.options(&round, "holder", &[follower])?;
         // The application ignores SIGTERM, and so does its orphan, so both run until the very deadline.
-        let holder = stage.start(holder.with_recorder(&["--fork", "1", "--ignore-sigterm"]))?;
+        let holder = fixture.start(holder.with_recorder(&["--fork", "1", "--ignore-sigterm"]))?;
         let token = holder.wait_until_it_runs(0, BOUND)?;
-        let waiter = stage.options(&round, "waiter", &others)?;
-        let waiter = stage.start(waiter)?;
+        let waiter = fixture.options(&round, "waiter", &others)?;
+        let waiter = fixture.start(waiter)?;
         let control = Control::start(Setup {
-            host: stage.host("control")?,
-            server: stage.ensemble.address(follower).to_string(),
+            host: fixture.host("control")?,
+            server: fixture.ensemble.address(follower).to_string(),
             root: format!("{}/control", round.root),
             session_timeout: SESSION_TIMEOUT,
-            tick: stage.ensemble.config().tick,
+            tick: fixture.ensemble.config().tick,
         })?;
         // A random moment relative to the renewals and to the leader's pings, once some renewals are proven.
         std::thread::sleep(Duration::from_millis(context.random.u64(2_000..4_000)));
-        let woken = strike(context, &stage.ensemble, &round, follower, sleeper)?;
+        let woken = strike(context, &fixture.ensemble, &round, follower, sleeper)?;
         let cut = BootInstant::now();
         if let Some(woken) = woken {
             wake_to_cut.add(seconds(cut, woken));
@@ -114,10 +114,10 @@ fn trial(context: &mut Context<'_>, name: &'static str, sleeper: Sleeper) -> any
         ))?;
         drop((holder, waiter));
         let (a, b) = (
-            stage.ensemble.server(follower),
-            stage.ensemble.server(round.leader),
+            fixture.ensemble.server(follower),
+            fixture.ensemble.server(round.leader),
         );
-        stage.ensemble.heal(a, b)?;
+        fixture.ensemble.heal(a, b)?;
     }
     let mut figures = Figures::default();
     spares.tell(&mut figures, "everything gone");

@@ -9,23 +9,23 @@ use lockkeeper_testbed::ensemble::{block_on, connector};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::fixture::{BOUND, Fixture};
 use crate::lease::SESSION_TIMEOUT;
-use crate::stage::{BOUND, Stage};
 use crate::times::{Times, seconds};
 
 pub(super) fn deleted(context: &mut Context<'_>) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new("deleted")?;
+    let mut fixture = Fixture::new("deleted")?;
     let mut violations = Violations::default();
     let (mut reactions, mut both) = (Times::default(), Times::default());
     for _ in 0..context.rounds {
-        let round = stage.begin()?;
+        let round = fixture.begin()?;
         let all = round.server_names();
-        let options = stage.options(&round, "holder", &all)?;
+        let options = fixture.options(&round, "holder", &all)?;
         // A grace would be visible, because none of its processes ends on SIGTERM.
-        let mut holder = stage.start(options.with_recorder(&["--fork", "1", "--ignore-sigterm"]))?;
+        let mut holder = fixture.start(options.with_recorder(&["--fork", "1", "--ignore-sigterm"]))?;
         let token = holder.wait_until_it_runs(0, BOUND)?;
-        let options = stage.options(&round, "waiter", &all)?;
-        let waiter = stage.start(options)?;
+        let options = fixture.options(&round, "waiter", &all)?;
+        let waiter = fixture.start(options)?;
         let queued = || {
             round
                 .deletions
@@ -45,11 +45,11 @@ pub(super) fn deleted(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             .context("the holder's node was not seen")?;
         let path = format!("{}/{}", round.root, node.name);
         // An administrator's shell, at any server.
-        let server = stage
+        let server = fixture
             .ensemble
             .address(context.random.usize(..all.len()))
             .to_string();
-        block_on(stage.ensemble.observer(), || async {
+        block_on(fixture.ensemble.observer(), || async {
             connector().connect(&server).await?.delete(&path, None).await
         })??;
 

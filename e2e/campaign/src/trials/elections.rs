@@ -14,20 +14,20 @@ use zookeeper_client::{Acls, CreateMode};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::fixture::{BOUND, Fixture, Round};
 use crate::lease::DEFAULT_SESSION_TIMEOUT;
-use crate::stage::{BOUND, Round, Stage};
 use crate::times::{Times, seconds};
 
 /// A write to servers without a leader gets no answer. It is sent anew after this.
 const ATTEMPT: Duration = Duration::from_millis(500);
 
 pub(super) fn elections(context: &mut Context<'_>) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new("elections")?;
+    let mut fixture = Fixture::new("elections")?;
     let mut violations = Violations::default();
-    let round = stage.begin()?;
+    let round = fixture.begin()?;
     let workers = [
-        start(&mut stage, &round, "one")?,
-        start(&mut stage, &round, "two")?,
+        start(&mut fixture, &round, "one")?,
+        start(&mut fixture, &round, "two")?,
     ];
     let timing = Timing::new(DEFAULT_SESSION_TIMEOUT);
     let lease = timing.lease().context("the default is a lease duration")?;
@@ -37,16 +37,16 @@ pub(super) fn elections(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let (mut elected, mut joined, mut silences) = (Times::default(), Times::default(), Times::default());
     let mut kept = 0;
     for number in 1..=context.rounds {
-        let (leader, _) = stage.ensemble.wait_for_roles()?;
+        let (leader, _) = fixture.ensemble.wait_for_roles()?;
         let (holder, token) = holder(&workers)?;
         // It renews at any moment of its interval.
         std::thread::sleep(Duration::from_millis(context.random.u64(1_000..3_000)));
         let killed = BootInstant::now();
-        stage.ensemble.kill(leader);
-        let to_serve = seconds(wait_until_it_writes(&stage.ensemble)?, killed);
-        stage.ensemble.launch(leader)?;
-        stage.ensemble.wait_ready()?;
-        stage.ensemble.wait_for_roles()?;
+        fixture.ensemble.kill(leader);
+        let to_serve = seconds(wait_until_it_writes(&fixture.ensemble)?, killed);
+        fixture.ensemble.launch(leader)?;
+        fixture.ensemble.wait_ready()?;
+        fixture.ensemble.wait_for_roles()?;
         let joining = BootInstant::now();
         // What the election cost is over by then: without a renewal the lease has ended.
         let proof = joining.max(killed + lease + timing.interval());
@@ -95,9 +95,9 @@ pub(super) fn elections(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     violations.finish(figures)
 }
 
-fn start(stage: &mut Stage, round: &Round, name: &str) -> anyhow::Result<Worker> {
-    let options = stage.options(round, name, &round.server_names())?;
-    let worker = stage.start(Options {
+fn start(fixture: &mut Fixture, round: &Round, name: &str) -> anyhow::Result<Worker> {
+    let options = fixture.options(round, name, &round.server_names())?;
+    let worker = fixture.start(Options {
         session_timeout: DEFAULT_SESSION_TIMEOUT,
         stop_grace: Timing::new(DEFAULT_SESSION_TIMEOUT).stop_grace,
         ..options.with_run(&["--restart", "always"])

@@ -12,8 +12,8 @@ use lockkeeper_testbed::faults::{Flood, probe};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::fixture::{BOUND, Fixture};
 use crate::lease::CALM;
-use crate::stage::{BOUND, Stage};
 use crate::times::Times;
 
 /// The port at which the holder answers probes.
@@ -54,22 +54,22 @@ pub(super) fn flood(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         Some(_) => (LENGTH, 0),
         None => (Duration::from_secs(context.rounds.into()), FAILURE_THRESHOLD - 1),
     };
-    let mut stage = Stage::new("flood")?;
+    let mut fixture = Fixture::new("flood")?;
     let mut violations = Violations::default();
     let mut figures = Figures::default();
-    let round = stage.begin()?;
+    let round = fixture.begin()?;
     let listen = format!("0.0.0.0:{PORT}");
     let options = Options {
         session_timeout: CALM,
-        ..stage.options(&round, "holder", &round.server_names())?
+        ..fixture.options(&round, "holder", &round.server_names())?
     };
     let options = options.with_run(&["--admin-listen", &listen]);
     let door = SocketAddrV4::new(options.host.address(), PORT);
-    let holder = stage.start(options)?;
+    let holder = fixture.start(options)?;
     let token = holder.wait_until_it_runs(0, BOUND)?;
-    let kubelet = stage.host("kubelet")?;
+    let kubelet = fixture.host("kubelet")?;
     let strangers = (1..=4)
-        .map(|number| stage.host(&format!("stranger-{number}")))
+        .map(|number| fixture.host(&format!("stranger-{number}")))
         .collect::<anyhow::Result<Vec<_>>>()?;
     for (from, name) in SOURCES {
         let hosts: Vec<&Host> = match from {

@@ -11,23 +11,23 @@ use lockkeeper_testbed::process::wait_for;
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::fixture::{BOUND, Fixture};
 use crate::spares::Spares;
-use crate::stage::{BOUND, Stage};
 use crate::times::{Times, seconds};
 
 pub(super) fn guard(context: &mut Context<'_>) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new("guard")?.with_lease(context.lease);
+    let mut fixture = Fixture::new("guard")?.with_lease(context.lease);
     let mut violations = Violations::default();
     let (mut reactions, mut spares, mut gaps) = (Times::default(), Spares::default(), Times::default());
     for _ in 0..context.rounds {
-        let round = stage.begin()?;
+        let round = fixture.begin()?;
         let all = round.server_names();
-        let options = stage.options(&round, "holder", &all)?;
+        let options = fixture.options(&round, "holder", &all)?;
         // Two orphans in sessions of their own, and all of them ignore SIGTERM.
-        let holder = stage.start(options.with_recorder(&["--fork", "2", "--ignore-sigterm"]))?;
+        let holder = fixture.start(options.with_recorder(&["--fork", "2", "--ignore-sigterm"]))?;
         let token = holder.wait_until_it_runs(0, BOUND)?;
-        let options = stage.options(&round, "waiter", &all)?;
-        let waiter = stage.start(options)?;
+        let options = fixture.options(&round, "waiter", &all)?;
+        let waiter = fixture.start(options)?;
         let records = || {
             let pids: HashSet<u32> = holder.records().ok()?.iter().map(|record| record.pid).collect();
             (pids.len() >= 3).then_some(())

@@ -12,9 +12,9 @@ use rustix::process::Pid;
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::fixture::{BOUND, Fixture};
 use crate::lease::{CALM, SESSION_TIMEOUT};
 use crate::spares::Spares;
-use crate::stage::{BOUND, Stage};
 use crate::times::Times;
 
 /// The faults of a keeper, round after round.
@@ -34,17 +34,17 @@ const FAULTS: [Fault; 4] = [
 ];
 
 pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new("keeper")?.with_lease(context.lease);
+    let mut fixture = Fixture::new("keeper")?.with_lease(context.lease);
     let mut violations = Violations::default();
     let mut silences = Times::default();
     let (mut stopped, mut starved) = (Spares::default(), Spares::default());
     let (mut killed_and_lost, mut starved_and_kept, mut waiting_killed, mut disturbed) = (0, 0, 0, 0);
     for _ in 0..context.rounds {
         for fault in FAULTS {
-            let round = stage.begin()?;
+            let round = fixture.begin()?;
             let all = round.server_names();
-            let options = stage.options(&round, "holder", &all)?;
-            let options = stage.with_times(
+            let options = fixture.options(&round, "holder", &all)?;
+            let options = fixture.with_times(
                 options,
                 match fault {
                     Fault::Killed => SESSION_TIMEOUT * 2,
@@ -53,10 +53,10 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                 },
             );
             let session_timeout = options.session_timeout;
-            let mut holder = stage.start(options.with_recorder(&["--fork", "1"]))?;
+            let mut holder = fixture.start(options.with_recorder(&["--fork", "1"]))?;
             let token = holder.wait_until_it_runs(0, BOUND)?;
-            let options = stage.options(&round, "waiter", &all)?;
-            let waiter = stage.start(options)?;
+            let options = fixture.options(&round, "waiter", &all)?;
+            let waiter = fixture.start(options)?;
             round.wait_until_queued(2)?;
             std::thread::sleep(Duration::from_millis(context.random.u64(500..2_500)));
             if !round.is_still_held(context, &waiter)? {

@@ -15,8 +15,8 @@ use lockkeeper_testbed::{Config, Host};
 use crate::busy::Busy;
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::fixture::{BOUND, Fixture, Round};
 use crate::lease::DEFAULT_SESSION_TIMEOUT;
-use crate::stage::{BOUND, Round, Stage};
 use crate::times::seconds;
 
 /// The port at which a contender tells its metrics, on a host of its own.
@@ -70,7 +70,7 @@ pub(super) fn load(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         None => Duration::from_secs(context.rounds.into()),
     };
     // A renewal waits for the disk, as on servers that users run. The other trials do without that.
-    let mut stage = Stage::with_servers(
+    let mut fixture = Fixture::with_servers(
         "load",
         Config {
             java_arguments: vec!["-Dzookeeper.forceSync=yes".to_owned()],
@@ -78,10 +78,10 @@ pub(super) fn load(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         },
     )?;
     let mut violations = Violations::default();
-    let round = stage.begin()?;
+    let round = fixture.begin()?;
     let mut pairs = Vec::new();
     for lease in &LEASES {
-        pairs.push(Pair::start(&mut stage, &round, lease)?);
+        pairs.push(Pair::start(&mut fixture, &round, lease)?);
     }
     let contenders = || {
         let lives = round.deletions.lives();
@@ -93,7 +93,7 @@ pub(super) fn load(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     };
     wait_for(BOUND, contenders).context("not all waiters are in their queues")?;
 
-    let busy = Busy::begin(stage.ensemble.directory())?;
+    let busy = Busy::begin(fixture.ensemble.directory())?;
     let (begun, processors) = (BootInstant::now(), busy.processors());
     while BootInstant::now() < begun + length {
         pairs.iter_mut().for_each(Pair::look);
@@ -127,12 +127,12 @@ pub(super) fn load(context: &mut Context<'_>) -> anyhow::Result<Figures> {
 }
 
 impl Pair {
-    fn start(stage: &mut Stage, round: &Round, lease: &'static Lease) -> anyhow::Result<Self> {
+    fn start(fixture: &mut Fixture, round: &Round, lease: &'static Lease) -> anyhow::Result<Self> {
         let mut start = |part: &str| {
             let name = format!("{part}-{}", lease.option);
-            let options = stage.options(round, &name, &round.server_names())?;
+            let options = fixture.options(round, &name, &round.server_names())?;
             let listen = format!("{}:{PORT}", Ipv4Addr::LOCALHOST);
-            stage.start(Options {
+            fixture.start(Options {
                 lock: format!("{}-{}", round.lock, lease.option),
                 session_timeout: DEFAULT_SESSION_TIMEOUT,
                 stop_grace: lease.stop_grace,

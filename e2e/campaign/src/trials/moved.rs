@@ -12,37 +12,37 @@ use lockkeeper_testbed::{Ensemble, Host};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::fixture::{BOUND, Fixture};
 use crate::spares::Spares;
-use crate::stage::{BOUND, Stage};
 use crate::times::{Times, seconds};
 
 /// Long enough for half of it to be left when the loss of a server is noticed.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 
 pub(super) fn moved(context: &mut Context<'_>) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new("moved")?.with_lease(context.lease);
+    let mut fixture = Fixture::new("moved")?.with_lease(context.lease);
     let mut violations = Violations::default();
     let mut lost_spares = Spares::default();
     let mut moves = Times::default();
     let mut silences = Times::default();
     let mut kept = 0;
     for _ in 0..context.rounds {
-        let round = stage.begin()?;
+        let round = fixture.begin()?;
         let all = round.server_names();
         let (holder, token, follower) = loop {
-            let options = stage.options(&round, "holder", &all)?;
-            let options = stage.with_times(options, SESSION_TIMEOUT);
+            let options = fixture.options(&round, "holder", &all)?;
+            let options = fixture.with_times(options, SESSION_TIMEOUT);
             let host = options.host.clone();
-            let holder = stage.start(options)?;
+            let holder = fixture.start(options)?;
             let token = holder.wait_until_it_runs(0, BOUND)?;
-            match wait_for(BOUND, || server_of(&stage.ensemble, &host)) {
+            match wait_for(BOUND, || server_of(&fixture.ensemble, &host)) {
                 Some(server) if server != round.leader => break (holder, token, server),
                 // It chose the leader. Another process makes another choice, once this one's node is gone.
                 _ => {
                     drop(holder);
                     round.deletion(token)?;
                     std::fs::remove_file(
-                        stage
+                        fixture
                             .ensemble
                             .directory()
                             .join(format!("holder-{}.record", round.number)),
@@ -50,8 +50,8 @@ pub(super) fn moved(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                 }
             }
         };
-        let options = stage.options(&round, "waiter", &all)?;
-        let waiter = stage.start(stage.with_times(options, SESSION_TIMEOUT))?;
+        let options = fixture.options(&round, "waiter", &all)?;
+        let waiter = fixture.start(fixture.with_times(options, SESSION_TIMEOUT))?;
         wait_for(BOUND, || {
             (round
                 .deletions
@@ -65,18 +65,19 @@ pub(super) fn moved(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         .context("the waiter does not queue")?;
         std::thread::sleep(Duration::from_millis(context.random.u64(2_000..4_000)));
         let (a, b) = (
-            stage.ensemble.server(follower),
-            stage.ensemble.server(round.leader),
+            fixture.ensemble.server(follower),
+            fixture.ensemble.server(round.leader),
         );
-        stage.ensemble.cut(a, b)?;
+        fixture.ensemble.cut(a, b)?;
         let cut = BootInstant::now();
 
         // Without a renewal the leader would expire the session one T and one tick later at most.
-        let proof = cut + holder.options().session_timeout + stage.ensemble.config().tick * 2;
+        let proof = cut + holder.options().session_timeout + fixture.ensemble.config().tick * 2;
         let mut moved_at = None;
         let outcome = wait_for(BOUND, || {
             if moved_at.is_none()
-                && server_of(&stage.ensemble, &holder.options().host).is_some_and(|server| server != follower)
+                && server_of(&fixture.ensemble, &holder.options().host)
+                    .is_some_and(|server| server != follower)
             {
                 moved_at = Some(BootInstant::now());
             }
@@ -113,9 +114,9 @@ pub(super) fn moved(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             ))?;
         }
         drop((holder, waiter));
-        stage.ensemble.heal(
-            stage.ensemble.server(follower),
-            stage.ensemble.server(round.leader),
+        fixture.ensemble.heal(
+            fixture.ensemble.server(follower),
+            fixture.ensemble.server(round.leader),
         )?;
     }
     let mut figures = Figures::default();

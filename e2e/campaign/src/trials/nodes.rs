@@ -266,20 +266,15 @@ impl Witness {
 
     fn keep_up(&mut self, ensemble: &Ensemble) {
         if let Some(watch) = &self.watch {
-            let interrupted = watch.interrupted();
-            // A watch that has lost its leader does not see the deletions of the next leader.
-            let is_seen = |life: &NodeLife| match (life.deleted, interrupted) {
-                (Some(deleted), Some(interrupted)) => deleted < interrupted,
-                (Some(_), None) => true,
-                (None, _) => false,
-            };
-            let seen: Vec<_> = watch.lives().into_iter().filter(is_seen).collect();
-            let tokens = seen.iter().map(|life| life.token);
-            self.released
-                .extend(tokens.filter(|&token| watch.was_released(token)));
-            let seen = seen.into_iter();
-            self.lives.extend(seen.map(|life| (life.token, life)));
-            if interrupted.is_some() {
+            // Before the deletions are read: afterwards it could hide some of them.
+            let is_interrupted = watch.interrupted().is_some();
+            for life in watch.deletions() {
+                if watch.was_released(life.token) {
+                    self.released.insert(life.token);
+                }
+                self.lives.insert(life.token, life);
+            }
+            if is_interrupted {
                 self.watch = None;
             }
         }

@@ -9,9 +9,9 @@ use lockkeeper_product::worker::{self, Options};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::fixture::{BOUND, Fixture};
 use crate::lease::CALM;
 use crate::other_clients::{Client, Contender};
-use crate::stage::{BOUND, Stage};
 use crate::times::Times;
 
 /// How often each of the other clients takes the lock in a round.
@@ -40,50 +40,50 @@ pub(super) fn all(context: &mut Context<'_>) -> anyhow::Result<Figures> {
 
 /// In each round, one queue after the other: its clients and ours take turns.
 fn share(context: &mut Context<'_>, trial: &'static str, queues: &[&[Client]]) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new(trial)?;
+    let mut fixture = Fixture::new(trial)?;
     let mut violations = Violations::default();
     let mut gaps = Times::default();
     let (mut by_others, mut by_us, mut changes) = (0, 0, 0);
     for queue in (0..context.rounds).flat_map(|_| queues) {
-        let round = stage.begin()?;
+        let round = fixture.begin()?;
         let all = round.server_names();
         let mut workers = Vec::new();
         for name in ["one", "two"] {
             let options = Options {
                 session_timeout: CALM,
-                ..stage.options(&round, name, &all)?
+                ..fixture.options(&round, name, &all)?
             };
             let options = options.with_run(&["--restart", "always"]);
             let hold = format!("{}ms", HOLD.as_millis());
-            workers.push(stage.start(options.with_recorder(&["--hold", &hold]))?);
+            workers.push(fixture.start(options.with_recorder(&["--hold", &hold]))?);
         }
         let mut clients = Vec::new();
         for (index, &client) in queue.iter().enumerate() {
             let name = format!("{client:?}-{index}").to_lowercase();
             let contender = Contender {
                 client,
-                connect: stage.ensemble.connect_string(),
+                connect: fixture.ensemble.connect_string(),
                 path: round.lock.clone(),
                 times: TIMES,
                 hold: HOLD,
                 session_timeout: CALM,
                 name: name.clone(),
-                record: stage
+                record: fixture
                     .ensemble
                     .directory()
                     .join(format!("{name}-{}.record", round.number)),
             };
-            let process = stage.host(&name)?.spawn(&name, contender.command()?)?;
+            let process = fixture.host(&name)?.spawn(&name, contender.command()?)?;
             clients.push((process, contender.record));
         }
         // A worker that is started again and again, as by cron, without a pause between two starts.
         let mut crons = Vec::new();
         while clients.iter_mut().any(|(process, _)| process.is_running()) {
-            let mut options = stage.options(&round, "cron", &all)?;
+            let mut options = fixture.options(&round, "cron", &all)?;
             options.name = format!("{}-{}", options.name, crons.len());
             options.session_timeout = CALM;
             let hold = format!("{}ms", HOLD.as_millis());
-            let mut cron = stage.start(options.with_recorder(&["--hold", &hold]))?;
+            let mut cron = fixture.start(options.with_recorder(&["--hold", &hold]))?;
             let status = cron.wait_until_it_ends(BOUND)?;
             ensure!(status.success(), "{status}:\n{}", cron.log());
             crons.push(cron);

@@ -15,10 +15,10 @@ use lockkeeper_testbed::{Ensemble, Host};
 use rustix::process::Pid;
 
 use crate::context::Context;
-use crate::faults::{Event, Plan, Shape, Workers};
 use crate::figures::{Figures, Violations};
+use crate::fixture::{BOUND, Fixture};
 use crate::lease::SESSION_TIMEOUT;
-use crate::stage::{BOUND, Stage};
+use crate::random_faults::{Event, Plan, Shape, Workers};
 use crate::times::Times;
 
 /// Length of the plan of one round, in a test and in a campaign by minutes.
@@ -47,22 +47,22 @@ const CROWDS: [(Crowd, &str, Rule); 3] = [
 pub(super) fn random(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let length = if context.minutes.is_some() { LONG } else { SHORT };
     let rounds = context.rounds_of(length);
-    let mut stage = Stage::new("random")?.with_lease(context.lease);
+    let mut fixture = Fixture::new("random")?.with_lease(context.lease);
     let mut violations = Violations::default();
     let mut gaps = Times::default();
     let (mut holds, mut struck, mut restarts) = (0, 0, 0);
     let first = context.random.usize(..CROWDS.len());
     for number in 0..rounds as usize {
         let (crowd, name, rule) = CROWDS[(first + number) % CROWDS.len()];
-        let round = stage.begin()?;
+        let round = fixture.begin()?;
         let mut crew = Vec::new();
         for (index, part) in crowd.parts(&mut context.random).into_iter().enumerate() {
-            let plain = stage.options(&round, &format!("worker-{index}"), &round.server_names())?;
+            let plain = fixture.options(&round, &format!("worker-{index}"), &round.server_names())?;
             let options = plain
                 .with_run(&["--restart", "always"])
                 .with_run(&part.run)
                 .with_recorder(&part.recorder);
-            crew.push(Member::start(&stage.ensemble, options, part.may_stop_program)?);
+            crew.push(Member::start(&fixture.ensemble, options, part.may_stop_program)?);
         }
         let crew = Crew(crew);
         let shape = Shape {
@@ -77,13 +77,13 @@ pub(super) fn random(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             round.number,
             crew.0.len()
         ))?;
-        let outcome = carry_out(context, &stage.ensemble, &crew, &plan)?;
+        let outcome = carry_out(context, &fixture.ensemble, &crew, &plan)?;
         struck += outcome.struck;
         restarts += outcome.restarts;
 
         let over = BootInstant::now();
         let runs_again = wait_for(BOUND, || {
-            crew.keep_up(&stage.ensemble).ok()?;
+            crew.keep_up(&fixture.ensemble).ok()?;
             let records = crew.records().ok()?;
             records.iter().any(|record| record.at > over).then_some(())
         });

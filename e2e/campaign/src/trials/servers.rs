@@ -11,7 +11,7 @@ use lockkeeper_testbed::{Ensemble, faults};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
-use crate::stage::{BOUND, Round, Stage};
+use crate::fixture::{BOUND, Fixture, Round};
 use crate::times::{Times, seconds};
 
 #[derive(Clone, Copy)]
@@ -30,27 +30,27 @@ const FAULTS: [(Fault, &str); 4] = [
 ];
 
 pub(super) fn servers(context: &mut Context<'_>) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new("servers")?.with_lease(context.lease);
+    let mut fixture = Fixture::new("servers")?.with_lease(context.lease);
     let mut violations = Violations::default();
     let mut back: [Times; 4] = Default::default();
     let mut pauses: [Times; 4] = Default::default();
     for _ in 0..context.rounds {
         for (kind, (fault, name)) in FAULTS.into_iter().enumerate() {
-            let round = stage.begin()?;
+            let round = fixture.begin()?;
             let all = round.server_names();
             let mut workers = Vec::new();
             for worker in ["one", "two", "three"] {
-                let options = stage
+                let options = fixture
                     .options(&round, worker, &all)?
                     .with_run(&["--restart", "always"]);
-                workers.push(stage.start(options)?);
+                workers.push(fixture.start(options)?);
             }
             wait_until_one_runs(&workers, BootInstant::now())?;
-            strike(&stage.ensemble, &round, fault)?;
+            strike(&fixture.ensemble, &round, fault)?;
             let over = BootInstant::now();
             let again = wait_until_one_runs(&workers, over)?;
             // Long enough for an overlap to become visible.
-            stage.ensemble.wait_ready()?;
+            fixture.ensemble.wait_ready()?;
             wait_until_one_runs(&workers, BootInstant::now() + Duration::from_secs(2))?;
             let report = round.judge(context, &workers, Rule::Exclusive, &mut violations)?;
             let pause = report

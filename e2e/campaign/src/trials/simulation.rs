@@ -5,8 +5,8 @@ use lockkeeper_lock::BootInstant;
 use lockkeeper_simulation::{Setup, history, series};
 
 use crate::context::Context;
-use crate::faults::SEED_VARIABLE;
 use crate::figures::{Figures, Violations};
+use crate::random_faults::SEED_VARIABLE;
 
 /// Histories between two lines of progress.
 const EACH: u64 = 10_000;

@@ -11,8 +11,8 @@ use lockkeeper_testbed::process::wait_for;
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::fixture::{BOUND, Fixture};
 use crate::spares::{Spare, Spares};
-use crate::stage::{BOUND, Stage};
 use crate::times::{Times, seconds};
 
 /// The containments (`--containment`).
@@ -25,23 +25,23 @@ const WITHOUT_PROMISE: &str = "sweep";
 const QUIET: Duration = Duration::from_millis(500);
 
 pub(super) fn storm(context: &mut Context<'_>) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new("storm")?.with_lease(context.lease);
+    let mut fixture = Fixture::new("storm")?.with_lease(context.lease);
     let mut violations = Violations::default();
     let mut figures = Figures::default();
     for held in HELD {
         let (mut late, mut spares) = (Times::default(), Spares::default());
         let (mut in_time, mut overlaps, mut struck) = (0, 0, 0);
         for _ in 0..context.rounds {
-            let round = stage.begin()?;
+            let round = fixture.begin()?;
             let all = round.server_names();
-            let options = stage
+            let options = fixture
                 .options(&round, "holder", &all)?
                 .with_run(&["--containment", held])
                 .with_recorder(&["--chains", "8", "--ignore-sigterm"]);
-            let holder = stage.start(options)?;
+            let holder = fixture.start(options)?;
             let token = holder.wait_until_it_runs(0, BOUND)?;
-            let options = stage.options(&round, "waiter", &all)?;
-            let waiter = stage.start(options)?;
+            let options = fixture.options(&round, "waiter", &all)?;
+            let waiter = fixture.start(options)?;
             std::thread::sleep(Duration::from_millis(context.random.u64(500..1_500)));
             if !round.is_still_held(context, &waiter)? {
                 continue;

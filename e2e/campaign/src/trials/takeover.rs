@@ -12,8 +12,8 @@ use rustix::process::{Signal, kill_process};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
+use crate::fixture::{BOUND, Fixture, Round};
 use crate::lease::DEFAULT_SESSION_TIMEOUT;
-use crate::stage::{BOUND, Round, Stage};
 use crate::times::{Times, seconds};
 
 /// What the next one may take beyond L, in seconds: the error of two clocks, a transaction, and the start of a program.
@@ -49,16 +49,16 @@ const LEASES: [Lease; 3] = [
 ];
 
 pub(super) fn takeover(context: &mut Context<'_>) -> anyhow::Result<Figures> {
-    let mut stage = Stage::new("takeover")?;
+    let mut fixture = Fixture::new("takeover")?;
     let mut violations = Violations::default();
     let mut holders = LEASES.map(|lease| (lease, Times::default()));
     let (mut alive, mut dead) = (Times::default(), Times::default());
     for _ in 0..context.rounds {
         for (lease, times) in &mut holders {
-            times.add(holder_crashes(context, &mut stage, lease, &mut violations)?);
+            times.add(holder_crashes(context, &mut fixture, lease, &mut violations)?);
         }
-        alive.add(heir_waits(context, &mut stage, false, &mut violations)?);
-        dead.add(heir_waits(context, &mut stage, true, &mut violations)?);
+        alive.add(heir_waits(context, &mut fixture, false, &mut violations)?);
+        dead.add(heir_waits(context, &mut fixture, true, &mut violations)?);
     }
     let mut figures = Figures::default();
     for (lease, times) in &holders {
@@ -89,21 +89,21 @@ pub(super) fn takeover(context: &mut Context<'_>) -> anyhow::Result<Figures> {
 /// From the crash to the next one's first instruction, in seconds.
 fn holder_crashes(
     context: &mut Context<'_>,
-    stage: &mut Stage,
+    fixture: &mut Fixture,
     lease: &Lease,
     violations: &mut Violations,
 ) -> anyhow::Result<f64> {
-    let round = stage.begin()?;
-    let holder = start(stage, &round, "holder", lease)?;
+    let round = fixture.begin()?;
+    let holder = start(fixture, &round, "holder", lease)?;
     let token = holder.wait_until_it_runs(0, BOUND)?;
-    let waiter = start(stage, &round, "waiter", lease)?;
+    let waiter = start(fixture, &round, "waiter", lease)?;
     round.wait_until_queued(2)?;
     // It renews at any moment of its interval.
     std::thread::sleep(Duration::from_millis(context.random.u64(1_500..3_000)));
-    let crashed = crash(stage, &holder)?;
+    let crashed = crash(fixture, &holder)?;
     let next = waiter.wait_until_it_runs(token, BOUND)?;
     let took = seconds(waiter.first_stamp(next)?, crashed);
-    restore(stage, &holder)?;
+    restore(fixture, &holder)?;
     round.judge(context, [&holder, &waiter], Rule::Exclusive, violations)?;
     context.say(format!(
         "round {}: {}; the next one ran {took:.3} s after the crash",
@@ -116,21 +116,21 @@ fn holder_crashes(
 /// The heir may have crashed before.
 fn heir_waits(
     context: &mut Context<'_>,
-    stage: &mut Stage,
+    fixture: &mut Fixture,
     has_crashed: bool,
     violations: &mut Violations,
 ) -> anyhow::Result<f64> {
     let lease = &LEASES[1];
-    let round = stage.begin()?;
-    let mut holder = start(stage, &round, "holder", lease)?;
+    let round = fixture.begin()?;
+    let mut holder = start(fixture, &round, "holder", lease)?;
     let token = holder.wait_until_it_runs(0, BOUND)?;
-    let heir = start(stage, &round, "heir", lease)?;
+    let heir = start(fixture, &round, "heir", lease)?;
     round.wait_until_queued(2)?;
-    let third = start(stage, &round, "third", lease)?;
+    let third = start(fixture, &round, "third", lease)?;
     round.wait_until_queued(3)?;
     std::thread::sleep(Duration::from_millis(context.random.u64(1_500..3_000)));
     if has_crashed {
-        crash(stage, &heir)?;
+        crash(fixture, &heir)?;
         round
             .wait_until_queued(2)
             .context("the one behind the heir takes its place")?;
@@ -141,7 +141,7 @@ fn heir_waits(
     let took = seconds(next.first_stamp(ran)?, round.deletion(token)?);
     holder.wait_until_it_ends(BOUND)?;
     if has_crashed {
-        restore(stage, &heir)?;
+        restore(fixture, &heir)?;
     }
     round.judge(context, [&holder, &heir, &third], Rule::Exclusive, violations)?;
     context.say(format!(
@@ -152,9 +152,9 @@ fn heir_waits(
     Ok(took)
 }
 
-fn start(stage: &mut Stage, round: &Round, name: &str, lease: &Lease) -> anyhow::Result<Worker> {
-    let options = stage.options(round, name, &round.server_names())?;
-    stage.start(Options {
+fn start(fixture: &mut Fixture, round: &Round, name: &str, lease: &Lease) -> anyhow::Result<Worker> {
+    let options = fixture.options(round, name, &round.server_names())?;
+    fixture.start(Options {
         session_timeout: DEFAULT_SESSION_TIMEOUT,
         stop_grace: lease.stop_grace,
         ..options.with_run(&["--lease-duration", lease.option])
@@ -162,13 +162,13 @@ fn start(stage: &mut Stage, round: &Round, name: &str, lease: &Lease) -> anyhow:
 }
 
 /// Nothing more comes from the worker's machine, and nothing runs there. Returns when that began.
-fn crash(stage: &Stage, worker: &Worker) -> anyhow::Result<BootInstant> {
+fn crash(fixture: &Fixture, worker: &Worker) -> anyhow::Result<BootInstant> {
     let keeper = worker.keeper_pid().context("it has a keeper")?;
     let crashed = BootInstant::now();
-    for server in 0..stage.ensemble.len() {
-        stage
+    for server in 0..fixture.ensemble.len() {
+        fixture
             .ensemble
-            .cut(&worker.options().host, stage.ensemble.server(server))?;
+            .cut(&worker.options().host, fixture.ensemble.server(server))?;
     }
     faults::kill(keeper)?;
     // Everything else goes with its guard.
@@ -176,11 +176,11 @@ fn crash(stage: &Stage, worker: &Worker) -> anyhow::Result<BootInstant> {
     Ok(crashed)
 }
 
-fn restore(stage: &Stage, worker: &Worker) -> anyhow::Result<()> {
-    for server in 0..stage.ensemble.len() {
-        stage
+fn restore(fixture: &Fixture, worker: &Worker) -> anyhow::Result<()> {
+    for server in 0..fixture.ensemble.len() {
+        fixture
             .ensemble
-            .heal(&worker.options().host, stage.ensemble.server(server))?;
+            .heal(&worker.options().host, fixture.ensemble.server(server))?;
     }
     Ok(())
 }

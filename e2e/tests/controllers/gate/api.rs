@@ -11,7 +11,7 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use kube::Client;
 use kube::client::Body;
-use lockkeeper_product::beside::World;
+use lockkeeper_product::beside::Environment;
 use lockkeeper_product::beside::account::client;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -27,11 +27,11 @@ type AnyBody = UnsyncBoxBody<Bytes, kube::Error>;
 struct Lost;
 
 pub(super) async fn serve(
-    world: &World,
+    environment: &Environment,
     state: Arc<watch::Sender<State>>,
     are_secrets_late: Arc<IsLate>,
 ) -> (AbortHandle, String) {
-    let client = client(world.kubeconfig()).await;
+    let client = client(environment.kubeconfig()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let task = tokio::spawn(async move {

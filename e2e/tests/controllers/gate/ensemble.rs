@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use lockkeeper_product::beside::World;
+use lockkeeper_product::beside::Environment;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -25,11 +25,14 @@ const WRITES: [(i32, &str); 5] = [
 /// The number of the request whose answer gets lost.
 type Lost = Arc<Mutex<Option<i32>>>;
 
-pub(super) async fn serve(world: &World, state: Arc<watch::Sender<State>>) -> (AbortHandle, String) {
+pub(super) async fn serve(
+    environment: &Environment,
+    state: Arc<watch::Sender<State>>,
+) -> (AbortHandle, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let connect = listener.local_addr().unwrap().to_string();
-    let servers: Vec<_> = (0..world.ensemble.len())
-        .map(|server| world.ensemble.address(server))
+    let servers: Vec<_> = (0..environment.ensemble.len())
+        .map(|server| environment.ensemble.address(server))
         .collect();
     let task = tokio::spawn(async move {
         // The connections end with this task.

@@ -2,13 +2,12 @@
 //! can do.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
+use lockkeeper_testbed::eventually::eventually;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::hostile::{Hostile, Kind};
-use super::limited::{BOUND, LIMIT, Limited, condition, path};
+use super::limited::{LIMIT, Limited, condition, path};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hostile_ensemble_ends_its_own_session_alone_whatever_it_sends() {
@@ -61,12 +60,10 @@ async fn a_hostile_ensemble_ends_its_own_session_alone_whatever_it_sends() {
     let [(_, streaming), (_, counting), ..] = &servers[..] else {
         unreachable!()
     };
-    let again = async {
-        while streaming.connections() < 3 || counting.connections() < 3 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    timeout(BOUND, again).await.expect("they are asked again");
+    eventually("they are asked again", async || {
+        (streaming.connections() >= 3 && counting.connections() >= 3).then_some(())
+    })
+    .await;
     println!(
         "{} MiB were taken in of what was streamed",
         streaming.sent() >> 20

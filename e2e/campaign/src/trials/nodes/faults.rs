@@ -174,13 +174,8 @@ impl Fault {
                 over(space.kubectl(&force)?)
             }
             Self::AskedToStepDown => {
-                let holders = holder(space)?;
-                let exec = [
-                    "exec",
-                    &holders,
-                    "--container=lockkeeper",
-                    "--pod-running-timeout=2s",
-                ];
+                let pod = holder(space, random)?;
+                let exec = ["exec", &pod, "--container=lockkeeper", "--pod-running-timeout=2s"];
                 over(space.kubectl(&[&exec[..], &["--", "/lockkeeper", "release"]].concat())?)
             }
             Self::Rollout => {
@@ -193,7 +188,7 @@ impl Fault {
                 over(cluster.kubectl(&["delete", "pod", "--namespace", SYSTEM, &pod, "--wait=false"])?)
             }
             Self::SecondGuard => {
-                let (pod, binary) = (holder(space)?, "/lockkeeper/lockkeeper");
+                let (pod, binary) = (holder(space, random)?, "/lockkeeper/lockkeeper");
                 let exec = ["exec", &pod, "--container=app", "--pod-running-timeout=2s"];
                 let second = [
                     &exec[..],
@@ -209,8 +204,9 @@ impl Fault {
                 lasts(move || lead_to(space, "/lockkeeper"))
             }
             Self::Flood => {
-                let address =
-                    space.kubectl(&["get", "pod", &holder(space)?, "--output=jsonpath={.status.podIP}"])?;
+                let pod =
+                    holder(space, random).or_else(|_| any_pod(space, &space.name, "app=worker", random))?;
+                let address = space.kubectl(&["get", "pod", &pod, "--output=jsonpath={.status.podIP}"])?;
                 let port = SocketAddrV4::new(address.parse()?, ADMIN_PORT);
                 let flood = Flood::begin(cluster.control_plane()?, port, FLOOD);
                 lasts(move || {
@@ -301,16 +297,10 @@ fn any(command: &str, random: &mut Rng) -> anyhow::Result<Pid> {
         .ok_or_else(|| anyhow::anyhow!("there is no {command}"))
 }
 
-/// The pod that holds, according to the status.
-fn holder(space: &Space) -> anyhow::Result<String> {
-    let pods = space.kubectl(&[
-        "get",
-        "dlock",
-        "report",
-        "--output=jsonpath={.status.holders[*].pod}",
-    ])?;
-    anyhow::ensure!(!pods.is_empty(), "no pod holds");
-    Ok(pods)
+/// A pod that is there and holds, according to its label. The lock's status would name the holder also after its
+/// pod was deleted by force, until its contender is gone.
+fn holder(space: &Space, random: &mut Rng) -> anyhow::Result<String> {
+    any_pod(space, &space.name, "lockkeeper.io/role=active", random)
 }
 
 fn any_pod(space: &Space, namespace: &str, selector: &str, random: &mut Rng) -> anyhow::Result<String> {
@@ -326,5 +316,5 @@ fn any_pod(space: &Space, namespace: &str, selector: &str, random: &mut Rng) -> 
     random
         .choice(names.split_whitespace().collect::<Vec<_>>())
         .map(str::to_owned)
-        .ok_or_else(|| anyhow::anyhow!("there is no pod"))
+        .ok_or_else(|| anyhow::anyhow!("there is no pod with {selector}"))
 }

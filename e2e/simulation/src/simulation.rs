@@ -9,7 +9,7 @@ use lockkeeper_fake::{Takeovers, World};
 use crate::ledger::Ledger;
 use crate::plan::Rules;
 
-pub(crate) struct Stage {
+pub(crate) struct Simulation {
     pub(crate) world: World,
     pub(crate) rules: Rules,
     pub(crate) ledger: RefCell<Ledger>,
@@ -23,7 +23,7 @@ pub(crate) struct Stage {
     pub(crate) takeovers: Arc<Takeovers>,
 }
 
-impl Stage {
+impl Simulation {
     pub(crate) fn new(world: World, rules: Rules, ledger: Ledger, is_told: bool) -> Self {
         Self {
             world,

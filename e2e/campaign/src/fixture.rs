@@ -1,4 +1,4 @@
-//! The stage of all trials: one ensemble for all rounds, and a new lock for each round.
+//! The fixture of all trials: one ensemble for all rounds, and a new lock for each round.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::times::seconds;
 pub(crate) const BOUND: Duration = Duration::from_secs(90);
 
 /// An ensemble, and hosts that rounds reuse, because a network has 255 at most.
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     pub ensemble: Ensemble,
     trial: &'static str,
     lease: LeaseOption,
@@ -40,7 +40,7 @@ pub(crate) struct Round {
     lease: LeaseOption,
 }
 
-impl Stage {
+impl Fixture {
     pub(crate) fn new(trial: &'static str) -> anyhow::Result<Self> {
         Self::with_servers(trial, Config::default())
     }
@@ -197,7 +197,7 @@ impl Round {
         Ok(report)
     }
 
-    /// The times of a worker that this stage has started.
+    /// The times of a worker that this fixture has started.
     pub(crate) fn timing(&self, worker: &Worker) -> Timing {
         let options = worker.options();
         self.lease.timing(options.session_timeout, options.stop_grace)

@@ -109,8 +109,8 @@ pub enum Event {
     Last,
 }
 
-/// The world of one history.
-pub struct World {
+/// The model of one history.
+pub struct Model {
     pub plan: Plan,
     pub rng: fastrand::Rng,
     pub now: Time,
@@ -130,10 +130,10 @@ pub struct World {
     pub last_fault: Option<Time>,
 }
 
-impl World {
+impl Model {
     pub fn new(plan: Plan, rng: fastrand::Rng, client: Client) -> Self {
         let servers = plan.servers;
-        let mut world = Self {
+        let mut model = Self {
             rng,
             now: 0,
             servers: (0..servers).map(|_| Server::new(servers)).collect(),
@@ -150,15 +150,15 @@ impl World {
             last_fault: None,
             plan,
         };
-        world.lead(0);
-        for index in 0..world.plan.faults.len() {
-            world.at(world.plan.faults[index].0, Event::Fault(index));
+        model.lead(0);
+        for index in 0..model.plan.faults.len() {
+            model.at(model.plan.faults[index].0, Event::Fault(index));
         }
-        world.at(world.plan.last.0, Event::Arm);
-        world.at(0, Event::Renew);
-        let first = if world.plan.on_leader { 0 } else { 1 };
-        world.connect(first);
-        world
+        model.at(model.plan.last.0, Event::Arm);
+        model.at(0, Event::Renew);
+        let first = if model.plan.on_leader { 0 } else { 1 };
+        model.connect(first);
+        model
     }
 
     /// Runs all events, until further ones show nothing new.

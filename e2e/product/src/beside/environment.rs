@@ -18,7 +18,7 @@ use crate::chart::{CRD, SYSTEM};
 
 /// A cluster with the chart's rights in it, an ensemble of its own, and operators.
 #[derive(Debug)]
-pub struct World {
+pub struct Environment {
     // Ended before the ensemble.
     operators: Mutex<Vec<Operator>>,
     pub cluster: &'static Cluster,
@@ -31,7 +31,7 @@ pub struct World {
     auth: PathBuf,
 }
 
-impl World {
+impl Environment {
     /// Applies parts of the chart, with the rights of the ServiceAccount `lockkeeper` among them, and the
     /// resource's definition. Operators run on `host`, reach the ensemble at `connect`, and get these
     /// options. This starts none yet.
@@ -46,7 +46,7 @@ impl World {
         options: Vec<String>,
         chart: &str,
     ) -> Self {
-        // As the operator's `main` does. It fails if an earlier world has done it already.
+        // As the operator's `main` does. It fails if an earlier environment has done it already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": SYSTEM } });
         cluster
@@ -162,7 +162,7 @@ impl World {
     }
 }
 
-impl Story for World {
+impl Story for Environment {
     fn story(&self) -> String {
         let of_one =
             |operator: &Operator| format!("{} at {}:\n{}", operator.name, operator.webhook, operator.log());

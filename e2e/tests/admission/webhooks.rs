@@ -3,14 +3,14 @@
 use std::fs;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::Client;
 use kube::api::{ListParams, PostParams};
-use lockkeeper_product::beside::{Operator, Tenant, World};
+use lockkeeper_product::beside::{Environment, Operator, Tenant};
 use lockkeeper_product::chart::{Helm, SYSTEM, Said};
 use lockkeeper_testbed::eventually::eventually;
 use lockkeeper_testbed::shared::{Shared, Story, Visit};
@@ -45,34 +45,40 @@ const PARTS: [&str; 9] = [
     "policy-workloads",
 ];
 
-/// A cluster with the chart in it, and operators that its API server calls.
-pub struct Stage {
-    world: World,
-    pub cluster: &'static Cluster,
-    /// The host of the control plane, with the operators.
-    pub host: Host,
+/// An environment with the whole chart in it, whose operators the API server calls. They are on the host of the
+/// control plane.
+pub struct Webhooks {
+    environment: Environment,
     gates: Mutex<Vec<TcpListener>>,
 }
 
-static STAGE: Shared<Stage> = Shared::new();
+static WEBHOOKS: Shared<Webhooks> = Shared::new();
 
-/// The stage, together with other tests. `None` where no cluster of ours can run.
-pub async fn stage() -> Option<Visit<Stage>> {
-    STAGE.together(Stage::start).await
+/// The webhooks, together with other tests. `None` where no cluster of ours can run.
+pub async fn shared() -> Option<Visit<Webhooks>> {
+    WEBHOOKS.together(Webhooks::start).await
 }
 
-/// The stage without other tests: for a test that breaks it for a while.
-pub async fn stage_alone() -> Option<Visit<Stage>> {
-    STAGE.alone(Stage::start).await
+/// The webhooks without other tests: for a test that breaks them for a while.
+pub async fn alone() -> Option<Visit<Webhooks>> {
+    WEBHOOKS.alone(Webhooks::start).await
 }
 
-impl Story for Stage {
-    fn story(&self) -> String {
-        self.world.story()
+impl Deref for Webhooks {
+    type Target = Environment;
+
+    fn deref(&self) -> &Environment {
+        &self.environment
     }
 }
 
-impl Stage {
+impl Story for Webhooks {
+    fn story(&self) -> String {
+        self.environment.story()
+    }
+}
+
+impl Webhooks {
     /// Applies the chart, starts one operator, and waits until the API server calls it.
     pub async fn start() -> Option<Self> {
         let cluster = Cluster::shared()?;
@@ -106,13 +112,11 @@ impl Stage {
         ];
         let chart = Helm::of(cluster).unwrap().render(&PARTS, &[PATIENT]);
         let options = options.map(str::to_owned).to_vec();
-        let stage = Self {
-            world: World::without_operators(cluster, ensemble, host.clone(), connect, options, &chart),
-            cluster,
-            host,
+        let webhooks = Self {
+            environment: Environment::without_operators(cluster, ensemble, host, connect, options, &chart),
             gates: Mutex::new(gates),
         };
-        // Endpoints of an earlier stage, whose operators are gone.
+        // Endpoints of an earlier run, whose operators are gone.
         let of_tests = format!("endpointslice.kubernetes.io/managed-by={MANAGER}");
         let delete = [
             "delete",
@@ -123,18 +127,12 @@ impl Stage {
             &of_tests,
         ];
         cluster.kubectl(&delete).unwrap();
-        stage.put_operator(stage.operator("operator-0", &[]).await);
-        stage.wait_until_injected().await;
-        Some(stage)
+        webhooks.put_operator(webhooks.operator("operator-0", &[]).await);
+        webhooks.wait_until_injected().await;
+        Some(webhooks)
     }
 
-    /// Starts another replica, and waits until it is ready. [`Stage::put_operator`] makes the API server call
-    /// it.
-    pub async fn operator(&self, name: &str, arguments: &[&str]) -> Operator {
-        self.world.operator(name, arguments).await
-    }
-
-    /// Adds a replica to the Service of the chart.
+    /// Adds a replica to the Service of the chart, so that the API server calls it.
     pub fn put_operator(&self, operator: Operator) {
         let Operator { name, webhook, .. } = &operator;
         let slice = json!({
@@ -149,12 +147,12 @@ impl Stage {
             "ports": [{ "name": "webhook", "port": webhook.port(), "protocol": "TCP" }],
         });
         self.cluster.apply(&slice.to_string()).unwrap();
-        self.world.put_operator(operator);
+        self.environment.put_operator(operator);
     }
 
     /// Removes the newest replica from the Service. It goes on running.
     pub fn take_operator(&self) -> Operator {
-        let operator = self.world.take_operator();
+        let operator = self.environment.take_operator();
         self.cluster
             .kubectl(&["delete", "endpointslice", "--namespace", SYSTEM, &operator.name])
             .unwrap();
@@ -163,7 +161,7 @@ impl Stage {
 
     /// Runs `work` on the newest replica, which stays in the Service.
     pub fn on_operator<T>(&self, work: impl FnOnce(&mut Operator) -> T) -> T {
-        work(self.world.operators().last_mut().expect("there is one"))
+        work(self.environment.operators().last_mut().expect("there is one"))
     }
 
     /// Applies templates of the chart with these values.
@@ -194,16 +192,6 @@ impl Stage {
         space.abandon().await;
     }
 
-    /// A namespace for one test.
-    pub async fn namespace(&self, name: &str) -> Tenant {
-        self.labelled(name, json!({})).await
-    }
-
-    /// A namespace with labels.
-    pub async fn labelled(&self, name: &str, labels: Value) -> Tenant {
-        self.world.labelled(name, labels).await
-    }
-
     /// A namespace without the webhooks, so that only the policy works.
     pub async fn without_webhooks(&self, name: &str) -> Tenant {
         let space = self
@@ -220,11 +208,6 @@ impl Stage {
         })
         .await;
         space
-    }
-
-    /// A client with all rights, for the runtime of the caller.
-    pub async fn client(&self) -> Client {
-        self.world.client().await
     }
 
     /// Runs kubectl as a user does, with warnings.
@@ -269,7 +252,7 @@ impl Stage {
 
     /// A connection to the webhooks of each replica.
     pub fn connections(&self) -> Vec<TcpStream> {
-        let operators = self.world.operators();
+        let operators = self.environment.operators();
         operators
             .iter()
             .map(|operator| operator.connect().unwrap())
@@ -277,7 +260,7 @@ impl Stage {
     }
 
     pub fn folder(&self, name: &str) -> PathBuf {
-        let folder = self.world.ensemble.directory().join(name);
+        let folder = self.environment.ensemble.directory().join(name);
         fs::create_dir_all(&folder).unwrap();
         folder
     }
@@ -285,7 +268,7 @@ impl Stage {
     /// The sum of a metric's lines of all replicas.
     pub async fn measured(&self, metric: &str) -> f64 {
         let mut sum = 0.0;
-        for pages in self.world.pages() {
+        for pages in self.environment.pages() {
             sum += pages.measured(metric).await;
         }
         sum

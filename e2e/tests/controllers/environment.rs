@@ -1,28 +1,28 @@
-//! The world of these tests: an ensemble of three servers, and one replica of the operator. The API server
+//! The environment of these tests: an ensemble of three servers, and one replica of the operator. The API server
 //! does not call its webhooks.
 
 use lockkeeper_operator::identity::Identity;
-use lockkeeper_product::beside::{IDENTITY, Tenant, World};
+use lockkeeper_product::beside::{Environment, IDENTITY, Tenant};
 use lockkeeper_product::chart::Helm;
 use lockkeeper_testbed::certificates::{Authority, write};
 use lockkeeper_testbed::eventually::eventually;
 use lockkeeper_testbed::shared::{Shared, Visit};
 use lockkeeper_testbed::{Cluster, Config, Ensemble};
 
-static WORLD: Shared<World> = Shared::new();
+static ENVIRONMENT: Shared<Environment> = Shared::new();
 
-/// The world, together with other tests. `None` where no cluster can run.
+/// The environment, together with other tests. `None` where no cluster can run.
 #[allow(dead_code, reason = "benchmarks want it alone")]
-pub async fn world() -> Option<Visit<World>> {
-    WORLD.together(start).await
+pub async fn shared() -> Option<Visit<Environment>> {
+    ENVIRONMENT.together(start).await
 }
 
-/// The world without other tests: for a test that breaks it for a while.
-pub async fn world_alone() -> Option<Visit<World>> {
-    WORLD.alone(start).await
+/// The environment without other tests: for a test that breaks it for a while.
+pub async fn alone() -> Option<Visit<Environment>> {
+    ENVIRONMENT.alone(start).await
 }
 
-async fn start() -> Option<World> {
+async fn start() -> Option<Environment> {
     let cluster = Cluster::shared()?;
     let ensemble = Ensemble::start(Config {
         loopback: true,
@@ -46,9 +46,10 @@ async fn start() -> Option<World> {
     write(&folder, "tls.key", &certificate.key);
     let options = ["--webhook-certificates", folder.to_str().unwrap()].map(str::to_owned);
     let (host, connect) = (ensemble.observer().clone(), ensemble.connect_string());
-    let world = World::without_operators(cluster, ensemble, host, connect, options.to_vec(), &rights);
-    world.put_operator(world.operator("operator-0", &[]).await);
-    Some(world)
+    let environment =
+        Environment::without_operators(cluster, ensemble, host, connect, options.to_vec(), &rights);
+    environment.put_operator(environment.operator("operator-0", &[]).await);
+    Some(environment)
 }
 
 /// The operator's identity in the ensemble, as in the chart.
