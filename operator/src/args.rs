@@ -69,7 +69,7 @@ pub struct OperatorArgs {
     pub(crate) pod_tls_key: Option<PathBuf>,
 
     /// Session timeout of the replicas at the ensemble. If the leader is silent for the lease duration that follows from it
-    /// (8.6 s with the default), the next replica becomes the leader
+    /// (8.5 s with the default), the next replica becomes the leader
     #[arg(long, env = "LOCKKEEPER_SESSION_TIMEOUT", value_name = "DURATION", default_value = "15s", value_parser = duration::parse)]
     pub(crate) session_timeout: Duration,
 

@@ -21,9 +21,9 @@ use crate::admission::webhook::ensembles::Ensembles;
 use crate::admission::webhook::metrics::WebhookMetrics;
 use crate::args::Settings;
 use crate::controller::context::Context;
-use crate::controller::identities::IdentityController;
 use crate::controller::memory::Memories;
 use crate::controller::missing_locks::MissingLocks;
+use crate::controller::provision_identity::IdentityController;
 use crate::controller::reconcile::{on_error, reconcile};
 use crate::controller::triggers::{locks, triggers};
 use crate::controller::turns::{self, Turns};
@@ -166,6 +166,7 @@ pub(crate) async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Re
                 others: Arc::clone(&ctx.others),
             },
             fencing: machines,
+            leadership: Leadership::of(&lock),
             leading: leading.subscribe(),
             connect: connect.to_string(),
             has_certificate,

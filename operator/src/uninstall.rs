@@ -80,6 +80,8 @@ impl UninstallArgs {
     }
 }
 
+/// Helm calls this and [`after`], and they write without a lease: one process does it, once, and there may be no operator
+/// any more that could lead.
 async fn before(client: &Client, policies: &[String], release: &str) -> Result<(), Failure> {
     let marked = marked(client).await?;
     if !marked.is_empty() {

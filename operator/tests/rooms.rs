@@ -1,7 +1,11 @@
 //! The rooms of the operator stand on each other, and no room imports one above it or beside it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+
+#[path = "support/sources.rs"]
+mod sources;
+
+use sources::{code, files, src};
 
 /// The folders of `src`, from the ground up. Rooms of one floor do not know each other. All other files of `src` are
 /// either on the ground ([`GROUND`]) or above all rooms.
@@ -16,19 +20,9 @@ const FLOORS: [&[&str]; 5] = [
 /// Files that all rooms share and that import no room.
 const GROUND: [&str; 5] = ["addresses", "lock_key", "metrics", "problem", "work_queue"];
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let of = |path: PathBuf| match path.is_dir() {
-        true => sources(&path),
-        false => vec![path],
-    };
-    entries.flat_map(of).collect()
-}
-
 /// The first words of all paths that begin with `crate::`, but for those in comments.
 fn imports(text: &str) -> impl Iterator<Item = &str> {
-    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let paths = code.flat_map(|line| line.split("crate::").skip(1));
+    let paths = code(text).flat_map(|line| line.split("crate::").skip(1));
     paths.map(|path| {
         path.split(|c: char| c != '_' && !c.is_alphanumeric())
             .next()
@@ -38,16 +32,16 @@ fn imports(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn each_room_imports_only_what_is_below_it() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let src = src();
     let mut below = GROUND.to_vec();
     let mut seen = 0;
     let check = |room: &str, allowed: &[&str]| {
-        let mut files = vec![src.join(room).with_extension("rs")];
+        let mut of_room = vec![src.join(room).with_extension("rs")];
         if src.join(room).is_dir() {
-            files.extend(sources(&src.join(room)));
+            of_room.extend(files(&src.join(room)));
         }
         let mut count = 0;
-        for file in files {
+        for file in of_room {
             let text = fs::read_to_string(&file).unwrap();
             for import in imports(&text) {
                 count += 1;
@@ -72,7 +66,7 @@ fn each_room_imports_only_what_is_below_it() {
     }
     assert!(seen > 100, "the rooms import from each other: {seen}");
     let folders = fs::read_dir(&src).unwrap().map(|entry| entry.unwrap().path());
-    let folders = folders.filter(|path| path.is_dir() && !sources(path).is_empty());
+    let folders = folders.filter(|path| path.is_dir() && !files(path).is_empty());
     for folder in folders {
         let name = folder.file_name().unwrap().to_str().unwrap();
         assert!(FLOORS.concat().contains(&name), "{name} is on no floor");

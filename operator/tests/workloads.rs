@@ -212,39 +212,3 @@ fn dangerous_combinations_are_warned_about() {
     let request = copy("Deployment", &object, true).unwrap().request.unwrap();
     assert_eq!(request.readiness, Readiness::Holder);
 }
-
-#[test]
-fn a_job_that_counts_a_lost_lock_as_a_failure_is_warned_of() {
-    let warnings = |kind: &str, policy: Value| {
-        let mut job = deployment(json!({ "lockkeeper.io/lock": "report" }), json!({}));
-        job["spec"]["podFailurePolicy"] = policy;
-        if kind == "CronJob" {
-            job["spec"] = json!({ "jobTemplate": { "spec": job["spec"] } });
-        }
-        let request = copy(kind, &job, true).unwrap().request.unwrap();
-        advise(kind, &job, &request, None, true).join("\n")
-    };
-    let rule = |action: &str, operator: &str, values: &[u8]| json!({ "action": action, "onExitCodes": { "operator": operator, "values": values } });
-    let ignore = rule("Ignore", "In", &[75]);
-    for kind in ["Job", "CronJob"] {
-        for policy in [
-            json!(null),
-            json!({ "rules": [rule("Ignore", "In", &[1])] }),
-            json!({ "rules": [rule("FailJob", "NotIn", &[1]), ignore] }),
-        ] {
-            let said = warnings(kind, policy);
-            assert!(
-                said.contains("ends with 75") && said.contains("action: Ignore"),
-                "{said}"
-            );
-        }
-        for policy in [
-            json!({ "rules": [ignore] }),
-            json!({ "rules": [rule("FailJob", "In", &[2]), ignore] }),
-            json!({ "rules": [rule("Ignore", "NotIn", &[1])] }),
-        ] {
-            assert_eq!(warnings(kind, policy), "");
-        }
-    }
-    assert_eq!(warnings("Deployment", json!(null)), "");
-}

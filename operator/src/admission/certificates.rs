@@ -21,6 +21,7 @@ use self::validity::Window;
 use crate::admission::callers::Callers;
 
 pub mod authority;
+mod bundle;
 pub mod own;
 pub(crate) mod validity;
 

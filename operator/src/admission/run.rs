@@ -23,6 +23,7 @@ use crate::admission::webhook::lookups::Lookups;
 use crate::admission::webhook::metrics::WebhookMetrics;
 use crate::admission::webhook::{Admission, facts, server};
 use crate::fencing::Fencing;
+use crate::zookeeper::leader::Leadership;
 
 /// What the operator knows and the webhooks need.
 pub(crate) struct Surroundings {
@@ -32,7 +33,9 @@ pub(crate) struct Surroundings {
     pub(crate) ensembles: Ensembles,
     /// What is to be told of nodes, where machines may be known to be off.
     pub(crate) fencing: Option<Arc<Fencing>>,
-    /// Whether this replica leads: the leader makes the certificate.
+    /// The proof that this replica leads: the leader rotates the certificate.
+    pub(crate) leadership: Leadership,
+    /// Tells when that changes.
     pub(crate) leading: watch::Receiver<bool>,
     /// Connect string of the operator's ensemble.
     pub(crate) connect: String,
@@ -58,13 +61,16 @@ pub(crate) struct Webhooks {
     facts: watch::Sender<ClusterFacts>,
     known: watch::Sender<bool>,
     namespace: String,
-    leading: watch::Receiver<bool>,
     ready: watch::Sender<bool>,
 }
 
 enum Certificates {
     Files(PathBuf),
-    Own(own::Place),
+    Own {
+        place: own::Place,
+        leadership: Leadership,
+        leading: watch::Receiver<bool>,
+    },
 }
 
 impl Webhooks {
@@ -99,6 +105,7 @@ impl Webhooks {
             locks,
             ensembles,
             fencing,
+            leadership,
             leading,
             connect,
             has_certificate,
@@ -146,12 +153,16 @@ impl Webhooks {
         .map_err(|error| Failure::usage(format!("cannot use --registry-ca: {error}")))?;
         let certificates = match webhook_certificates {
             Some(folder) => Certificates::Files(folder),
-            None => Certificates::Own(own::Place {
-                namespace: namespace.clone(),
-                secret: webhook_secret,
-                service: webhook_service,
-                configuration: webhook_configuration,
-            }),
+            None => Certificates::Own {
+                place: own::Place {
+                    namespace: namespace.clone(),
+                    secret: webhook_secret,
+                    service: webhook_service,
+                    configuration: webhook_configuration,
+                },
+                leadership,
+                leading,
+            },
         };
         let facts = watch::Sender::new(ClusterFacts::default());
         let served = Served::measured(metrics.certificate.clone());
@@ -177,7 +188,6 @@ impl Webhooks {
             facts,
             known: watch::Sender::new(false),
             namespace,
-            leading,
             ready: watch::Sender::new(false),
         })
     }
@@ -211,7 +221,6 @@ impl Webhooks {
             facts,
             known,
             namespace,
-            leading,
             ready,
         } = self;
         let tls = served
@@ -228,7 +237,11 @@ impl Webhooks {
         });
         match certificates {
             Certificates::Files(folder) => tasks.spawn(follow_files(folder, served, ready)),
-            Certificates::Own(place) => tasks.spawn(own::follow(client, place, served, leading, ready)),
+            Certificates::Own {
+                place,
+                leadership,
+                leading,
+            } => tasks.spawn(own::follow(client, place, served, leadership, leading, ready)),
         };
         tokio::select! {
             () = server::serve(listener, tls, admission, stop) => Ok(()),

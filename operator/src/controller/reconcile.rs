@@ -11,6 +11,8 @@ use tokio::time::Instant;
 
 use crate::controller::context::Context;
 use crate::controller::error::Error;
+use crate::controller::memory::RECHECK;
+use crate::controller::writer::{LossWriter, Writer};
 use crate::lock_key::LockKey;
 use crate::zookeeper::foreign::{Source, Standing};
 use crate::zookeeper::reachability::Reachability;
@@ -28,7 +30,7 @@ pub(crate) mod situation;
 pub(crate) mod validate;
 mod workload;
 
-use apply::Applied;
+use apply::{Applied, Outcome};
 use situation::Situation;
 
 /// Brings the cluster and the ensemble to what one `DistributedLock` asks for.
@@ -49,47 +51,40 @@ pub(crate) async fn reconcile(lock: Arc<DistributedLock>, ctx: Arc<Context>) -> 
     done
 }
 
+/// By what right a reconciliation writes.
+enum Right<'a> {
+    /// This replica leads.
+    Leader(Writer<'a>),
+    /// The operator's own ensemble is lost for the time with this number, so nobody leads: the status says that.
+    Loss(LossWriter<'a>, u64),
+}
+
 async fn steps(key: LockKey, lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Error> {
-    let is_in_own = matches!(Source::of(&lock, &ctx.own.connect), Ok(None));
     let own = ctx.own.reach.borrow().clone();
-    let lost = match &own {
-        Reachability::Lost { time, .. } if is_in_own => Some(*time),
-        Reachability::Up(_) | Reachability::Unsure | Reachability::Lost { .. } => None,
-    };
-    // Once for each loss: a replica that alone is cut off does not keep overwriting the leader's status.
-    if lost.is_some_and(|time| ctx.memories.of(&key).lost == time) {
+    let Some(right) = right(ctx, &key, &lock, &own) else {
         return Ok(Action::await_change());
-    }
-    note(ctx, &key, &lock);
-    let writer = match (ctx.writers.writer(), &own) {
-        _ if lost.is_some() => None,
-        (Ok(writer), Reachability::Up(_)) => {
-            ctx.memories.edit(&key, |memory| memory.enter(writer.term()));
-            Some(writer)
-        }
-        // The leader does it; or the lock is reconciled again when the ensemble is back.
-        (_, Reachability::Up(_) | Reachability::Unsure | Reachability::Lost { .. }) => {
-            return Ok(Action::await_change());
-        }
     };
-    let Some(mut resolved) = resolve::resolve(ctx, key.clone(), lock, own).await? else {
+    let Some(resolved) = resolve::resolve(ctx, key, lock, own).await? else {
         return Ok(Action::await_change());
     };
     let valid = validate::validate(&resolved);
     let plan = build::build(&resolved, &valid, Timestamp::now());
-    let Some(writer) = writer else {
-        let done = Applied::default();
-        let again = report::report(ctx, ctx.writers.loss_writer(), &resolved, plan.status, done).await?;
-        if again.is_none() {
-            ctx.memories
-                .edit(&key, |memory| memory.lost = lost.unwrap_or_default());
+    let (key, status) = (&resolved.key, &plan.status);
+    let writer = match right {
+        Right::Leader(writer) => writer,
+        Right::Loss(writer, number) => {
+            let again = report::report(ctx, writer, &resolved, status, Applied::default()).await?;
+            if again.is_none() {
+                ctx.memories
+                    .edit(key, |memory| memory.telling.spoke_of_loss(number));
+            }
+            return Ok(again.map_or_else(Action::await_change, Action::requeue));
         }
-        return Ok(again.map_or_else(Action::await_change, Action::requeue));
     };
-    let applied = apply::apply(ctx, writer, &mut resolved, &valid, &plan).await?;
+    let applied = apply::apply(ctx, writer, &resolved, &plan).await?;
     let is_followed = matches!(resolved.situation, Situation::Followed { .. });
-    let is_gone = applied.is_gone;
-    let again = report::report(ctx, writer, &resolved, plan.status, applied).await?;
+    let is_gone = applied.outcome == Outcome::Gone;
+    let again = report::report(ctx, writer, &resolved, status, applied).await?;
     let again = again.into_iter().chain(resolved.again).min();
     Ok(match again {
         _ if is_gone && !is_followed => Action::await_change(),
@@ -97,6 +92,34 @@ async fn steps(key: LockKey, lock: Arc<DistributedLock>, ctx: &Context) -> Resul
         None if is_followed => Action::requeue(recheck()),
         None => Action::await_change(),
     })
+}
+
+/// By what right this replica may write about a lock, if it may.
+fn right<'a>(
+    ctx: &'a Context,
+    key: &LockKey,
+    lock: &DistributedLock,
+    own: &Reachability,
+) -> Option<Right<'a>> {
+    let is_in_own = matches!(Source::of(lock, &ctx.own.connect), Ok(None));
+    let loss = ctx.writers.loss_writer(own).filter(|_| is_in_own);
+    // Once for each loss: a replica that alone is cut off does not keep overwriting the leader's status.
+    if loss.is_some_and(|(_, number)| ctx.memories.of(key).telling.speaks_of_loss(number)) {
+        return None;
+    }
+    note(ctx, key, lock);
+    if let Some((writer, number)) = loss {
+        return Some(Right::Loss(writer, number));
+    }
+    match (ctx.writers.writer(), own) {
+        (Ok(writer), Reachability::Up(_)) => {
+            ctx.memories
+                .edit(key, |memory| memory.moving.enter(writer.term()));
+            Some(Right::Leader(writer))
+        }
+        // The leader does it; or the lock is reconciled again when the ensemble is back.
+        (_, Reachability::Up(_) | Reachability::Unsure | Reachability::Lost { .. }) => None,
+    }
 }
 
 /// Takes in on which machines the contenders of a lock are. Every replica does: the one that leads next may need it.
@@ -117,7 +140,7 @@ fn note(ctx: &Context, key: &LockKey, lock: &DistributedLock) {
 
 /// When to look again although nothing happens: spread, so that not all locks come at once.
 fn recheck() -> Duration {
-    apply::RECHECK.mul_f64(1.0 + fastrand::f64() / 2.0)
+    RECHECK.mul_f64(1.0 + fastrand::f64() / 2.0)
 }
 
 /// When to reconcile again after an error.

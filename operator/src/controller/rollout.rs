@@ -4,7 +4,19 @@
 //! the other way. Age plays no part: a Deployment adds pods to old ReplicaSets during a rollout, and
 //! a rollback makes an old revision the current one. So nothing can go back and forth.
 
+use std::time::Duration;
+
 pub(crate) mod trial;
+
+/// A workload in the middle of a rollout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rollout {
+    /// Its pods in the queue, in the order of the queue.
+    pub(crate) queue: Vec<Candidate>,
+    pub(crate) workload: Workload,
+    /// How long the next handoff has to wait: since the last one not enough time has passed.
+    pub(crate) rest: Duration,
+}
 
 /// A workload as it is now, read for this decision.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -135,28 +135,6 @@ pub fn observed(
     }
 }
 
-/// The same status of a lock whose settings are not in force.
-pub(crate) fn not_ready(
-    mut status: DistributedLockStatus,
-    previous: &DistributedLockStatus,
-    problem: &Problem,
-    now: Timestamp,
-) -> DistributedLockStatus {
-    let mut conditions = Conditions::new(previous, status.observed_generation, now);
-    conditions.set(
-        ConditionType::Ready,
-        "False",
-        problem.reason,
-        problem.message.clone(),
-    );
-    let is_other = |one: &Condition| one.type_ != ConditionType::Ready.as_str();
-    conditions
-        .list
-        .extend(status.conditions.into_iter().filter(is_other));
-    status.conditions = conditions.list;
-    status
-}
-
 /// The status of a lock from when it is in this ensemble. What was known of it in another one is dropped; `problem`
 /// says why it is not ready yet.
 pub(crate) fn claimed(

@@ -1,8 +1,8 @@
 //! Everything that the controller writes, and the lease that it takes.
 //!
-//! The replica that holds the operator's own lock writes. It gets a [`Writer`] while its lease is valid, and the writer
-//! checks the lease again before each write: the lease may end between two of them. No other part of the controller has
-//! a client that can write to the API server.
+//! The replica that holds the operator's own lock writes. It gets a [`Writer`] while its lease is valid. The lease may end
+//! between two writes, so [`leased`] gives the writer what it writes with for one write at a time, while the lease is
+//! valid. No other part of the controller has a client that writes to the API server, or writes over a [`LeasedWay`].
 
 use json_patch::{AddOperation, Patch as JsonPatch, PatchOperation};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
@@ -15,19 +15,23 @@ use serde_json::json;
 
 use crate::controller::error::Error;
 use crate::identity::Identity;
-use crate::identity::namespace_secret::Identities;
-use crate::identity::secrets::Secrets;
 use crate::kubernetes::events::{Events, Notice};
 use crate::kubernetes::objects::{self, LockPart};
 use crate::kubernetes::pods::Role;
 use crate::lock_key::LockKey;
 use crate::metrics::Metrics;
-use crate::zookeeper::client::Way;
-use crate::zookeeper::leader::{Leadership, NotLeading};
+use crate::zookeeper::leader::{Leadership, NotLeading, Term};
 use crate::zookeeper::nodes::{Agreed, Removal, Repairs};
+use crate::zookeeper::reachability::Reachability;
+
+mod leased;
+mod secrets;
+
+use leased::LeasedClient;
+pub(crate) use leased::LeasedWay;
 
 pub(crate) struct Writers {
-    client: Client,
+    client: LeasedClient,
     events: Events,
     leadership: Leadership,
     metrics: Metrics,
@@ -39,11 +43,12 @@ pub(crate) struct Writers {
 #[derive(Clone, Copy)]
 pub(crate) struct Writer<'a> {
     of: &'a Writers,
-    term: FencingToken,
+    term: Term<'a>,
 }
 
-/// Writes statuses that say that the operator's own ensemble is out of reach, and events about that. It takes no lease,
-/// since no replica leads then.
+/// Writes statuses that say that the operator's own ensemble is out of reach, and events about that. It takes no lease:
+/// no replica leads then, and users have to hear of it. Each replica writes once for each loss, and only on top of the
+/// version that it has seen.
 #[derive(Clone, Copy)]
 pub(crate) struct LossWriter<'a>(&'a Writers);
 
@@ -74,7 +79,7 @@ impl Writers {
     pub(crate) fn new(client: Client, leadership: Leadership, metrics: Metrics) -> Self {
         Self {
             events: Events::new(client.clone(), metrics.clone()),
-            client,
+            client: LeasedClient::new(client),
             leadership,
             metrics,
         }
@@ -89,29 +94,22 @@ impl Writers {
     /// # Errors
     /// When this replica does not lead.
     pub(crate) fn writer(&self) -> Result<Writer<'_>, NotLeading> {
-        let term = self.leadership.check()?;
+        let term = self.leadership.term()?;
         Ok(Writer { of: self, term })
     }
 
-    /// A writer for statuses while the operator's own ensemble is out of reach.
-    pub(crate) fn loss_writer(&self) -> LossWriter<'_> {
-        LossWriter(self)
+    /// A writer for statuses while the operator's own ensemble, with which the operator stands like this, is out of
+    /// reach; and the number of that loss.
+    pub(crate) fn loss_writer(&self, own: &Reachability) -> Option<(LossWriter<'_>, u64)> {
+        match own {
+            Reachability::Lost { time, .. } => Some((LossWriter(self), *time)),
+            Reachability::Up(_) | Reachability::Unsure => None,
+        }
     }
 
-    async fn patch_status(
-        &self,
-        key: &LockKey,
-        version: Option<String>,
-        status: &DistributedLockStatus,
-    ) -> Result<Option<DistributedLock>, Error> {
-        self.metrics.wrote("status");
-        let api: Api<LockPart> = Api::namespaced(self.client.clone(), &key.namespace);
-        let patch = on_top_of(version, status);
-        match api.patch_status(&key.name, &PatchParams::default(), &patch).await {
-            Ok(lock) => Ok(Some(lock.into())),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
-            Err(error) => Err(Error::writing("the status")(error)),
-        }
+    /// Counts a write of this kind.
+    fn count(&self, kind: &'static str) {
+        self.metrics.wrote(kind);
     }
 }
 
@@ -126,7 +124,7 @@ impl std::fmt::Debug for Writers {
 impl Writer<'_> {
     /// The token of the time for which this replica leads without a break.
     pub(crate) fn term(&self) -> FencingToken {
-        self.term
+        self.term.token()
     }
 
     /// Creates a lock with the defaults; false if it exists.
@@ -134,7 +132,7 @@ impl Writer<'_> {
     /// # Errors
     /// Those of the API server; [`NotLeading`].
     pub(crate) async fn create_lock(&self, key: &LockKey) -> Result<bool, Error> {
-        let client = self.check("lock")?;
+        let client = self.counted("lock")?;
         let api: Api<DistributedLock> = Api::namespaced(client, &key.namespace);
         let lock = DistributedLock::new(&key.name, DistributedLockSpec::default());
         match api.create(&PostParams::default(), &lock).await {
@@ -155,7 +153,7 @@ impl Writer<'_> {
         kind: &'static str,
         patch: &Patch<impl serde::Serialize + std::fmt::Debug>,
     ) -> Result<Option<String>, Error> {
-        let client = self.check(kind)?;
+        let client = self.counted(kind)?;
         match objects::patch::<DistributedLock>(&client, &key.namespace, &key.name, patch).await {
             Ok(lock) => Ok(lock.metadata.resource_version),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
@@ -174,7 +172,7 @@ impl Writer<'_> {
         uid: &str,
         role: Role,
     ) -> Result<bool, Error> {
-        let client = self.check("role")?;
+        let client = self.counted("role")?;
         // The UID is a condition: the API server refuses the patch for another pod of this name.
         let patch = json!({"metadata": {"uid": uid, "labels": {keys::ROLE: role.as_str()}}});
         match objects::patch::<Pod>(&client, namespace, pod, &Patch::Merge(patch)).await {
@@ -184,115 +182,81 @@ impl Writer<'_> {
         }
     }
 
-    /// Asks the API server, by a dry run, whether the Secret of a namespace could be written; see
-    /// [`Secrets::would_be_written`].
-    ///
-    /// # Errors
-    /// Those of the API server; [`NotLeading`].
-    pub(crate) async fn try_secret(
-        &self,
-        secrets: &Secrets,
-        namespace: &str,
-        wanted: &Identities,
-    ) -> Result<bool, Error> {
-        self.is_valid()?;
-        let would = secrets.would_be_written(&self.of.client, namespace, wanted);
-        would.await.map_err(Error::writing("the namespace's Secret"))
-    }
-
-    /// Writes the Secret of a namespace; see [`Secrets::write_secret`].
-    ///
-    /// # Errors
-    /// Those of the API server; [`NotLeading`].
-    pub(crate) async fn write_secret(
-        &self,
-        secrets: &Secrets,
-        namespace: &str,
-        wanted: &Identities,
-    ) -> Result<(), Error> {
-        let client = self.check("secret")?;
-        let written = secrets.write_secret(&client, namespace, wanted);
-        written.await.map_err(Error::writing("the namespace's Secret"))
-    }
-
-    /// Creates and repairs the nodes of a lock, see [`Way::ensure_lock`].
+    /// Creates and repairs the nodes of a lock, see `Way::ensure_lock`.
     ///
     /// # Errors
     /// Those of the ensemble; [`NotLeading`].
     pub(crate) async fn ensure_lock(
         &self,
-        way: &Way,
+        way: &LeasedWay,
         key: &LockKey,
         identities: &[Identity],
     ) -> Result<Repairs, Error> {
-        self.is_valid()?;
-        Ok(way.ensure_lock(key, identities).await?)
+        Ok(way.open(self.term)?.ensure_lock(key, identities).await?)
     }
 
-    /// Writes what the contenders of a lock have to agree on, see [`Way::agree`].
+    /// Writes what the contenders of a lock have to agree on, see `Way::agree`.
     ///
     /// # Errors
     /// Those of the ensemble; [`NotLeading`].
     pub(crate) async fn agree(
         &self,
-        way: &Way,
+        way: &LeasedWay,
         key: &LockKey,
         identities: &[Identity],
         agreement: Agreement,
     ) -> Result<Agreed, Error> {
-        self.is_valid()?;
-        Ok(way.agree(key, identities, agreement).await?)
+        Ok(way.open(self.term)?.agree(key, identities, agreement).await?)
     }
 
-    /// Removes the nodes of a lock, see [`Way::remove_lock`].
+    /// Removes the nodes of a lock, see `Way::remove_lock`.
     ///
     /// # Errors
     /// Those of the ensemble; [`NotLeading`].
-    pub(crate) async fn remove_lock(&self, way: &Way, key: &LockKey) -> Result<Removal, Error> {
-        self.is_valid()?;
-        Ok(way.remove_lock(key).await?)
+    pub(crate) async fn remove_lock(&self, way: &LeasedWay, key: &LockKey) -> Result<Removal, Error> {
+        Ok(way.open(self.term)?.remove_lock(key).await?)
     }
 
-    /// Removes a contender whose machine is known to be off, see [`Way::remove_contender`].
+    /// Removes a contender whose machine is known to be off, see `Way::remove_contender`.
     ///
     /// # Errors
     /// Those of the ensemble; [`NotLeading`].
     pub(crate) async fn remove_contender(
         &self,
-        way: &Way,
+        way: &LeasedWay,
         key: &LockKey,
         contender: &str,
         token: FencingToken,
     ) -> Result<bool, Error> {
-        self.is_valid()?;
-        Ok(way.remove_contender(key, contender, token).await?)
+        Ok(way
+            .open(self.term)?
+            .remove_contender(key, contender, token)
+            .await?)
     }
 
-    /// Asks contenders to step down, see [`Way::request_yield`].
+    /// Asks contenders to step down, see `Way::request_yield`.
     ///
     /// # Errors
     /// Those of the ensemble; [`NotLeading`].
     pub(crate) async fn request_yield(
         &self,
-        way: &Way,
+        way: &LeasedWay,
         key: &LockKey,
         request: &YieldRequest,
     ) -> Result<bool, Error> {
-        self.is_valid()?;
-        Ok(way.request_yield(key, request).await?)
+        Ok(way.open(self.term)?.request_yield(key, request).await?)
     }
 
-    /// Whether this replica leads still, without a break since it got the writer.
-    fn is_valid(&self) -> Result<(), NotLeading> {
-        let term = self.of.leadership.check()?;
-        (term == self.term).then_some(()).ok_or(NotLeading)
+    /// The client, for one write.
+    fn client(&self) -> Result<Client, NotLeading> {
+        self.of.client.open(self.term)
     }
 
-    /// The client for one write, which is counted as this kind.
-    fn check(&self, kind: &'static str) -> Result<Client, NotLeading> {
-        self.is_valid()?;
-        self.of.metrics.wrote(kind);
-        Ok(self.of.client.clone())
+    /// The client, for one write that is counted as this kind.
+    fn counted(&self, kind: &'static str) -> Result<Client, NotLeading> {
+        let client = self.client()?;
+        self.of.count(kind);
+        Ok(client)
     }
 }
 
@@ -303,8 +267,7 @@ impl StatusWriter for Writer<'_> {
         version: Option<String>,
         status: &DistributedLockStatus,
     ) -> Result<Option<DistributedLock>, Error> {
-        self.is_valid()?;
-        self.of.patch_status(key, version, status).await
+        patch_status(self.counted("status")?, key, version, status).await
     }
 
     async fn tell(&self, notices: &[Notice], about: &ObjectReference) {
@@ -321,11 +284,27 @@ impl StatusWriter for LossWriter<'_> {
         version: Option<String>,
         status: &DistributedLockStatus,
     ) -> Result<Option<DistributedLock>, Error> {
-        self.0.patch_status(key, version, status).await
+        self.0.count("status");
+        patch_status(self.0.client.open_after_loss(), key, version, status).await
     }
 
     async fn tell(&self, notices: &[Notice], about: &ObjectReference) {
         self.0.events.tell(notices, about).await;
+    }
+}
+
+async fn patch_status(
+    client: Client,
+    key: &LockKey,
+    version: Option<String>,
+    status: &DistributedLockStatus,
+) -> Result<Option<DistributedLock>, Error> {
+    let api: Api<LockPart> = Api::namespaced(client, &key.namespace);
+    let patch = on_top_of(version, status);
+    match api.patch_status(&key.name, &PatchParams::default(), &patch).await {
+        Ok(lock) => Ok(Some(lock.into())),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(error) => Err(Error::writing("the status")(error)),
     }
 }
 

@@ -1,5 +1,5 @@
 //! The Secrets with the identities of namespaces: what they hold, what they should hold instead, and whether they are
-//! being changed. [`crate::controller::identities`] decides when.
+//! being changed. [`crate::controller::provision_identity`] decides when.
 //!
 //! The Secret holds the identity in use and the previous one, and a keeper authenticates with both. So pods of two
 //! successive generations can read each other's contenders. The previous identity is valid until the next rotation, which
@@ -18,7 +18,10 @@ use tokio::sync::{mpsc, watch};
 
 use super::namespace_secret::{Certificates, Identities, NAME, UnusableSecret};
 use crate::kubernetes::objects::{PAGE, SecretPart};
-mod writing;
+
+mod change;
+
+pub(crate) use change::Change;
 
 /// All Secrets of that name.
 #[derive(Debug)]
@@ -163,7 +166,8 @@ impl Secrets {
         }
     }
 
-    fn put(&self, secret: &Secret) {
+    /// Takes in a Secret as it is.
+    pub(crate) fn put(&self, secret: &Secret) {
         let namespace = secret.namespace().unwrap_or_default();
         let seen = self.seen(secret);
         self.deleted().remove(&namespace);

@@ -14,6 +14,8 @@ use crate::zookeeper::nodes::{Agreed, Removal, Repairs, TreeError};
 use crate::zookeeper::sandbox::Session;
 
 /// A way into an ensemble. Cheap to clone.
+///
+/// In the operator only the controller's writer writes over it, while its lease is valid (`LeasedWay`).
 #[derive(Clone, Debug)]
 pub enum Way {
     /// By a connection of this process.

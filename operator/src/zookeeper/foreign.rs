@@ -27,7 +27,7 @@ mod follow;
 mod places;
 mod source;
 
-use follow::{Follow, Known};
+use follow::{Follow, Known, Trouble};
 pub(crate) use places::Places;
 use source::lock;
 pub(crate) use source::{Shared, Source};
@@ -109,18 +109,15 @@ impl OtherEnsembles {
         let known = lock(&self.known)
             .get(source)
             .map(|other| other.state.borrow().clone());
-        let Known {
-            ensemble,
-            problem,
-            is_orphaned,
-        } = known.unwrap_or_default();
+        let Known { ensemble, trouble } = known.unwrap_or_default();
         let Some(ensemble) = ensemble else {
-            return match problem {
+            return match trouble {
                 None => Standing::Unsure,
-                Some(problem) if is_orphaned => Standing::Orphaned(problem),
-                Some(problem) => Standing::Out(problem),
+                Some(Trouble::Problem(problem)) => Standing::Out(problem),
+                Some(Trouble::Orphaned(problem)) => Standing::Orphaned(problem),
             };
         };
+        let problem = trouble.map(Trouble::into_problem);
         let reach = ensemble.reach.borrow().clone();
         match reach {
             Reachability::Up(way) => Standing::Up {
@@ -217,9 +214,8 @@ impl Other {
             // Its Secrets are not read. Its objects can be deleted, and their nodes stay.
             Err(problem) => {
                 sender.send_replace(Known {
-                    problem: Some(problem),
-                    is_orphaned: true,
-                    ..Known::default()
+                    ensemble: None,
+                    trouble: Some(Trouble::Orphaned(problem)),
                 });
                 None
             }

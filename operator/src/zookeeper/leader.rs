@@ -14,6 +14,14 @@ pub(crate) struct Leadership {
     view: LockView<BootClock>,
 }
 
+/// A time for which this replica leads without a break. Only [`Leadership::term`] begins one, while the lease is valid.
+/// It may be over a moment later: whoever writes asks [`Term::check`] before each write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Term<'a> {
+    of: &'a Leadership,
+    token: FencingToken,
+}
+
 /// This replica does not lead, or not for long enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this replica does not lead")]
@@ -32,16 +40,34 @@ impl Leadership {
         self.view.is_held()
     }
 
-    /// To be called before each write, by the writer. Returns the token of the time for which this replica leads without
-    /// a break.
+    /// The term that this replica is in at this moment.
     ///
     /// # Errors
     /// When this replica does not lead.
-    pub(crate) fn check(&self) -> Result<FencingToken, NotLeading> {
+    pub(crate) fn term(&self) -> Result<Term<'_>, NotLeading> {
         // The token is read last: if another turn has begun meanwhile, this returns its token, which cannot be
         // mistaken for ours.
         let token = self.is_leading().then(|| self.view.status().token);
-        token.flatten().ok_or(NotLeading)
+        let token = token.flatten().ok_or(NotLeading)?;
+        Ok(Term { of: self, token })
+    }
+}
+
+// === impl Term ===
+
+impl Term<'_> {
+    /// The token of the operator's lock, which is another one for each term.
+    pub(crate) fn token(self) -> FencingToken {
+        self.token
+    }
+
+    /// Whether the term goes on, without a break since it was begun.
+    ///
+    /// # Errors
+    /// When the lease is over, also where this replica leads again since.
+    pub(crate) fn check(self) -> Result<(), NotLeading> {
+        let now = self.of.term()?;
+        (now.token == self.token).then_some(()).ok_or(NotLeading)
     }
 }
 

@@ -198,6 +198,7 @@ fn up(session: i64, view: &View) -> Told {
     }
 }
 
+/// Does what the operator asks for. The operator has checked its lease before it asked for a write.
 async fn answer(way: Option<Direct>, namespace: &Arc<str>, ask: Ask) -> Result<Reply, TreeError> {
     let way = way.ok_or_else(|| TreeError::Away("there is no connection to the ensemble".to_owned()))?;
     let key = |name: String| LockKey::new(Arc::clone(namespace), name);

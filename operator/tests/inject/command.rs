@@ -3,11 +3,11 @@
 use lockkeeper_operator::admission::inject::ImageQuestion;
 use serde_json::{Value, json};
 
-use crate::world::{OLD, World, question_of, simple};
+use crate::cluster::{Cluster, OLD, question_of, simple};
 
 #[test]
 fn the_command_of_an_image_is_taken_as_kubernetes_would() {
-    let world = World::new(OLD).image(&["/entry", "-x"], &["serve", "$(HOME)"], "");
+    let cluster = Cluster::new(OLD).image(&["/entry", "-x"], &["serve", "$(HOME)"], "");
     let command = ["/lockkeeper/lockkeeper", "guard", "--"];
     for (given, rest, args) in [
         (json!({}), vec!["/entry", "-x"], json!(["serve", "$$(HOME)"])),
@@ -23,7 +23,7 @@ fn the_command_of_an_image_is_taken_as_kubernetes_would() {
         for (field, words) in given.as_object().unwrap() {
             pod["spec"]["containers"][0][field] = words.clone();
         }
-        let app = world.injected(&pod).pod["spec"]["containers"][0].clone();
+        let app = cluster.injected(&pod).pod["spec"]["containers"][0].clone();
         assert_eq!(
             app["command"],
             json!([&command[..], &rest[..]].concat()),

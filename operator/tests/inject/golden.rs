@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::world::{file, golden, pod_of};
+use crate::cluster::{file, golden, pod_of};
 
 #[test]
 fn a_pod_gets_exactly_what_the_golden_files_show() {
-    for (name, world) in golden() {
-        let injected = world.injected(&pod_of(name)).pod;
+    for (name, cluster) in golden() {
+        let injected = cluster.injected(&pod_of(name)).pod;
         let path = file(&format!("{name}.injected.yaml"));
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             std::fs::write(&path, serde_saphyr::to_string(&injected).unwrap()).unwrap();

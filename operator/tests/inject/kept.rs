@@ -3,16 +3,16 @@
 use lockkeeper_operator::admission::inject::Mode;
 use serde_json::{Value, json};
 
-use crate::world::{NEW, OLD, World, golden, pod_of, sidecar, simple};
+use crate::cluster::{Cluster, NEW, OLD, golden, pod_of, sidecar, simple};
 
 #[test]
 fn a_pod_without_a_lock_is_left_alone_and_so_is_a_mirror_pod() {
     let mut pod = simple();
     pod["metadata"]["annotations"] = json!({ "note": "x" });
-    assert_eq!(World::new(OLD).inject(&pod), Ok(None));
+    assert_eq!(Cluster::new(OLD).inject(&pod), Ok(None));
     let mut mirror = simple();
     mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = json!("x");
-    assert_eq!(World::new(OLD).inject(&mirror), Ok(None));
+    assert_eq!(Cluster::new(OLD).inject(&mirror), Ok(None));
 }
 
 #[test]
@@ -20,14 +20,14 @@ fn fields_that_we_do_not_know_are_kept() {
     let mut pod = simple();
     pod["spec"]["fieldOfTheFuture"] = json!({ "a": 1 });
     pod["spec"]["containers"][0]["another"] = json!([1]);
-    let injected = World::new(NEW).injected(&pod).pod;
+    let injected = Cluster::new(NEW).injected(&pod).pod;
     assert_eq!(injected["spec"]["fieldOfTheFuture"], json!({ "a": 1 }));
     assert_eq!(injected["spec"]["containers"][0]["another"], json!([1]));
 }
 
 #[test]
 fn a_pod_keeps_its_class_of_service() {
-    let resources = |pod: &Value| sidecar(&World::new(NEW).injected(pod).pod)["resources"].clone();
+    let resources = |pod: &Value| sidecar(&Cluster::new(NEW).injected(pod).pod)["resources"].clone();
     assert_eq!(resources(&simple()), json!({}), "BestEffort");
     let mut pod = simple();
     pod["spec"]["containers"][0]["resources"] = json!({ "requests": { "memory": "1Mi" } });
@@ -46,8 +46,8 @@ fn a_pod_keeps_its_class_of_service() {
 
 #[test]
 fn nothing_that_is_added_in_wrap_mode_breaks_the_restricted_level_of_pod_security() {
-    for (name, world) in golden() {
-        let injected = world.injected(&pod_of(name));
+    for (name, cluster) in golden() {
+        let injected = cluster.injected(&pod_of(name));
         if injected.mode == Mode::Signal {
             continue;
         }

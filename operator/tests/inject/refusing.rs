@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{NEW, OLD, World, golden, pod_of, simple};
+use crate::cluster::{Cluster, NEW, OLD, golden, pod_of, simple};
 
 /// One step to a pod, or value of a key, that is refused.
 type Edit = fn(&mut Value);
@@ -80,7 +80,7 @@ fn a_bad_pod_gets_one_clear_sentence() {
     for (edit, part) in cases {
         let mut pod = simple();
         edit(&mut pod);
-        let refusal = World::new(NEW).refusal(&pod);
+        let refusal = Cluster::new(NEW).refusal(&pod);
         assert!(refusal.contains(part), "{part:?} is not in {refusal:?}");
     }
 }
@@ -91,23 +91,23 @@ fn what_cannot_be_guarded_safely_is_refused_with_the_way_out() {
     shared["spec"]["shareProcessNamespace"] = json!(true);
     shared["metadata"]["annotations"]["lockkeeper.io/guard"] = json!("wrap");
     assert!(
-        World::new(NEW)
+        Cluster::new(NEW)
             .refusal(&shared)
             .contains("set lockkeeper.io/guard to `signal`")
     );
     assert!(
-        World::new(OLD)
+        Cluster::new(OLD)
             .refusal(&shared)
             .ends_with("remove shareProcessNamespace")
     );
 
     let signal = pod_of("signal");
     assert!(
-        World::new(OLD)
+        Cluster::new(OLD)
             .refusal(&signal)
             .contains("set `command` in the pod, so that it can be wrapped")
     );
-    let pausing = World::new(NEW).lock(json!({ "onLoss": "Pause" }));
+    let pausing = Cluster::new(NEW).lock(json!({ "onLoss": "Pause" }));
     assert!(
         pausing
             .refusal(&signal)
@@ -116,22 +116,22 @@ fn what_cannot_be_guarded_safely_is_refused_with_the_way_out() {
     let mut non_root = signal.clone();
     non_root["spec"]["securityContext"] = json!({ "runAsNonRoot": true });
     assert!(
-        World::new(NEW)
+        Cluster::new(NEW)
             .refusal(&non_root)
             .contains("set securityContext.runAsUser")
     );
     let mut unshared = signal;
     unshared["spec"]["shareProcessNamespace"] = json!(false);
     assert!(
-        World::new(NEW)
+        Cluster::new(NEW)
             .refusal(&unshared)
             .contains("shareProcessNamespace is false")
     );
 
-    let mut nowhere = World::new(NEW);
+    let mut nowhere = Cluster::new(NEW);
     nowhere.sidecar.connect = None;
     assert!(nowhere.refusal(&simple()).contains("spec.zookeeper.connect"));
-    let tight = World::new(NEW).lock(json!({ "sessionTimeout": "6s", "stopGrace": "5s" }));
+    let tight = Cluster::new(NEW).lock(json!({ "sessionTimeout": "6s", "stopGrace": "5s" }));
     assert!(
         tight
             .refusal(&simple())
@@ -141,7 +141,7 @@ fn what_cannot_be_guarded_safely_is_refused_with_the_way_out() {
 
 #[test]
 fn the_application_behind_a_proxy_that_another_injector_put_first_is_not_left_without_the_lock() {
-    let world = World::new(NEW);
+    let cluster = Cluster::new(NEW);
     let mut pod = simple();
     for proxy in [
         "istio-proxy",
@@ -152,7 +152,7 @@ fn the_application_behind_a_proxy_that_another_injector_put_first_is_not_left_wi
     ] {
         pod["spec"]["containers"] =
             json!([{ "name": proxy, "image": "p" }, simple()["spec"]["containers"][0]]);
-        let refusal = world.refusal(&pod);
+        let refusal = cluster.refusal(&pod);
         assert!(
             refusal.contains(&format!("`{proxy}` is the proxy")) && refusal.contains("write one of app into"),
             "{refusal}"
@@ -164,7 +164,7 @@ fn the_application_behind_a_proxy_that_another_injector_put_first_is_not_left_wi
         ] {
             let mut pod = pod.clone();
             pod["metadata"]["annotations"][key] = json!("app");
-            let injected = world.injected(&pod);
+            let injected = cluster.injected(&pod);
             assert_eq!(
                 injected.pod["spec"]["containers"][0]["command"],
                 Value::Null,
@@ -179,17 +179,17 @@ fn the_application_behind_a_proxy_that_another_injector_put_first_is_not_left_wi
     }
     // Also a name that is no application's.
     pod["metadata"]["annotations"]["lockkeeper.io/container"] = json!("daprd");
-    assert!(world.refusal(&pod).contains("`daprd` is the proxy"));
+    assert!(cluster.refusal(&pod).contains("`daprd` is the proxy"));
 }
 
 #[test]
 fn a_sidecar_that_may_wait_for_a_proxy_that_waits_for_it_is_warned_of() {
-    let world = World::new(NEW).image(&["/legacy"], &[], "daemon");
+    let cluster = Cluster::new(NEW).image(&["/legacy"], &[], "daemon");
     let mut pod = pod_of("signal");
     let app = pod["spec"]["containers"][0]["name"].clone();
     pod["metadata"]["annotations"]["lockkeeper.io/container"] = app;
     let warned = |pod: &Value| {
-        world
+        cluster
             .injected(pod)
             .warnings
             .join("\n")
@@ -217,14 +217,14 @@ fn a_sidecar_that_may_wait_for_a_proxy_that_waits_for_it_is_warned_of() {
 
 #[test]
 fn a_container_that_was_taken_for_its_place_is_told() {
-    let world = World::new(NEW);
+    let cluster = Cluster::new(NEW);
     let mut pod = simple();
-    assert_eq!(world.injected(&pod).warnings, [""; 0]);
+    assert_eq!(cluster.injected(&pod).warnings, [""; 0]);
     let shipper = json!({ "name": "shipper", "image": "s" });
     pod["spec"]["containers"].as_array_mut().unwrap().push(shipper);
     // Of a container that does not exist kubectl takes no notice either.
     pod["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] = json!("gone");
-    let warnings = world.injected(&pod).warnings.join("\n");
+    let warnings = cluster.injected(&pod).warnings.join("\n");
     assert!(
         warnings.contains("`app` runs under the lock, and the others run in every pod"),
         "{warnings}"
@@ -233,25 +233,25 @@ fn a_container_that_was_taken_for_its_place_is_told() {
 
 #[test]
 fn a_copy_of_an_injected_pod_that_asks_for_another_lock_or_container_is_refused() {
-    for (name, world) in golden() {
-        let mut pod = world.injected(&pod_of(name)).pod;
+    for (name, cluster) in golden() {
+        let mut pod = cluster.injected(&pod_of(name)).pod;
         pod["metadata"]["labels"]["lockkeeper.io/lock"] = json!("other");
         pod["metadata"]["annotations"]["lockkeeper.io/lock"] = json!("other");
-        let refusal = world.refusal(&pod);
+        let refusal = cluster.refusal(&pod);
         assert!(
             refusal.contains("LOCKKEEPER_LOCK is `/lockkeeper/locks/shop/")
                 && refusal.contains("not `/lockkeeper/locks/shop/other`"),
             "{name}: {refusal}"
         );
     }
-    let world = World::new(NEW).image(&["/legacy"], &[], "daemon");
-    let mut pod = world.injected(&pod_of("signal")).pod;
+    let cluster = Cluster::new(NEW).image(&["/legacy"], &[], "daemon");
+    let mut pod = cluster.injected(&pod_of("signal")).pod;
     pod["spec"]["containers"]
         .as_array_mut()
         .unwrap()
         .push(json!({ "name": "other", "image": "o" }));
     pod["metadata"]["annotations"]["lockkeeper.io/container"] = json!("other");
-    let refusal = world.refusal(&pod);
+    let refusal = cluster.refusal(&pod);
     assert!(
         refusal.contains("LOCKKEEPER_CONTAINER is") && refusal.contains("not `other`"),
         "{refusal}"

@@ -5,24 +5,24 @@ use std::time::Duration;
 use lockkeeper_operator::admission::inject::Replicas;
 use serde_json::{Value, json};
 
-use crate::world::{NEW, TOKEN, World, env, sidecar, simple};
+use crate::cluster::{Cluster, NEW, TOKEN, env, sidecar, simple};
 
 #[test]
 fn a_pod_is_ready_while_it_holds_if_it_is_alone_and_while_it_is_queued_if_it_is_not() {
-    let path = |world: &World, pod: &Value| {
-        sidecar(&world.injected(pod).pod)["readinessProbe"]["httpGet"]["path"].clone()
+    let path = |cluster: &Cluster, pod: &Value| {
+        sidecar(&cluster.injected(pod).pod)["readinessProbe"]["httpGet"]["path"].clone()
     };
-    let mut world = World::new(NEW);
-    assert_eq!(path(&world, &simple()), "/readyz");
+    let mut cluster = Cluster::new(NEW);
+    assert_eq!(path(&cluster, &simple()), "/readyz");
     for replicas in [Replicas::Many, Replicas::InOrder, Replicas::Unknown] {
-        world.replicas = replicas;
-        assert_eq!(path(&world, &simple()), "/queuedz");
+        cluster.replicas = replicas;
+        assert_eq!(path(&cluster, &simple()), "/queuedz");
     }
-    world.replicas = Replicas::Many;
+    cluster.replicas = Replicas::Many;
     let mut holder = simple();
     holder["metadata"]["annotations"]["lockkeeper.io/readiness"] = json!("holder");
-    assert_eq!(path(&world, &holder), "/readyz");
-    let warnings = world.injected(&holder).warnings;
+    assert_eq!(path(&cluster, &holder), "/readyz");
+    let warnings = cluster.injected(&holder).warnings;
     assert!(
         warnings.iter().any(|warning| warning.contains("rollouts stop")),
         "{warnings:?}"
@@ -31,7 +31,7 @@ fn a_pod_is_ready_while_it_holds_if_it_is_alone_and_while_it_is_queued_if_it_is_
 
 #[test]
 fn the_sidecar_gets_the_settings_of_the_lock() {
-    let world = World::new(NEW).lock(json!({
+    let cluster = Cluster::new(NEW).lock(json!({
         "mode": "ReadWrite", "sessionTimeout": "30s", "stopGrace": "5s", "renewInterval": "2s",
         "leaseDuration": "auto",
         "onLoss": "Pause", "lockDelay": "1m",
@@ -40,7 +40,7 @@ fn the_sidecar_gets_the_settings_of_the_lock() {
     }));
     let mut pod = simple();
     pod["metadata"]["annotations"]["lockkeeper.io/access"] = json!("read");
-    let injected = world.injected(&pod).pod;
+    let injected = cluster.injected(&pod).pod;
     for (name, value) in [
         ("CONNECT", "tcp+tls://zk:2281/team"),
         ("LOCK", "/lockkeeper/locks/shop/app"),
@@ -83,13 +83,13 @@ fn the_sidecar_gets_the_settings_of_the_lock() {
 
 #[test]
 fn in_the_operators_own_ensemble_over_tls_pods_find_what_they_need_in_the_secret_of_the_namespace() {
-    let mut world = World::new(NEW);
+    let mut cluster = Cluster::new(NEW);
     let connect = "tcp+tls://zk-0:2281";
-    world.sidecar.connect = Some(connect.to_owned());
-    world.sidecar.own_connect = connect.to_owned();
+    cluster.sidecar.connect = Some(connect.to_owned());
+    cluster.sidecar.own_connect = connect.to_owned();
     for has_certificate in [false, true] {
-        world.sidecar.has_certificate = has_certificate;
-        let injected = world.injected(&simple()).pod;
+        cluster.sidecar.has_certificate = has_certificate;
+        let injected = cluster.injected(&simple()).pod;
         let variable = |name: &str| env(sidecar(&injected), &format!("LOCKKEEPER_{name}"));
         assert_eq!(variable("TLS_CA"), "/run/secrets/lockkeeper/ca.crt");
         let own = json!(has_certificate.then_some("/run/secrets/lockkeeper/tls.crt"));
@@ -111,13 +111,13 @@ fn in_the_operators_own_ensemble_over_tls_pods_find_what_they_need_in_the_secret
 
 #[test]
 fn an_ensemble_that_is_named_without_a_tick_has_zookeepers_default_and_not_the_operators() {
-    let mut world = World::new(NEW).lock(json!({ "zookeeper": { "connect": "other:2181" } }));
-    world.sidecar.tick_time = Duration::from_millis(500);
-    let injected = world.injected(&simple()).pod;
+    let mut cluster = Cluster::new(NEW).lock(json!({ "zookeeper": { "connect": "other:2181" } }));
+    cluster.sidecar.tick_time = Duration::from_millis(500);
+    let injected = cluster.injected(&simple()).pod;
     assert_eq!(env(sidecar(&injected), "LOCKKEEPER_TICK_TIME"), "2s");
     // Its own by its name: other servers' order is another name.
-    let world = world.lock(json!({ "zookeeper": { "connect": "zk-0:2181,zk-1:2181" } }));
-    let injected = world.injected(&simple()).pod;
+    let cluster = cluster.lock(json!({ "zookeeper": { "connect": "zk-0:2181,zk-1:2181" } }));
+    let injected = cluster.injected(&simple()).pod;
     assert_eq!(
         env(sidecar(&injected), "LOCKKEEPER_READER"),
         "digest:operator:HASH="
@@ -129,7 +129,7 @@ fn a_startup_probe_is_not_used_up_in_standby_even_if_it_is_the_only_probe() {
     let mut pod = simple();
     pod["spec"]["containers"][0]["startupProbe"] =
         json!({ "exec": { "command": ["/up"] }, "periodSeconds": 3 });
-    let injected = World::new(NEW).injected(&pod).pod;
+    let injected = Cluster::new(NEW).injected(&pod).pod;
     let app = &injected["spec"]["containers"][0];
     assert_eq!(app["startupProbe"], Value::Null);
     let command = json!([
@@ -177,7 +177,7 @@ fn a_startup_command_is_executed_in_its_container_whatever_the_liveness_probe_as
         let app = &mut pod["spec"]["containers"][0];
         app["startupProbe"] = json!({ "exec": { "command": ["/up"] }, "timeoutSeconds": 7 });
         app["livenessProbe"] = liveness.clone();
-        let injected = World::new(NEW).injected(&pod).pod;
+        let injected = Cluster::new(NEW).injected(&pod).pod;
         let app = &injected["spec"]["containers"][0];
         let mut probe = app["livenessProbe"].clone();
         assert_eq!(probe["exec"]["command"].take(), command);
@@ -210,7 +210,7 @@ fn what_the_kubelet_asks_of_the_sidecar_is_at_a_path_with_the_token_of_the_pod_a
         let mut pod = simple();
         let app = pod["spec"]["containers"][0].as_object_mut().unwrap();
         app.extend(fields.as_object().unwrap().clone());
-        let injected = World::new(NEW).injected(&pod).pod;
+        let injected = Cluster::new(NEW).injected(&pod).pod;
         let app = &injected["spec"]["containers"][0];
         let places = [
             "/livenessProbe",

@@ -1,12 +1,10 @@
 //! The operator's own certificate, in a Secret. All replicas serve it, and the leader rotates it. Any replica creates
 //! it if it is missing: the leader may be a replica with another setting that waits for this one to be ready.
 //!
+//! So a replica that does not lead writes here too, without a lease: `Right` says what, and why that is safe.
+//!
 //! A rotation first makes the API server trust the new authority beside the old one, and then changes the Secret. So
 //! replicas always serve a certificate that is trusted.
-//!
-//! Authorities that no operator has made stay in the configuration: replicas with another setting, older or newer,
-//! serve certificates that these vouch for. Those that were there when the first certificate was made are removed
-//! when that certificate is replaced.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -23,9 +21,11 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::authority::{Issued, each, is_ours, issue, issue_beside};
+use super::authority::{Issued, issue, issue_beside};
+use super::bundle::Bundle;
 use super::validity::Window;
 use super::{CertificateError, Served};
+use crate::zookeeper::leader::{Leadership, NotLeading, Term};
 
 /// How often replicas read the Secret and the configuration. Another client may have installed the configuration
 /// anew, without the authorities.
@@ -35,9 +35,6 @@ const PERIOD_WITHOUT: Duration = Duration::from_secs(1);
 
 /// Time for API servers to learn of a new authority: they learn it by a watch, and do not report it.
 const SPREAD: Duration = Duration::from_secs(5);
-
-/// Most authorities in a bundle: ours, the one before, and those of others.
-const AUTHORITIES_AT_MOST: usize = 16;
 
 /// Owner of `caBundle` in the webhook's configuration.
 const MANAGER: &str = "lockkeeper-certificates";
@@ -62,20 +59,35 @@ pub(crate) struct Place {
     pub(crate) configuration: String,
 }
 
+/// By what right a replica writes.
+#[derive(Clone, Copy, Debug)]
+enum Right<'a> {
+    /// It leads: it rotates the certificate, and removes authorities that nobody needs.
+    Leader(Term<'a>),
+    /// It does not lead: it only creates a certificate where there is none that can be used, and adds its authority. No
+    /// lease is needed for that. Each write names the version that it replaces, or creates what must not be there. So if
+    /// several replicas do it at once, the API server takes the first write, and the others read what it says.
+    Anybody,
+}
+
 /// Why a round failed.
 #[derive(Debug, thiserror::Error)]
 enum Error {
+    #[error(transparent)]
+    NotLeading(#[from] NotLeading),
     #[error("failed to {0}")]
     Api(&'static str, #[source] kube::Error),
     #[error(transparent)]
     Certificate(#[from] CertificateError),
 }
 
-/// Serves the certificate of the Secret, makes it where there is none, and rotates it while `leading`. Never ends.
+/// Serves the certificate of the Secret, makes it where there is none, and rotates it while this replica leads. `leading`
+/// tells when that changes. Never ends.
 pub(crate) async fn follow(
     client: Client,
     place: Place,
     served: Served,
+    leadership: Leadership,
     mut leading: watch::Receiver<bool>,
     ready: watch::Sender<bool>,
 ) {
@@ -86,8 +98,8 @@ pub(crate) async fn follow(
         last: None,
     };
     loop {
-        let is_leading = *leading.borrow_and_update();
-        if let Err(error) = keeper.round(is_leading).await {
+        leading.mark_unchanged();
+        if let Err(error) = keeper.round(Right::of(&leadership)).await {
             tracing::warn!(%error, cause = ?std::error::Error::source(&error), "Failed to maintain the certificate");
         }
         let is_there = keeper.served.is_there();
@@ -100,6 +112,27 @@ pub(crate) async fn follow(
     }
 }
 
+impl<'a> Right<'a> {
+    fn of(leadership: &'a Leadership) -> Self {
+        leadership.term().map_or(Self::Anybody, Self::Leader)
+    }
+
+    fn is_leaders(self) -> bool {
+        matches!(self, Self::Leader(_))
+    }
+
+    /// To be called before each write.
+    ///
+    /// # Errors
+    /// When the term of a leader is over.
+    fn check(self) -> Result<(), NotLeading> {
+        match self {
+            Self::Leader(term) => term.check(),
+            Self::Anybody => Ok(()),
+        }
+    }
+}
+
 struct Keeper {
     client: Client,
     place: Place,
@@ -108,7 +141,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    async fn round(&mut self, leads: bool) -> Result<(), Error> {
+    async fn round(&mut self, right: Right<'_>) -> Result<(), Error> {
         let secrets = Api::<Secret>::namespaced(self.client.clone(), &self.place.namespace);
         let name = self.place.secret.clone();
         let secret = secrets
@@ -122,17 +155,18 @@ impl Keeper {
             .filter(|current| current.is_sound(&service));
         let now = now();
         let bundle = self.bundle().await?;
-        let is_wanted = |current: &Issued| leads && current.is_due(&service, now);
+        let is_wanted = |current: &Issued| right.is_leaders() && current.is_due(&service, now);
         if current.as_ref().is_none_or(is_wanted) {
             let next = match &current {
                 Some(current) => issue(&self.names(), Some(&current.authorities), now)?,
                 None => issue_beside(&self.names(), &bundle.foreign(), now)?,
             };
-            self.trust(&bundle, &next, current.as_ref(), leads).await?;
+            self.trust(&bundle, &next, current.as_ref(), right).await?;
             if current.is_some() {
                 tokio::time::sleep(SPREAD).await;
             }
             let written = write(&next, &self.place, secret);
+            right.check()?;
             let put = if written.metadata.resource_version.is_some() {
                 secrets.replace(&name, &PostParams::default(), &written).await
             } else {
@@ -143,7 +177,7 @@ impl Keeper {
             current = Some(next);
         } else if let Some(current) = &current {
             // The configuration may have been installed again.
-            self.trust(&bundle, current, None, leads).await?;
+            self.trust(&bundle, current, None, right).await?;
         }
         if let Some(current) = current
             && self.last.as_ref() != Some(&current)
@@ -182,9 +216,9 @@ impl Keeper {
         bundle: &Bundle,
         issued: &Issued,
         before: Option<&Issued>,
-        leads: bool,
+        right: Right<'_>,
     ) -> Result<(), Error> {
-        let Some(wanted) = bundle.with(issued, before, leads) else {
+        let Some(wanted) = bundle.with(issued, before, right.is_leaders()) else {
             return Ok(());
         };
         let wanted = ByteString(wanted.into_bytes());
@@ -201,6 +235,7 @@ impl Keeper {
         });
         let params = PatchParams::apply(MANAGER).force();
         let api = Api::<MutatingWebhookConfiguration>::all(self.client.clone());
+        right.check()?;
         api.patch(name, &params, &Patch::Apply(patch))
             .await
             .map_err(|error| Error::Api("patch the webhook configuration", error))?;
@@ -216,48 +251,6 @@ impl Keeper {
             format!("{service}.{namespace}.svc.cluster.local"),
         ]
     }
-}
-
-/// The authorities that the API server trusts, by the configuration that was read.
-struct Bundle {
-    version: Option<String>,
-    /// Name and authorities of each webhook.
-    webhooks: Vec<(String, String)>,
-}
-
-impl Bundle {
-    /// Authorities that no operator has made, as many as fit.
-    fn foreign(&self) -> String {
-        let of_first = self.webhooks.first().map_or("", |(_, bundle)| bundle);
-        listed(each(of_first).filter(|one| !is_ours(one)))
-    }
-
-    /// The bundle for a certificate that replaces `before`; `None` if the configuration needs no change.
-    ///
-    /// The leader removes the other authorities of operators, and those that only the certificate `before` needed.
-    /// Another replica only adds its own authority, if that is missing: it does not know what the leader is doing.
-    fn with(&self, issued: &Issued, before: Option<&Issued>, leads: bool) -> Option<String> {
-        let own: Vec<_> = each(&issued.authorities).collect();
-        let is_complete = |bundle: &str| own.first().is_none_or(|own| each(bundle).any(|one| one == *own));
-        if !leads && self.webhooks.iter().all(|(_, bundle)| is_complete(bundle)) {
-            return None;
-        }
-        let was_needed =
-            |one: &str| before.is_some_and(|before| each(&before.authorities).any(|old| old == one));
-        let of_first = self.webhooks.first().map_or("", |(_, bundle)| bundle);
-        let others = each(of_first)
-            .filter(|one| !own.contains(one))
-            .filter(|one| !leads || !(is_ours(one) || was_needed(one)));
-        let wanted = listed(own.iter().copied().chain(others));
-        let is_there = self.webhooks.iter().all(|(_, bundle)| *bundle == wanted);
-        (!is_there).then_some(wanted)
-    }
-}
-
-/// Authorities as a bundle, as many as there may be.
-fn listed<'a>(authorities: impl Iterator<Item = &'a str>) -> String {
-    let lines = authorities.take(AUTHORITIES_AT_MOST);
-    lines.map(|one| format!("{one}\n")).collect()
 }
 
 fn read(secret: &Secret) -> Option<Issued> {
@@ -314,65 +307,4 @@ fn now() -> u64 {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NAME: &str = "lockkeeper-webhook.lockkeeper.svc";
-    const NOW: u64 = 1_800_000_000;
-
-    /// An authority that no replica has made.
-    fn foreign() -> String {
-        let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
-        listed(each(&made.cert.pem()))
-    }
-
-    fn bundle(authorities: &str) -> Bundle {
-        Bundle {
-            version: None,
-            webhooks: vec![
-                ("pods".into(), authorities.into()),
-                ("keys".into(), authorities.into()),
-            ],
-        }
-    }
-
-    #[test]
-    fn authorities_of_others_stay_for_replicas_that_serve_by_them_and_those_that_nobody_needs_go() {
-        let (given, newer) = (foreign(), foreign());
-        // The first certificate, beside what was given; and two rotations.
-        let first = issue_beside(&[NAME.to_owned()], &bundle(&given).foreign(), NOW).unwrap();
-        let trusted = bundle(&given).with(&first, None, true).unwrap();
-        assert!(trusted.contains(&given) && trusted.starts_with(&first.authorities));
-        let second = issue(&[NAME.to_owned()], Some(&first.authorities), NOW).unwrap();
-        let trusted = bundle(&trusted).with(&second, Some(&first), true).unwrap();
-        assert_eq!(trusted, second.authorities, "what was given before ours is over");
-        let third = issue(&[NAME.to_owned()], Some(&second.authorities), NOW).unwrap();
-        let trusted = bundle(&trusted).with(&third, Some(&second), true).unwrap();
-        assert_eq!(trusted, third.authorities);
-        // Another one takes its place: an upgrade to a certificate that is given.
-        let trusted = bundle(&newer).with(&third, None, true).unwrap();
-        assert_eq!(trusted, format!("{}{newer}", third.authorities));
-        assert_eq!(
-            bundle(&trusted).with(&third, None, true),
-            None,
-            "it is as it should be"
-        );
-    }
-
-    #[test]
-    fn a_replica_that_does_not_lead_adds_its_authority_and_takes_none_away() {
-        let issued = |before: Option<&str>| issue(&[NAME.to_owned()], before, NOW).unwrap();
-        let (own, other) = (issued(None), issued(None));
-        let given = foreign();
-        let present = format!("{}{given}", other.authorities);
-        let added = bundle(&present).with(&own, None, false).unwrap();
-        assert_eq!(added, format!("{}{present}", own.authorities));
-        assert_eq!(bundle(&added).with(&own, None, false), None);
-        // In the middle of a rotation by the leader.
-        let next = issued(Some(&own.authorities));
-        assert_eq!(bundle(&next.authorities).with(&own, None, false), None);
-    }
 }

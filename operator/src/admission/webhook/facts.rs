@@ -101,6 +101,7 @@ fn pod(image: &str) -> Value {
     })
 }
 
+/// Every replica asks this, without a lease: the API server stores nothing of a dry run.
 async fn create(client: &Client, namespace: &str, pod: &Value) -> Result<Value, Error> {
     let pod: Pod = serde_json::from_value(pod.clone()).map_err(Error::SerdeError)?;
     let params = PostParams {

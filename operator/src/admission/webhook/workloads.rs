@@ -7,16 +7,12 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use lockkeeper_crds::keys::{KeyError, LockRequest, Readiness};
 use lockkeeper_crds::{DistributedLockSpec, keys};
-use lockkeeper_daemon::exit::Exit;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::admission::inject::{
     DEFAULT_CONTAINER, HOLDER_OF_MANY, Refusal, Said, by_place, chosen, is_windows,
 };
-
-/// Exit code of a guard that has lost the lock.
-const EXIT_LOST: u8 = Exit::LockLost.code();
 
 /// In the list of what was copied: the container that we have named ourselves, with its name.
 const DERIVED: &str = "lockkeeper.io/container=";
@@ -174,18 +170,6 @@ pub fn advise(
     if is_windows(spec) {
         warnings.push(format!("{}; its pods will be refused", Refusal::Windows));
     }
-    let job = match kind {
-        "Job" => Some(&object["spec"]),
-        "CronJob" => Some(&object["spec"]["jobTemplate"]["spec"]),
-        _ => None,
-    };
-    if job.is_some_and(|job| !ignores_losses(job)) {
-        warnings.push(format!(
-            "a container that has lost its lock ends with {EXIT_LOST}, which this {kind} counts as a failure of its own \
-             (backoffLimit): set podFailurePolicy of the Job to {{rules: [{{action: Ignore, onExitCodes: {{operator: In, \
-             values: [{EXIT_LOST}]}}}}]}}, and restartPolicy of its pods to Never"
-        ));
-    }
     let replicas = match kind {
         "DaemonSet" => 2,
         "Job" => object["spec"]["parallelism"].as_i64().unwrap_or(1),
@@ -201,18 +185,6 @@ pub fn advise(
         ));
     }
     warnings
-}
-
-/// Whether the first rule that a lost lock meets says that it does not count. `job` is the specification of a Job.
-fn ignores_losses(job: &Value) -> bool {
-    let mut rules = job["podFailurePolicy"]["rules"].as_array().into_iter().flatten();
-    let first = rules.find(|rule| {
-        let codes = &rule["onExitCodes"];
-        let values = codes["values"].as_array();
-        let is_in = values.is_some_and(|values| values.contains(&json!(EXIT_LOST)));
-        codes["operator"] == if is_in { "In" } else { "NotIn" }
-    });
-    first.is_some_and(|rule| rule["action"] == "Ignore")
 }
 
 /// Where the pod template of a kind is.

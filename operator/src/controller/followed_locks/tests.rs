@@ -14,8 +14,8 @@ const FEW: Bounds = Bounds {
 
 type Events = Pin<Box<dyn Stream<Item = Result<Event<DistributedLock>, Error>> + Send>>;
 
-/// A census, and what the API server says to it.
-struct World {
+/// An API server that says what a test wants, and the census of its locks.
+struct Server {
     census: Events,
     left_out: Gauge<u64, AtomicU64>,
     /// Of each watch that was begun.
@@ -30,7 +30,7 @@ fn lock(namespace: &str, name: &str, second: i64) -> DistributedLock {
     lock
 }
 
-impl World {
+impl Server {
     fn new() -> Self {
         let (left_out, says) = (Gauge::default(), Arc::<Mutex<Vec<_>>>::default());
         let watch = {
@@ -104,9 +104,9 @@ async fn of_a_list_the_oldest_are_followed_so_many_of_a_namespace_and_in_all_in_
         .collect();
     let expected = ["+evil/e3", "+evil/e2", "+evil/e1", "+shop/s0", "+shop/s1"];
     for _ in 0..all.len() {
-        let mut world = World::new();
-        assert_eq!(world.list(all.clone()), expected);
-        assert_eq!(world.left_out.get(), 3);
+        let mut server = Server::new();
+        assert_eq!(server.list(all.clone()), expected);
+        assert_eq!(server.left_out.get(), 3);
         all.rotate_left(1);
     }
 }
@@ -114,73 +114,79 @@ async fn of_a_list_the_oldest_are_followed_so_many_of_a_namespace_and_in_all_in_
 #[tokio::test(start_paused = true)]
 async fn who_makes_more_locks_than_are_followed_takes_no_place_from_those_that_are_there_or_from_other_namespaces()
  {
-    let mut world = World::new();
+    let mut server = Server::new();
     let evil = |range: std::ops::Range<i64>| range.map(|at| lock("evil", &format!("e{at}"), at));
-    assert_eq!(world.list(evil(0..3)), ["+evil/e0", "+evil/e1", "+evil/e2"]);
-    assert_eq!(world.left_out.get(), 0);
-    evil(3..1000).for_each(|lock| world.say(Event::Apply(lock)));
-    world.say(Event::Apply(lock("shop", "report", 1000)));
-    world.say(Event::Apply(lock("evil", "e1", 1)));
-    world.say(Event::Delete(lock("evil", "e500", 500)));
-    assert_eq!(world.heard(), ["+shop/report", "+evil/e1"]);
-    assert_eq!(world.left_out.get(), 1);
+    assert_eq!(server.list(evil(0..3)), ["+evil/e0", "+evil/e1", "+evil/e2"]);
+    assert_eq!(server.left_out.get(), 0);
+    evil(3..1000).for_each(|lock| server.say(Event::Apply(lock)));
+    server.say(Event::Apply(lock("shop", "report", 1000)));
+    server.say(Event::Apply(lock("evil", "e1", 1)));
+    server.say(Event::Delete(lock("evil", "e500", 500)));
+    assert_eq!(server.heard(), ["+shop/report", "+evil/e1"]);
+    assert_eq!(server.left_out.get(), 1);
     // The API server has them listed again.
     let all = evil(0..1000).chain([lock("shop", "report", 1000)]);
     let followed = ["+evil/e0", "+evil/e1", "+evil/e2", "+shop/report"];
-    assert_eq!(world.list_again(all.clone()), followed);
-    assert_eq!(world.left_out.get(), 997);
+    assert_eq!(server.list_again(all.clone()), followed);
+    assert_eq!(server.left_out.get(), 997);
     // After a restart they are the same.
-    let mut world = World::new();
-    assert_eq!(world.list(all), followed);
-    assert_eq!(world.left_out.get(), 997);
+    let mut server = Server::new();
+    assert_eq!(server.list(all), followed);
+    assert_eq!(server.left_out.get(), 997);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_free_goes_to_the_oldest_lock_that_was_left_out() {
-    let mut world = World::new();
+    let mut server = Server::new();
     let evil = |range: std::ops::Range<i64>| range.map(|at| lock("evil", &format!("e{at}"), at));
-    world.list(evil(0..5));
+    server.list(evil(0..5));
     // As of an object that is too long to be read: it has no creation timestamp.
     let mut gone = lock("evil", "e1", 1);
     gone.metadata.creation_timestamp = None;
-    world.say(Event::Delete(gone));
-    world.say(Event::Apply(lock("evil", "young", 100)));
-    assert_eq!(world.heard(), ["-evil/e1"]);
+    server.say(Event::Delete(gone));
+    server.say(Event::Apply(lock("evil", "young", 100)));
+    assert_eq!(server.heard(), ["-evil/e1"]);
     tokio::time::advance(AGAIN - Duration::from_secs(1)).await;
-    assert_eq!((world.heard(), world.watches()), (vec![], 1));
+    assert_eq!((server.heard(), server.watches()), (vec![], 1));
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert_eq!((world.heard(), world.watches()), (vec![], 2));
+    assert_eq!((server.heard(), server.watches()), (vec![], 2));
     let all = evil(0..1).chain(evil(2..5)).chain([lock("evil", "young", 100)]);
-    assert_eq!(world.list_again(all), ["+evil/e0", "+evil/e2", "+evil/e3"]);
-    assert_eq!(world.left_out.get(), 2);
+    assert_eq!(server.list_again(all), ["+evil/e0", "+evil/e2", "+evil/e3"]);
+    assert_eq!(server.left_out.get(), 2);
     // It ends when none is left out.
-    world.say(Event::Delete(lock("evil", "e4", 4)));
-    world.say(Event::Delete(lock("evil", "young", 100)));
-    assert_eq!(world.heard(), [""; 0]);
+    server.say(Event::Delete(lock("evil", "e4", 4)));
+    server.say(Event::Delete(lock("evil", "young", 100)));
+    assert_eq!(server.heard(), [""; 0]);
     tokio::time::advance(AGAIN).await;
-    assert_eq!((world.heard(), world.watches()), (vec![], 3));
-    world.list_again(evil(0..1).chain(evil(2..4)));
-    assert_eq!(world.left_out.get(), 0);
-    world.say(Event::Delete(lock("evil", "e0", 0)));
-    world.say(Event::Apply(lock("evil", "new", 200)));
-    assert_eq!(world.heard(), ["-evil/e0", "+evil/new"]);
+    assert_eq!((server.heard(), server.watches()), (vec![], 3));
+    server.list_again(evil(0..1).chain(evil(2..4)));
+    assert_eq!(server.left_out.get(), 0);
+    server.say(Event::Delete(lock("evil", "e0", 0)));
+    server.say(Event::Apply(lock("evil", "new", 200)));
+    assert_eq!(server.heard(), ["-evil/e0", "+evil/new"]);
     tokio::time::advance(AGAIN * 2).await;
-    assert_eq!((world.heard(), world.watches()), (vec![], 3));
+    assert_eq!((server.heard(), server.watches()), (vec![], 3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_later_list_has_not_is_gone_and_its_place_goes_to_another_with_the_next_one() {
-    let mut world = World::new();
+    let mut server = Server::new();
     let evil = |range: std::ops::Range<i64>| range.map(|at| lock("evil", &format!("e{at}"), at));
-    world.list(evil(0..5));
+    server.list(evil(0..5));
     // Half a list changes nothing but what is in it.
-    world.say(Event::Init);
-    world.say(Event::InitApply(lock("evil", "e2", 2)));
-    assert_eq!(world.heard(), ["+evil/e2"]);
-    assert_eq!(world.list_again(evil(1..5)), ["+evil/e1", "+evil/e2", "-evil/e0"]);
-    assert_eq!(world.left_out.get(), 2);
+    server.say(Event::Init);
+    server.say(Event::InitApply(lock("evil", "e2", 2)));
+    assert_eq!(server.heard(), ["+evil/e2"]);
+    assert_eq!(
+        server.list_again(evil(1..5)),
+        ["+evil/e1", "+evil/e2", "-evil/e0"]
+    );
+    assert_eq!(server.left_out.get(), 2);
     tokio::time::advance(AGAIN).await;
-    assert_eq!((world.heard(), world.watches()), (vec![], 2));
-    assert_eq!(world.list_again(evil(1..5)), ["+evil/e1", "+evil/e2", "+evil/e3"]);
-    assert_eq!(world.left_out.get(), 1);
+    assert_eq!((server.heard(), server.watches()), (vec![], 2));
+    assert_eq!(
+        server.list_again(evil(1..5)),
+        ["+evil/e1", "+evil/e2", "+evil/e3"]
+    );
+    assert_eq!(server.left_out.get(), 1);
 }

@@ -13,7 +13,7 @@ use super::obstacle::{Obstacle, obstacle};
 use crate::controller::LOOK;
 use crate::controller::error::Error;
 use crate::controller::followed_locks::key;
-use crate::controller::writer::{StatusWriter, Writer};
+use crate::controller::writer::{LeasedWay, StatusWriter, Writer};
 use crate::kubernetes::events::{Notice, Reason};
 use crate::zookeeper::reachability::Reachability;
 
@@ -69,6 +69,7 @@ impl IdentityController {
         let Reachability::Up(way) = ctx.own.reach.borrow().clone() else {
             return Ok(None);
         };
+        let way = LeasedWay::new(way);
         let Ok(writer) = ctx.writers.writer() else {
             return Ok(None);
         };
@@ -111,7 +112,7 @@ impl IdentityController {
         let changed = changed.await;
         // Whatever came of it, each lock is opened to what the Secret shows in the end.
         for key in &keys {
-            ctx.memories.edit(key, |memory| memory.provisioned = None);
+            ctx.memories.edit(key, |memory| memory.nodes.forget());
         }
         changed?;
         ctx.metrics.reconciled("ok");
@@ -131,8 +132,8 @@ impl IdentityController {
     /// there then. A namespace that was deleted and made anew has other objects.
     fn is_same_namespace(&self, locks: &[Arc<DistributedLock>]) -> bool {
         locks.iter().any(|lock| {
-            let uid = lock.uid();
-            uid.is_some() && self.ctx.memories.of(&key(lock)).identified == uid
+            let memory = self.ctx.memories.of(&key(lock));
+            memory.was_identified(lock.uid().as_deref())
         })
     }
 }

@@ -8,10 +8,10 @@
 use std::collections::HashSet;
 
 use crate::controller::error::Error;
+use crate::controller::writer::LeasedWay;
 use crate::identity::Identity;
 use crate::kubernetes::names;
 use crate::lock_key::LockKey;
-use crate::zookeeper::client::Way;
 use crate::zookeeper::ensemble::Ensemble;
 use crate::zookeeper::foreign::{OtherEnsembles, Standing};
 use crate::zookeeper::queues::View;
@@ -39,7 +39,7 @@ const CONTENDERS: usize = 20_000;
 pub(super) async fn obstacle(
     own: &Ensemble,
     others: &OtherEnsembles,
-    way: &Way,
+    way: &LeasedWay,
     namespace: &str,
     current: &Identity,
 ) -> Result<Option<Obstacle>, Error> {

@@ -1,18 +1,26 @@
 //! Third step: what is to be done, and the status once it is done. Pure.
+//!
+//! The status says what this replica knows before the plan is carried out: what came of former plans is in its memory. If
+//! [`apply`](super::apply) learns something that the status does not say, no status is written, and the lock is resolved
+//! again at once. So every status that is written comes from here.
+
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use lockkeeper_crds::keys::{FINALIZER, HANDOFF};
-use lockkeeper_crds::lock::{DeletionPolicy, DistributedLockStatus, Trial};
-use lockkeeper_lock::{Participant, YieldRequest};
+use lockkeeper_crds::lock::{DeletionPolicy, DistributedLockStatus, Reason, Trial};
+use lockkeeper_lock::{Agreement, Participant, YieldRequest};
 
 use super::readiness::readiness;
-use super::resolve::Resolved;
+use super::resolve::{Resolved, mode};
 use super::situation::Situation;
 use super::validate::Valid;
+use crate::controller::error::Error;
 use crate::controller::rollout::{self, Decision, trial};
-use crate::controller::status::{self, Observation, holds};
+use crate::controller::status::{self, Observation, claimed, holds};
 use crate::fencing::Suspect;
+use crate::identity::Identity;
 use crate::kubernetes::pods::Role;
 use crate::problem::Problem;
 
@@ -23,6 +31,8 @@ pub(crate) const MOST_DEAD: usize = 250;
 /// What is to be done for a lock.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
+    /// That the lock is in the ensemble, where the status does not say so yet. It is written before all else.
+    pub(crate) claim: Option<Claiming>,
     pub(crate) finalizer: Finalizer,
     pub(crate) nodes: Nodes,
     /// Role labels that are wrong.
@@ -31,8 +41,22 @@ pub(crate) struct Plan {
     pub(crate) dead: Vec<Suspect>,
     /// Whether contenders are asked to step down.
     pub(crate) handoff: Handoff,
-    /// The status, if all of this succeeds.
+    /// The status once all of this is done.
     pub(crate) status: DistributedLockStatus,
+}
+
+/// That a lock is in an ensemble from now on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Claiming {
+    /// The ID of the ensemble.
+    pub(crate) id: String,
+    /// The ensemble that the lock leaves.
+    pub(crate) from: Option<String>,
+    /// The status that says so.
+    pub(crate) status: DistributedLockStatus,
+    /// What the status says where the resource is of an older release and does not keep the ID; nothing if it says that
+    /// already.
+    pub(crate) if_not_kept: Option<DistributedLockStatus>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +69,15 @@ pub(crate) enum Finalizer {
     Remove,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Nodes {
-    /// They have to be there, with the right ACLs.
-    Ensure,
+    /// They have to be there.
+    Ensure {
+        /// Whose rights they have to give.
+        identities: Vec<Identity>,
+        /// What the contenders have to agree on.
+        agreement: Agreement,
+    },
     Remove,
     Leave,
 }
@@ -68,6 +97,8 @@ pub(crate) enum Handoff {
     None,
     /// Because of a rollout, and what is to be remembered of it.
     Rollout(Request, Trial),
+    /// Because of a rollout, after this time.
+    Later(Duration),
     Asked(Request),
     /// A user asked for a handoff that is not possible.
     Refused(String),
@@ -84,13 +115,12 @@ pub(crate) struct Request {
 
 /// What is to be done, and the status once it is done.
 pub(crate) fn build(resolved: &Resolved, valid: &Result<Valid, Problem>, now: Timestamp) -> Plan {
-    let status = status(resolved, valid, now);
     let is_crowd_removable = resolved.is_deleted() && resolved.are_pods_known && !resolved.has_pods();
     let (finalizer, nodes) = match &resolved.situation {
-        Situation::Followed { .. } => provision(resolved, valid.is_ok()),
+        Situation::Followed { .. } => provision(resolved, valid.as_ref().ok()),
         // The contenders are not known. The removal of the nodes checks for them, and is tried when no pod of the
         // lock runs.
-        Situation::Crowded { .. } if is_crowd_removable => provision(resolved, false),
+        Situation::Crowded { .. } if is_crowd_removable => provision(resolved, None),
         // While a pod runs the object stays: without it, another one would be made for the next pod, in the operator's
         // ensemble, beside the pods that run.
         Situation::OutOfReach {
@@ -109,7 +139,9 @@ pub(crate) fn build(resolved: &Resolved, valid: &Result<Valid, Problem>, now: Ti
         false => (Vec::new(), Handoff::None),
     };
     let dead = resolved.suspects.iter().filter(|suspect| suspect.is_dead());
+    let status = status(resolved, valid, &handoff, now);
     Plan {
+        claim: claiming(resolved, now),
         finalizer,
         nodes,
         roles,
@@ -119,12 +151,35 @@ pub(crate) fn build(resolved: &Resolved, valid: &Result<Valid, Problem>, now: Ti
     }
 }
 
+fn claiming(resolved: &Resolved, now: Timestamp) -> Option<Claiming> {
+    let claim = resolved.claim.as_ref()?;
+    let status = resolved.lock.status.clone().unwrap_or_default();
+    // Users look at conditions, and every release keeps them.
+    let if_not_kept = (!claim.is_known_to_fail).then(|| {
+        let problem = Problem::new(Reason::ResourceOutdated, Error::OldResource.to_string());
+        let generation = resolved.lock.metadata.generation;
+        claimed(&status, &claim.id, generation, Some(&problem), now)
+    });
+    Some(Claiming {
+        id: claim.id.clone(),
+        from: claim.from.clone(),
+        status,
+        if_not_kept,
+    })
+}
+
 /// What becomes of the finalizer and of the nodes while the ensemble can be reached.
-fn provision(resolved: &Resolved, is_valid: bool) -> (Finalizer, Nodes) {
+fn provision(resolved: &Resolved, valid: Option<&Valid>) -> (Finalizer, Nodes) {
     let lock = &resolved.lock;
     let has_finalizer = lock.finalizers().iter().any(|name| name == FINALIZER);
     let is_in_use = !resolved.participants.is_empty();
-    let ensure = if is_valid { Nodes::Ensure } else { Nodes::Leave };
+    let ensure = match valid {
+        Some(valid) => Nodes::Ensure {
+            identities: valid.identities.clone(),
+            agreement: Agreement::of(mode(&lock.spec)),
+        },
+        None => Nodes::Leave,
+    };
     match (resolved.is_deleted(), has_finalizer, is_in_use) {
         (false, true, _) => (Finalizer::Keep, ensure),
         (false, false, _) => (Finalizer::Add, ensure),
@@ -136,26 +191,39 @@ fn provision(resolved: &Resolved, is_valid: bool) -> (Finalizer, Nodes) {
     }
 }
 
-/// The status, if all that is planned succeeds.
-fn status(resolved: &Resolved, valid: &Result<Valid, Problem>, now: Timestamp) -> DistributedLockStatus {
+/// The status once all that is planned is done. `handoff` is what is planned.
+fn status(
+    resolved: &Resolved,
+    valid: &Result<Valid, Problem>,
+    handoff: &Handoff,
+    now: Timestamp,
+) -> DistributedLockStatus {
     let previous = resolved.lock.status.clone().unwrap_or_default();
     let generation = resolved.lock.metadata.generation;
-    match (&resolved.situation, valid) {
-        (Situation::Crowded { problem, .. } | Situation::OutOfReach { problem, .. }, _) => {
+    let status = match &resolved.situation {
+        Situation::Crowded { problem, .. } | Situation::OutOfReach { problem, .. } => {
             status::out_of_reach(&previous, generation, problem, now)
         }
-        (Situation::Abandoned, _) => previous,
-        (Situation::Followed { .. }, valid) => {
+        Situation::Abandoned => previous,
+        Situation::Followed { .. } => {
+            let begun = match handoff {
+                Handoff::Rollout(_, trial) => Some(trial),
+                Handoff::None | Handoff::Later(_) | Handoff::Asked(_) | Handoff::Refused(_) => None,
+            };
             let seen = Observation {
                 generation,
                 queue: &resolved.queue,
                 participants: &resolved.participants,
                 pods: &resolved.pods,
-                readiness: readiness(resolved, valid.as_ref().err().cloned()),
-                trial: resolved.trial.clone(),
+                readiness: readiness(resolved, valid.as_ref().err()),
+                trial: begun.or(resolved.trial.as_ref()).cloned(),
             };
             status::observed(&previous, &seen, now)
         }
+    };
+    DistributedLockStatus {
+        fenced: resolved.memory.removals.last().cloned().or(status.fenced),
+        ..status
     }
 }
 
@@ -193,12 +261,13 @@ fn handoff(resolved: &Resolved) -> Handoff {
             Err(refusal) => Handoff::Refused(refusal),
         };
     }
-    let Some((queue, workload)) = &resolved.rollout else {
+    let Some(rollout) = &resolved.rollout else {
         return Handoff::None;
     };
-    match rollout::decide(queue, workload) {
+    match rollout::decide(&rollout.queue, &rollout.workload) {
         Decision::Stay => Handoff::None,
         Decision::Yield { successor, .. } if has_failed(resolved, &successor.revision) => Handoff::None,
+        Decision::Yield { .. } if !rollout.rest.is_zero() => Handoff::Later(rollout.rest),
         Decision::Yield {
             contenders,
             successor,

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use tokio::time::Instant;
 
 use super::build::MOST_DEAD;
 use super::resolve::Resolved;
@@ -11,31 +10,42 @@ use crate::controller::LOOK;
 use crate::controller::context::Context;
 use crate::controller::error::Error;
 use crate::controller::removals::Removals;
-use crate::controller::writer::Writer;
+use crate::controller::writer::{LeasedWay, Writer};
 use crate::fencing::Suspect;
 use crate::metrics::OfLock;
-use crate::zookeeper::client::Way;
 use crate::zookeeper::nodes::TreeError;
 
-/// Until more are removed, where there are more than are removed in one go.
+/// Until more are removed, where there are more than are removed in one go: their end changes the queue, and so the lock
+/// comes again at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Removes these contenders, says so in log and metric, and remembers it for status and event. Returns after which time
-/// there is more to remove.
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Removed {
+    /// Whether any contender was removed just now: the next plan tells of it.
+    pub(super) is_any: bool,
+    /// After which time there is more to remove.
+    pub(super) again: Option<Duration>,
+}
+
+/// Removes these contenders, says so in log and metric, and remembers it for status and event.
 ///
 /// # Errors
 /// Those of the ensemble; and when this replica does not lead.
 pub(super) async fn remove(
     ctx: &Context,
     writer: Writer<'_>,
-    way: &Way,
+    way: &LeasedWay,
     resolved: &Resolved,
     dead: &[Suspect],
-) -> Result<Option<Duration>, Error> {
+) -> Result<Removed, Error> {
     let key = &resolved.key;
-    let rest = rest(ctx.memories.of(key).crowd_removed);
+    let rest = ctx.memories.of(key).crowd_removed.rest(PAUSE);
     if !rest.is_zero() {
-        return Ok(Some(rest));
+        return Ok(Removed {
+            is_any: false,
+            again: Some(rest),
+        });
     }
     let mut now = Removals::default();
     let done = remove_all(ctx, writer, way, resolved, dead, &mut now).await;
@@ -43,13 +53,17 @@ pub(super) async fn remove(
     if let Some(notice) = now.notice() {
         tracing::warn!(lock = %key, "Out of service: {}", notice.note);
     }
-    done
+    Ok(Removed {
+        is_any: now.last().is_some(),
+        again: done?,
+    })
 }
 
+/// Returns after which time there is more to remove.
 async fn remove_all(
     ctx: &Context,
     writer: Writer<'_>,
-    way: &Way,
+    way: &LeasedWay,
     resolved: &Resolved,
     dead: &[Suspect],
     log: &mut Removals,
@@ -79,27 +93,22 @@ async fn remove_all(
     if dead.len() < MOST_DEAD {
         return Ok(None);
     }
-    ctx.memories
-        .edit(key, |memory| memory.crowd_removed = Some(Instant::now()));
+    ctx.memories.edit(key, |memory| memory.crowd_removed.done());
     Ok(Some(PAUSE))
-}
-
-/// How long the next ones wait after as many as are removed in one go: their end changes the queue, and so the lock comes
-/// again at once.
-fn rest(crowd_removed: Option<Instant>) -> Duration {
-    crowd_removed.map_or(Duration::ZERO, |at| PAUSE.saturating_sub(at.elapsed()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::memory::Memory;
 
     #[tokio::test(start_paused = true)]
     async fn after_a_crowd_was_removed_the_next_one_waits_for_a_second() {
-        assert_eq!(rest(None), Duration::ZERO);
-        let now = Instant::now();
-        assert_eq!(rest(Some(now)), PAUSE);
+        let mut memory = Memory::default();
+        assert_eq!(memory.crowd_removed.rest(PAUSE), Duration::ZERO);
+        memory.crowd_removed.done();
+        assert_eq!(memory.crowd_removed.rest(PAUSE), PAUSE);
         tokio::time::advance(PAUSE).await;
-        assert_eq!(rest(Some(now)), Duration::ZERO);
+        assert_eq!(memory.crowd_removed.rest(PAUSE), Duration::ZERO);
     }
 }

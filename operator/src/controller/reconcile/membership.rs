@@ -14,7 +14,6 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 use lockkeeper_crds::lock::Reason;
 use lockkeeper_crds::{DistributedLock, keys};
-use tokio::time::Instant;
 
 use crate::controller::LOOK;
 use crate::controller::context::Context;
@@ -87,7 +86,7 @@ pub(crate) async fn membership(
         return among_pods(ctx, key, lock, Some(claim), seen).await;
     };
     if known == seen {
-        ctx.memories.edit(key, |memory| memory.abandoned = None);
+        ctx.memories.edit(key, |memory| memory.moving.stay());
         return among_pods(ctx, key, lock, None, seen).await;
     }
     let mut strangers = strangers(&ctx.pods.of(key), &known, seen);
@@ -96,7 +95,7 @@ pub(crate) async fn membership(
         strangers = self::strangers(&live(ctx, key).await?, &known, seen);
     }
     if !strangers.is_empty() {
-        ctx.memories.edit(key, |memory| memory.abandoned = None);
+        ctx.memories.edit(key, |memory| memory.moving.stay());
         let message = format!(
             "the lock is in the ensemble {known}, and the operator reaches {seen} at {}{}: {} for the former. Lead the \
              operator back to it, or scale the workload to zero, and up again when Ready is True",
@@ -109,18 +108,14 @@ pub(crate) async fn membership(
     if lock.metadata.deletion_timestamp.is_some() {
         return Ok(Membership::Abandoned);
     }
-    let mut abandoned = Instant::now();
-    ctx.memories.edit(key, |memory| {
-        abandoned = *memory.abandoned.get_or_insert(abandoned)
-    });
+    let left = ctx.memories.edit(key, |memory| memory.moving.leave());
     let moving =
         || format!("the lock moves from the ensemble {known} to {seen}, since none of its pods is left");
-    let rest = BEFORE.saturating_sub(abandoned.elapsed());
+    let rest = BEFORE.saturating_sub(left);
     if !rest.is_zero() {
         let message = format!("{}: pods are admitted again in some two minutes", moving());
         return Ok(Membership::Stranger(changed(message), rest));
     }
-    ctx.memories.edit(key, |memory| memory.moved = None);
     let problem = changed(moving());
     let (lock, claim) = claim(&lock, seen, Some(&problem), Some(known.clone()));
     among_pods(ctx, key, lock, Some(claim), seen).await
@@ -169,7 +164,7 @@ async fn among_pods(
     };
     let pods = ctx.pods.of(key);
     if let Some(problem) = mixed(&strangers(&pods, seen, seen), seen) {
-        ctx.memories.edit(key, |memory| memory.moved = None);
+        ctx.memories.edit(key, |memory| memory.moving.settle());
         return Ok(member(Some(problem), Some(LOOK)));
     }
     let is_disputed = lock
@@ -178,17 +173,16 @@ async fn among_pods(
         .is_some_and(|status| status.dispute().is_some());
     let has_pods = pods.values().any(|facts| !facts.is_over);
     if !is_disputed || has_pods {
-        ctx.memories.edit(key, |memory| memory.moved = None);
+        ctx.memories.edit(key, |memory| memory.moving.settle());
         return Ok(member(None, None));
     }
-    let mut moved = Instant::now();
     // The minute begins once the status says so: before the claim is written all of it is to come.
-    if is_written {
-        ctx.memories
-            .edit(key, |memory| moved = *memory.moved.get_or_insert(moved));
-    }
-    let rest = AFTER.saturating_sub(moved.elapsed());
-    if !is_written || !rest.is_zero() {
+    let arrived = match is_written {
+        true => ctx.memories.edit(key, |memory| memory.moving.arrive()),
+        false => Duration::ZERO,
+    };
+    let rest = AFTER.saturating_sub(arrived);
+    if !rest.is_zero() {
         let message =
             format!("the lock is in the ensemble {seen} now: pods are admitted again within a minute");
         return Ok(member(Some(changed(message)), Some(rest)));

@@ -2,16 +2,17 @@
 
 use lockkeeper_crds::lock::Reason;
 use lockkeeper_crds::settings::word_of;
-use lockkeeper_lock::is_contender;
+use lockkeeper_lock::{Agreement, is_contender};
 
-use super::resolve::Resolved;
+use super::resolve::{Resolved, mode};
+use crate::controller::memory::Disorder;
 use crate::controller::rollout::trial;
 use crate::controller::status::{self, Readiness};
 use crate::problem::Problem;
-use crate::zookeeper::queues::picture::Queue;
+use crate::zookeeper::queues::picture::{Contender, Queue};
 
-/// Whether the lock is ready. `not_ready` is why its settings are not in force.
-pub(super) fn readiness(resolved: &Resolved, not_ready: Option<Problem>) -> Readiness {
+/// Whether the lock is ready. `not_ready` is why its settings cannot be in force.
+pub(super) fn readiness(resolved: &Resolved, not_ready: Option<&Problem>) -> Readiness {
     if resolved.lock.metadata.deletion_timestamp.is_some() {
         let holders: Vec<_> = resolved
             .participants
@@ -28,6 +29,7 @@ pub(super) fn readiness(resolved: &Resolved, not_ready: Option<Problem>) -> Read
         };
         return Readiness::NotReady(Reason::Deleting, message);
     }
+    let not_ready = not_ready.cloned().or_else(|| disorder(resolved));
     match not_ready.or_else(|| stranger(resolved)) {
         None => match (held_back(resolved), outdated(resolved)) {
             (Some(message), _) => Readiness::HeldBack(message),
@@ -54,6 +56,53 @@ fn waits_for(queue: &Queue) -> String {
         ),
         None => "being deleted: its nodes in ZooKeeper are being removed".to_owned(),
     }
+}
+
+/// What keeps the nodes from being in order, as of the last look at them.
+fn disorder(resolved: &Resolved) -> Option<Problem> {
+    match resolved.memory.nodes.disorder()? {
+        Disorder::Agreed(before) => {
+            let wanted = Agreement::of(mode(&resolved.lock.spec));
+            Some(pending(*before, wanted, &resolved.queue))
+        }
+        Disorder::Refused(why) => Some(Problem::new(Reason::ProvisioningFailed, why.as_str())),
+    }
+}
+
+/// What has to happen before another setting of the lock is in force.
+fn pending(before: Option<Agreement>, wanted: Agreement, queue: &Queue) -> Problem {
+    let before = before.map_or_else(|| "something else".to_owned(), |before| before.to_string());
+    let hidden = queue
+        .contenders()
+        .filter(|child| child.is_unread())
+        .map(|child| &*child.name)
+        .min();
+    let is_empty = queue.excess().is_none() && queue.contenders().all(Contender::is_unread);
+    let sentence = if is_empty {
+        let what = hidden.map_or_else(|| "its children".to_owned(), |child| format!("the node {child}"));
+        format!(
+            "{before} was agreed on, and {wanted} comes into force when the lock root has no children: delete {what} in \
+             ZooKeeper, which the operator may not read"
+        )
+    } else {
+        in_the_queue(&before, wanted, queue, hidden)
+    };
+    Problem::new(Reason::AgreementPending, sentence)
+}
+
+fn in_the_queue(before: &str, wanted: Agreement, queue: &Queue, hidden: Option<&str>) -> String {
+    // ZooKeeper does not distinguish contenders from other children.
+    let besides = match queue.bystanders().min().or(hidden) {
+        Some(child) => format!(
+            "; and delete the node {child} below the lock root, which is no place in the queue and keeps the root \
+             from being made anew"
+        ),
+        None => String::new(),
+    };
+    format!(
+        "the contenders in the queue have agreed on {before}; {wanted} comes into force when the queue is empty: scale the \
+         workload to zero, or restart its pods all at once{besides}"
+    )
 }
 
 /// Why a rollout is held back, if one is.
@@ -83,8 +132,25 @@ fn stranger(resolved: &Resolved) -> Option<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zookeeper::queues::picture::Contender;
     use lockkeeper_lock::FencingToken;
+
+    #[test]
+    fn a_child_that_keeps_another_setting_from_coming_into_force_is_named() {
+        let [before, wanted] =
+            [lockkeeper_lock::Mode::Exclusive, lockkeeper_lock::Mode::Write].map(Agreement::of);
+        let of = |name: &str, is_ephemeral| {
+            let child = Contender::read(name, FencingToken(1), is_ephemeral, b"");
+            pending(Some(before), wanted, &Queue::of(true, [child])).message
+        };
+        let sentence = of("litter", false);
+        assert!(
+            sentence.contains("delete the node litter below the lock root"),
+            "{sentence}"
+        );
+        for sentence in [of("_c_x-lock-0000000001", true), of("stranger", true)] {
+            assert!(sentence.ends_with("restart its pods all at once"), "{sentence}");
+        }
+    }
 
     #[test]
     fn the_status_of_an_object_that_is_being_deleted_names_who_stands_in_the_queue_and_nobody_else() {

@@ -1,19 +1,17 @@
-//! Fifth step: the status, where it changed, and events for people.
+//! Fifth step: the status of the plan, where it differs from the one that the lock has, and events for people.
 
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 use lockkeeper_crds::lock::DistributedLockStatus;
-use tokio::time::Instant;
 
-use super::apply::Applied;
+use super::apply::{Applied, Outcome};
 use super::news::{gone, news};
 use super::resolve::Resolved;
 use super::situation::Situation;
 use crate::controller::context::Context;
 use crate::controller::error::Error;
-use crate::controller::status::{self, is_between_holders};
+use crate::controller::status::is_between_holders;
 use crate::controller::writer::StatusWriter;
 use crate::kubernetes::events::Notice;
 use crate::metrics::OfLock;
@@ -33,51 +31,54 @@ pub(crate) async fn report(
     ctx: &Context,
     writer: impl StatusWriter,
     resolved: &Resolved,
-    status: DistributedLockStatus,
+    status: &DistributedLockStatus,
     applied: Applied,
 ) -> Result<Option<Duration>, Error> {
     let Applied {
-        not_ready,
+        outcome,
         mut notices,
-        is_gone,
         again,
-        trial,
         version,
     } = applied;
-    let removals = ctx.memories.of(&resolved.key).removals;
-    if is_gone {
-        notices.extend(removals.notice());
-        tell(&writer, resolved, &notices).await;
-        ctx.memories.forget(&resolved.key);
-        let of_lock = OfLock::from(&resolved.key);
-        ctx.metrics.losses.remove(&of_lock);
-        ctx.metrics.fenced.remove(&of_lock);
-        return Ok(None);
+    match outcome {
+        Outcome::Done => {}
+        Outcome::Outdated => {
+            tell(&writer, resolved, &notices).await;
+            // An object that was changed comes again by itself, as it is then.
+            return Ok(if version.is_some() {
+                again
+            } else {
+                Some(Duration::ZERO)
+            });
+        }
+        Outcome::Gone => {
+            // Also of those that were removed just now.
+            notices.extend(ctx.memories.of(&resolved.key).removals.notice());
+            tell(&writer, resolved, &notices).await;
+            ctx.memories.forget(&resolved.key);
+            let of_lock = OfLock::from(&resolved.key);
+            ctx.metrics.losses.remove(&of_lock);
+            ctx.metrics.fenced.remove(&of_lock);
+            return Ok(None);
+        }
     }
-    if let Some(rest) = still_between(ctx, resolved) {
+    let rest = still_between(ctx, resolved);
+    if !rest.is_zero() {
         tell(&writer, resolved, &notices).await;
         return Ok(Some(rest));
     }
     let previous = resolved.lock.status.clone().unwrap_or_default();
-    let status = match not_ready {
-        Some(problem) => status::not_ready(status, &previous, &problem, Timestamp::now()),
-        None => status,
-    };
-    let status = DistributedLockStatus {
-        trial: trial.or(status.trial),
-        fenced: removals.last().cloned().or(status.fenced),
-        ..status
-    };
     let version = version.or_else(|| resolved.lock.resource_version());
-    let written = write(ctx, &writer, resolved, &previous, &status, version).await?;
+    let written = write(ctx, &writer, resolved, &previous, status, version).await?;
+    let removals = &resolved.memory.removals;
     if matches!(written, Written::Now | Written::Unchanged) {
         notices.extend(removals.notice());
         ctx.memories
-            .edit(&resolved.key, |memory| memory.removals.told(&status));
+            .edit(&resolved.key, |memory| memory.removals.told(status));
     }
     if written == Written::Now {
-        let lost = lost(ctx, resolved, &previous, &status).await;
-        notices.extend(news(&previous, &status, &lost, &removals));
+        let lost = lost(ctx, resolved, &previous, status).await;
+        notices.extend(news(&previous, status, &lost, removals));
     }
     tell(&writer, resolved, &notices).await;
     Ok(match written {
@@ -86,23 +87,15 @@ pub(crate) async fn report(
     })
 }
 
-fn still_between(ctx: &Context, resolved: &Resolved) -> Option<Duration> {
+/// How long the status waits for a holder that is about to say that it holds.
+fn still_between(ctx: &Context, resolved: &Resolved) -> Duration {
     if !matches!(resolved.situation, Situation::Followed { .. }) {
-        return None;
+        return Duration::ZERO;
     }
     let is_between = is_between_holders(&resolved.participants);
-    let mut rest = None;
     ctx.memories.edit(&resolved.key, |memory| {
-        if is_between {
-            let since = *memory.between.get_or_insert_with(Instant::now);
-            rest = BETWEEN
-                .checked_sub(since.elapsed())
-                .filter(|rest| !rest.is_zero());
-        } else {
-            memory.between = None;
-        }
-    });
-    rest
+        memory.telling.between(is_between, BETWEEN)
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,11 +117,8 @@ async fn write(
     if status == previous {
         return Ok(Written::Unchanged);
     }
-    let written = ctx.memories.of(&resolved.key).written;
-    if let Some(rest) = written
-        .and_then(|at| PAUSE.checked_sub(at.elapsed()))
-        .filter(|rest| !rest.is_zero())
-    {
+    let rest = ctx.memories.of(&resolved.key).telling.rest(PAUSE);
+    if !rest.is_zero() {
         return Ok(Written::After(rest));
     }
     let written = writer.write_status(&resolved.key, version, status).await?;
@@ -136,7 +126,7 @@ async fn write(
         return Ok(Written::Unchanged);
     }
     ctx.memories
-        .edit(&resolved.key, |memory| memory.written = Some(Instant::now()));
+        .edit(&resolved.key, |memory| memory.telling.written());
     Ok(Written::Now)
 }
 

@@ -8,7 +8,6 @@ use kube::ResourceExt;
 use lockkeeper_crds::DistributedLock;
 use lockkeeper_crds::lock::{DistributedLockSpec, Handoff, LockMode, Reason, Trial};
 use lockkeeper_lock::{Mode, Participant};
-use tokio::time::Instant;
 
 use super::membership::{self, Claim, Membership};
 use super::situation::{Situation, Ticks, standing};
@@ -16,8 +15,10 @@ use super::workload::workload;
 use crate::controller::LOOK;
 use crate::controller::context::Context;
 use crate::controller::error::Error;
-use crate::controller::rollout::{self, Candidate, Workload, trial};
+use crate::controller::memory::Memory;
+use crate::controller::rollout::{self, Candidate, Rollout, trial};
 use crate::controller::status::holds;
+use crate::controller::writer::LeasedWay;
 use crate::fencing::Suspect;
 use crate::identity::namespace_secret::{Identities, UnusableSecret};
 use crate::kubernetes::pods::{Owner, PodFacts};
@@ -27,13 +28,14 @@ use crate::zookeeper::foreign::{Source, Standing};
 use crate::zookeeper::queues::picture::Queue;
 use crate::zookeeper::reachability::Reachability;
 
-/// How long a revision on trial has to hold the lock in one go. As long as the kubelet takes until it forgets that a
-/// container ended (twice its longest back-off of five minutes).
-const TRIAL: Duration = Duration::from_secs(600);
+/// Least time between two handoffs of rollouts of one lock: longer than a pod needs to stop and the next one to begin, so
+/// that no lock goes through a workload in one rush.
+const YIELD_PAUSE: Duration = Duration::from_secs(10);
 
 /// How long the operator looks for the workload of a lock. Users of its namespace decide how much there is to read.
 const LOOKUP: Duration = Duration::from_secs(10);
 
+/// What is known of a lock. Nothing changes it after this step.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) key: LockKey,
@@ -42,6 +44,8 @@ pub(crate) struct Resolved {
     pub(crate) situation: Situation,
     /// What has to be written first: that the lock is in the ensemble.
     pub(crate) claim: Option<Claim>,
+    /// What this replica remembers of the lock.
+    pub(crate) memory: Memory,
     /// The queue; empty if it is not known.
     pub(crate) queue: Queue,
     /// The contenders in the order of the queue.
@@ -49,8 +53,7 @@ pub(crate) struct Resolved {
     pub(crate) pods: BTreeMap<String, PodFacts>,
     pub(crate) are_pods_known: bool,
     pub(crate) identities: Option<Result<Identities, UnusableSecret>>,
-    /// A workload in the middle of a rollout, and its pods in the queue.
-    pub(crate) rollout: Option<(Vec<Candidate>, Workload)>,
+    pub(crate) rollout: Option<Rollout>,
     /// The contenders on nodes that are said to be out of service.
     pub(crate) suspects: Vec<Suspect>,
     /// How the last handoff of a rollout turned out, as long as that counts.
@@ -86,7 +89,7 @@ pub(crate) async fn resolve(
 ) -> Result<Option<Resolved>, Error> {
     let identities = ctx.secrets.settled(&key.namespace);
     if identities.is_some() {
-        ctx.memories.edit(&key, |memory| memory.identified = lock.uid());
+        ctx.memories.edit(&key, |memory| memory.identify(lock.uid()));
     } else if matches!(own, Reachability::Up(_)) && lock.metadata.deletion_timestamp.is_none() {
         return Ok(None);
     }
@@ -108,6 +111,7 @@ pub(crate) async fn resolve(
             way,
             problem,
         } => {
+            let way = LeasedWay::new(way);
             // Known since before the connection was said to be up.
             let Some(id) = ensemble.view.id() else {
                 return Ok(None);
@@ -172,6 +176,7 @@ pub(crate) async fn resolve(
         trial,
         identities,
         are_pods_known: *ctx.pods.ready().borrow(),
+        memory: ctx.memories.of(&key),
         key,
         lock,
         situation,
@@ -203,34 +208,22 @@ fn tried(
     lock: &DistributedLock,
     participants: &[Participant],
     pods: &BTreeMap<String, PodFacts>,
-    rollout: Option<&(Vec<Candidate>, Workload)>,
+    rollout: Option<&Rollout>,
 ) -> Option<Trial> {
     let written = lock.status.as_ref().and_then(|status| status.trial.clone());
-    let memory = ctx.memories.of(key);
+    let trials = ctx.memories.of(key).trials;
     // Until all pods are known, a revision may have pods that were not seen yet.
     if !*ctx.pods.ready().borrow() {
-        return memory.trial.or(written);
+        return trials.requested().cloned().or(written);
     }
-    let known = memory.trial.iter().chain(&written);
-    let judged = known
-        .filter_map(|trial| trial::judged(trial, participants, pods, rollout))
-        .next();
+    let mut known = trials.requested().into_iter().chain(&written);
+    let judged = known.find_map(|trial| trial::judged(trial, participants, pods, rollout));
     let holder = judged
         .as_ref()
         .and_then(|trial| trial::holder(trial, participants, pods));
-    let is_over = memory
-        .trying
-        .as_ref()
-        .is_some_and(|(_, since)| since.elapsed() >= TRIAL);
-    ctx.memories.edit(key, |memory| {
-        if is_over || memory.trial == written {
-            memory.trial = None;
-        }
-        let is_same = matches!((&memory.trying, holder), (Some((before, _)), Some(now)) if before == now);
-        if !is_same || is_over {
-            memory.trying = holder.map(|holder| (holder.to_owned(), Instant::now()));
-        }
-    });
+    let is_over = ctx
+        .memories
+        .edit(key, |memory| memory.trials.see(written.as_ref(), holder));
     judged.filter(|_| !is_over)
 }
 
@@ -254,14 +247,19 @@ async fn rollout(
     key: &LockKey,
     participants: &[Participant],
     pods: &BTreeMap<String, PodFacts>,
-) -> Result<Option<(Vec<Candidate>, Workload)>, Error> {
+) -> Result<Option<Rollout>, Error> {
     let holding = participants.iter().filter(|one| holds(one));
     for owner in holding.filter_map(|one| facts(one, pods)?.owner.as_ref()) {
         let queue = candidates(participants, pods, owner);
         if rollout::is_mixed(&queue)
             && let Some(workload) = workload(&ctx.reader, &key.namespace, owner).await?
         {
-            return Ok(Some((queue, workload)));
+            let rest = ctx.memories.of(key).yielded.rest(YIELD_PAUSE);
+            return Ok(Some(Rollout {
+                queue,
+                workload,
+                rest,
+            }));
         }
     }
     Ok(None)
@@ -297,6 +295,7 @@ fn candidates(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::time::Instant;
 
     #[tokio::test(start_paused = true)]
     async fn a_workload_that_takes_too_long_to_be_read_is_none_and_holds_nothing_up() {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use lockkeeper_crds::DistributedLock;
 
 use crate::controller::context::Context;
+use crate::controller::writer::LeasedWay;
 use crate::problem::Problem;
-use crate::zookeeper::client::Way;
 use crate::zookeeper::foreign::{Source, Standing};
 use crate::zookeeper::reachability::Reachability;
 
@@ -25,7 +25,7 @@ pub(crate) struct Ticks {
 pub(crate) enum Situation {
     /// The operator reaches it and follows the queue.
     Followed {
-        way: Way,
+        way: LeasedWay,
         /// Whether it is the operator's own.
         is_own: bool,
         /// The ticks that settings are checked against.
@@ -34,7 +34,7 @@ pub(crate) enum Situation {
         problem: Option<Problem>,
     },
     /// More is below its root than is followed.
-    Crowded { way: Way, problem: Problem },
+    Crowded { way: LeasedWay, problem: Problem },
     OutOfReach {
         problem: Problem,
         /// The credentials are gone, or the operator may not go there: its nodes cannot be removed any more.
@@ -48,7 +48,7 @@ pub(crate) enum Situation {
 
 impl Situation {
     /// The way to the ensemble, if there is one.
-    pub(crate) fn way(&self) -> Option<&Way> {
+    pub(crate) fn way(&self) -> Option<&LeasedWay> {
         match self {
             Self::Followed { way, .. } | Self::Crowded { way, .. } => Some(way),
             Self::OutOfReach { .. } | Self::Abandoned => None,

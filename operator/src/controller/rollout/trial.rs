@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use lockkeeper_crds::lock::Trial;
 use lockkeeper_lock::Participant;
 
-use super::{Candidate, Workload};
+use super::{Candidate, Rollout};
 use crate::controller::status::holds;
 use crate::kubernetes::pods::PodFacts;
 
@@ -29,15 +29,16 @@ pub(crate) fn judged(
     trial: &Trial,
     participants: &[Participant],
     pods: &BTreeMap<String, PodFacts>,
-    rollout: Option<&(Vec<Candidate>, Workload)>,
+    rollout: Option<&Rollout>,
 ) -> Option<Trial> {
     let revision = Some(trial.revision.as_str());
     if !pods.values().any(|facts| facts.revision.as_deref() == revision) {
         return None;
     }
     // Several workloads may stand behind one lock: it says nothing that another one wants another revision.
-    let is_given_up = rollout.is_some_and(|(queue, workload)| {
-        queue.iter().any(|one| one.revision == trial.revision) && workload.current() != revision
+    let is_given_up = rollout.is_some_and(|rollout| {
+        let mut queue = rollout.queue.iter();
+        queue.any(|one| one.revision == trial.revision) && rollout.workload.current() != revision
     });
     if is_given_up {
         return None;

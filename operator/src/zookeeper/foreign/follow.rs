@@ -34,10 +34,25 @@ const LOOK_AFTER_TROUBLE: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     /// As the Secrets said when they were in order last.
-    pub(crate) ensemble: Option<Arc<Ensemble>>,
-    pub(crate) problem: Option<Problem>,
-    /// The credentials do not exist.
-    pub(crate) is_orphaned: bool,
+    pub(super) ensemble: Option<Arc<Ensemble>>,
+    pub(super) trouble: Option<Trouble>,
+}
+
+/// What is wrong with the way to an ensemble.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// A user has to correct it.
+    Problem(Problem),
+    /// The credentials do not exist, or the operator may not go there.
+    Orphaned(Problem),
+}
+
+impl Trouble {
+    pub(super) fn into_problem(self) -> Problem {
+        match self {
+            Self::Problem(problem) | Self::Orphaned(problem) => problem,
+        }
+    }
 }
 
 pub(super) struct Follow {
@@ -85,26 +100,25 @@ impl Follow {
         let _place = self.place().await;
         loop {
             let read = self.read().await;
-            let (problem, is_orphaned) = match read {
-                Ok(access) if self.access.as_ref() == Some(&access) => (None, false),
-                Ok(access) => (self.connect(access).err(), false),
-                Err(Unread::Problem(problem)) => (Some(problem), false),
-                Err(Unread::Missing(problem)) => (Some(problem), true),
+            let trouble = match read {
+                Ok(access) if self.access.as_ref() == Some(&access) => None,
+                Ok(access) => self.connect(access).err().map(Trouble::Problem),
+                Err(Unread::Problem(problem)) => Some(Trouble::Problem(problem)),
+                Err(Unread::Missing(problem)) => Some(Trouble::Orphaned(problem)),
                 Err(Unread::Unknown(error)) => {
                     tracing::warn!(%error, namespace = self.source.namespace, "Failed to read a Secret; trying again");
                     self.wait(LOOK_AFTER_TROUBLE).await;
                     continue;
                 }
             };
-            let pause = if problem.is_some() {
+            let pause = if trouble.is_some() {
                 LOOK_AFTER_TROUBLE
             } else {
                 LOOK
             };
             let is_news = self.state.send_if_modified(|known| {
-                let is_news = known.problem != problem || known.is_orphaned != is_orphaned;
-                known.problem = problem;
-                known.is_orphaned = is_orphaned;
+                let is_news = known.trouble != trouble;
+                known.trouble = trouble;
                 is_news
             });
             if is_news {
@@ -128,7 +142,8 @@ impl Follow {
             places.count()
         );
         let problem = Problem::new(Reason::EnsembleNotAllowed, message);
-        self.state.send_modify(|known| known.problem = Some(problem));
+        let trouble = Trouble::Problem(problem);
+        self.state.send_modify(|known| known.trouble = Some(trouble));
         self.announce();
         taking.await
     }

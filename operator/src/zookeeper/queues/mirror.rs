@@ -131,6 +131,9 @@ impl MirrorTask {
     async fn follow(&self, connection: Arc<Onlooker>) -> Problem {
         self.link.send_replace(Link::Reading);
         let lost = |message: String| Problem::new(Reason::Disconnected, message);
+        // Every replica writes this, without a lease: the lock by which replicas choose the leader is below the root, and
+        // nobody leads before that is there. All replicas write the same, and create only what is missing. The first one
+        // to create an ID gives it to all.
         let (ensured, told) = tokio::join!(
             self.tree.ensure(&connection),
             self.zookeeper.tick_time(PATIENCE_FOR_TICK)

@@ -3,20 +3,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use lockkeeper_crds::lock::Reason;
 use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
 use lockkeeper_lock::{FencingToken, Mode};
 
 use super::*;
+use crate::controller::memory::Memory;
 use crate::controller::reconcile::situation::Ticks;
 use crate::controller::reconcile::validate::validate;
-use crate::controller::rollout::{Candidate, Workload};
+use crate::controller::writer::LeasedWay;
 use crate::fencing::machine::Machine;
 use crate::kubernetes::pods::PodFacts;
 use crate::lock_key::LockKey;
 use crate::zookeeper::client::Way;
 use crate::zookeeper::queues::picture::{Contender, Picture, Queue};
 use crate::zookeeper::sandbox::Session;
+
+mod handoffs;
+mod statuses;
 
 /// A lock with this queue: `a* b` is a pod that holds and one that waits.
 fn resolved(queue: &str) -> Resolved {
@@ -50,6 +53,7 @@ fn resolved(queue: &str) -> Resolved {
         suspects: Vec::new(),
         situation: situation(),
         claim: None,
+        memory: Memory::default(),
         are_pods_known: true,
         again: None,
     }
@@ -60,13 +64,21 @@ fn situation() -> Situation {
     let (session, _) = Session::new();
     let tick = Duration::from_secs(2);
     Situation::Followed {
-        way: Way::Apart(Arc::new(session)),
+        way: LeasedWay::new(Way::Apart(Arc::new(session))),
         is_own: false,
         ticks: Ticks {
             stated: tick,
             told: None,
         },
         problem: None,
+    }
+}
+
+/// The nodes of that lock, whose ensemble is not the operator's.
+fn ensure() -> Nodes {
+    Nodes::Ensure {
+        identities: Vec::new(),
+        agreement: Agreement::of(Mode::Exclusive),
     }
 }
 
@@ -131,7 +143,7 @@ fn a_new_object_gets_its_finalizer_and_its_nodes() {
     let mut resolved = resolved("");
     edit(&mut resolved, |lock| lock.metadata.finalizers = None);
     let plan = build(&resolved);
-    assert_eq!((plan.finalizer, plan.nodes), (Finalizer::Add, Nodes::Ensure));
+    assert_eq!((plan.finalizer, plan.nodes), (Finalizer::Add, ensure()));
 }
 
 #[test]
@@ -170,72 +182,6 @@ fn a_pod_keeps_its_role_when_another_one_takes_over_until_its_contender_is_gone(
     let mut gone = resolved("b*");
     with_pod(&mut gone, "a", "u-a", Some(Role::Active));
     assert_eq!(roles_of(&gone), [("a".to_owned(), Role::Standby)]);
-}
-
-fn asked_for(queue: &str, pod: &str) -> Result<Vec<String>, String> {
-    let mut resolved = resolved(queue);
-    edit(&mut resolved, |lock| {
-        lock.annotations_mut().insert(HANDOFF.to_owned(), pod.to_owned());
-    });
-    match build(&resolved).handoff {
-        Handoff::Asked(request) => Ok(request.request.contenders),
-        Handoff::Refused(refusal) => Err(refusal),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn a_user_can_hand_over_to_the_next_or_to_a_pod_that_waits() {
-    let next = asked_for("a* b c", "").unwrap();
-    assert_eq!(next, ["a-lock-0000000000"]);
-    let chosen = asked_for("a* b c", "c").unwrap();
-    assert_eq!(chosen, ["a-lock-0000000000", "b-lock-0000000001"]);
-}
-
-#[test]
-fn a_handoff_that_cannot_be_is_refused_with_the_reason() {
-    for (queue, pod, refusal) in [
-        ("a*", "", "no pod waits for the lock"),
-        ("a* b", "x", "x does not wait for the lock"),
-        ("a* b", "a", "a holds the lock already"),
-        ("", "", "no pod holds the lock"),
-    ] {
-        assert_eq!(asked_for(queue, pod), Err(refusal.to_owned()));
-    }
-}
-
-#[test]
-fn a_rollout_asks_the_holder_of_the_old_revision_to_step_down_unless_the_new_one_has_failed_before() {
-    let mut resolved = resolved("a* b");
-    let candidate = |at: usize, revision: &str| Candidate {
-        contender: resolved.participants[at].name.clone(),
-        pod: "p".into(),
-        uid: "u".into(),
-        ends: 0,
-        revision: revision.into(),
-        is_holder: at == 0,
-        is_healthy: true,
-    };
-    let workload = Workload::Deployment {
-        is_paused: false,
-        current: Some("2".into()),
-    };
-    resolved.rollout = Some((vec![candidate(0, "1"), candidate(1, "2")], workload));
-    let Handoff::Rollout(request, trial) = build(&resolved).handoff else {
-        panic!("it stays")
-    };
-    assert_eq!(request.request.contenders, ["a-lock-0000000000"]);
-    assert_eq!((trial.revision.as_str(), trial.has_failed), ("2", false));
-
-    // The revision had the lock before, and the application ended under it.
-    resolved.trial = Some(Trial {
-        has_failed: true,
-        ..trial
-    });
-    assert_eq!(build(&resolved).handoff, Handoff::None);
-    // Of another revision nothing is known.
-    resolved.trial.as_mut().unwrap().revision = "3".into();
-    assert!(matches!(build(&resolved).handoff, Handoff::Rollout(..)));
 }
 
 fn deleted(queue: &str, situation: Situation) -> Resolved {
@@ -297,24 +243,6 @@ fn nodes_of_a_queue_that_is_not_followed_go_only_when_all_pods_are_known_and_non
     assert_eq!(nodes(true, false), Nodes::Remove);
     assert_eq!(nodes(false, false), Nodes::Leave);
     assert_eq!(nodes(true, true), Nodes::Leave);
-}
-
-#[test]
-fn the_status_says_why_settings_are_not_in_force_and_nothing_is_made_for_them() {
-    let mut resolved = resolved("a*");
-    let problem = Problem::new(Reason::InvalidSpec, "too long");
-    let plan = super::build(&resolved, &Err(problem.clone()), Timestamp::UNIX_EPOCH);
-    assert_eq!(plan.nodes, Nodes::Leave);
-    let previous = DistributedLockStatus::default();
-    let provided = build(&resolved);
-    assert_eq!(provided.nodes, Nodes::Ensure);
-    assert_eq!(provided.status.conditions[0].status, "True");
-    // As if the ensemble had said so while the plan was carried out.
-    let found_out = status::not_ready(provided.status, &previous, &problem, Timestamp::UNIX_EPOCH);
-    assert_eq!(found_out, plan.status);
-    assert_eq!(plan.status.holders.len(), 1);
-    resolved.situation = out_of_reach(false);
-    assert_eq!(build(&resolved).status.conditions[0].message, "no Secret");
 }
 
 #[test]

@@ -1,6 +1,9 @@
+use std::time::Duration;
+
 use lockkeeper_lock::{FencingToken, Mode};
 
 use super::*;
+use crate::controller::rollout::Workload;
 use crate::zookeeper::queues::picture::{Contender, Queue};
 
 /// What is seen: `old@1* new@2+1` is a pod of revision 1 that holds, and one of revision 2 that waits and whose
@@ -127,7 +130,12 @@ fn a_failure_is_remembered_while_a_pod_of_the_revision_is_left_and_wanted() {
             is_paused: false,
             current: Some(current.into()),
         };
-        judged(&failed, &seen.participants, &seen.pods, Some(&(queue, workload)))
+        let rollout = Rollout {
+            queue,
+            workload,
+            rest: Duration::ZERO,
+        };
+        judged(&failed, &seen.participants, &seen.pods, Some(&rollout))
     };
     let both = || vec![candidate("old", "1"), candidate("new", "2")];
     assert!(judged(both(), "2").is_some());

@@ -1,4 +1,4 @@
-//! What a pod comes into in these tests, and ways to look at what became of it.
+//! The cluster that a pod comes into in these tests, and ways to look at what became of the pod.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,9 +28,9 @@ pub const NEW: ClusterFacts = ClusterFacts {
 /// In the place of what is drawn for each pod.
 pub const TOKEN: &str = "DRAWN-FOR-THIS-POD-DRAWN-FOR-THI";
 
-/// What is known in a test beside the pod.
-pub struct World {
-    pub cluster: ClusterFacts,
+/// A cluster, by what the operator knows of it when it is asked about a pod.
+pub struct Cluster {
+    pub facts: ClusterFacts,
     pub sidecar: SidecarConfig,
     pub lock: Option<DistributedLockSpec>,
     pub ensemble: String,
@@ -41,10 +41,10 @@ pub struct World {
     pub token: AppToken,
 }
 
-impl World {
-    pub fn new(cluster: ClusterFacts) -> Self {
+impl Cluster {
+    pub fn new(facts: ClusterFacts) -> Self {
         Self {
-            cluster,
+            facts,
             sidecar: SidecarConfig {
                 image: "registry.example/lockkeeper:0.1.0".to_owned(),
                 pull_policy: None,
@@ -88,7 +88,7 @@ impl World {
         inject(
             &Subject::read(pod)?,
             &Context {
-                cluster: &self.cluster,
+                cluster: &self.facts,
                 sidecar: &self.sidecar,
                 namespace: "shop",
                 lock: self.lock.as_ref(),
@@ -148,16 +148,16 @@ pub fn sidecar(pod: &Value) -> &Value {
     last
 }
 
-/// The pods of the golden files, and the worlds that they come into.
-pub fn golden() -> [(&'static str, World); 4] {
+/// The pods of the golden files, and the clusters that they come into.
+pub fn golden() -> [(&'static str, Cluster); 4] {
     [
-        ("probes", World::new(NEW)),
+        ("probes", Cluster::new(NEW)),
         (
             "image-command",
-            World::new(OLD).image(&["/entry", "$(x)"], &["serve"], ""),
+            Cluster::new(OLD).image(&["/entry", "$(x)"], &["serve"], ""),
         ),
-        ("guaranteed", World::new(NEW)),
-        ("signal", World::new(NEW).image(&["/legacy"], &[], "daemon")),
+        ("guaranteed", Cluster::new(NEW)),
+        ("signal", Cluster::new(NEW).image(&["/legacy"], &[], "daemon")),
     ]
 }
 
