@@ -12,7 +12,7 @@ use crate::file;
 /// TLS settings for the ensemble. Users read the doc comments as help.
 #[derive(Clone, Debug, Args)]
 pub struct TlsArgs {
-    /// Certificates (PEM) of the authorities that the ensemble's certificates must come from
+    /// Certificates (PEM) of the authorities that sign the ensemble's certificates
     #[arg(long, env = "LOCKKEEPER_TLS_CA", value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
 

@@ -69,7 +69,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub lock: LockArgs,
 
-    /// Give up when the lock is not held after this time; 0 tries once. Default: wait for ever
+    /// Give up if we do not hold the lock after this time; 0 tries once. Default: wait for ever
     #[arg(long, env = "LOCKKEEPER_WAIT_TIMEOUT", value_name = "DURATION", value_parser = duration::parse)]
     pub wait_timeout: Option<Duration>,
 
@@ -135,8 +135,8 @@ pub struct SidecarArgs {
     #[arg(long, env = "LOCKKEEPER_GUARD_SOCKET", value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
     pub guard_socket: PathBuf,
 
-    /// User ID of the application's container, or `any`: it may connect as the guard and ask for a release. Root and our
-    /// own user always may. May be repeated
+    /// User ID of the application's container, or `any`: processes of this user may connect as the guard and ask for a
+    /// release. Root and the keeper's own user always may. May be repeated
     #[arg(
         long = "guard-user",
         env = "LOCKKEEPER_GUARD_USER",

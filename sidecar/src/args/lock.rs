@@ -40,7 +40,7 @@ pub struct LockArgs {
     )]
     pub ensemble_id: Option<Uuid>,
 
-    /// Path of the node that contains the ensemble's ID. The lock is taken only if that is --ensemble-id
+    /// Path of the node that contains the ensemble's ID. The keeper queues only if that ID equals --ensemble-id
     #[arg(
         long,
         env = "LOCKKEEPER_ENSEMBLE_ID_NODE",
@@ -72,7 +72,7 @@ pub struct LockArgs {
     #[arg(long, env = "LOCKKEEPER_RENEW_INTERVAL", value_name = "DURATION", value_parser = duration::parse)]
     pub renew_interval: Option<Duration>,
 
-    /// Let the next contender take our place after this time without a renewal; the application is stopped before:
+    /// After this time without a renewal the next contender may take our place; the guard stops the application before that:
     /// DURATION, auto or off
     #[arg(long, env = "LOCKKEEPER_LEASE_DURATION", value_name = "DURATION", default_value = "auto", value_parser = lease_duration)]
     pub lease_duration: LeaseDuration,
@@ -123,7 +123,7 @@ pub struct LockArgs {
     #[arg(long, env = "LOCKKEEPER_LOCK_DELAY", value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub lock_delay: Duration,
 
-    /// File with the credentials, followed while it runs: USER:PASSWORD or digest:USER:PASSWORD, one in each line
+    /// File with the credentials; the keeper follows its changes: USER:PASSWORD or digest:USER:PASSWORD, one in each line
     #[arg(long, env = "LOCKKEEPER_AUTH_FILE", value_name = "FILE")]
     pub auth_file: Option<PathBuf>,
 

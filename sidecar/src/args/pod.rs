@@ -42,8 +42,8 @@ pub struct PodArgs {
     #[arg(long, env = "LOCKKEEPER_APP_PROBES", value_name = "JSON")]
     pub app_probes: Option<String>,
 
-    /// Secret token in the path of these, /app/TOKEN/KIND, so that only the kubelet can call them: 22 to 128 random characters of
-    /// A-Z, a-z, 0-9, - and _. Without it the preStop hook is not sent
+    /// Secret token in the path of these probes and hooks, /app/TOKEN/KIND, so that only the kubelet can call them: 22 to 128
+    /// random characters of A-Z, a-z, 0-9, - and _. Without a token the keeper sends no preStop hook
     // Checked later: clap would show a wrong one.
     #[arg(
         long,

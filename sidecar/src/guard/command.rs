@@ -10,12 +10,12 @@ use rustix::fs::{Access, AtFlags, CWD};
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     #[error(
-        "cannot run {0:?}: no such program{where_}; the lock was not asked for",
+        "cannot run {0:?}: no such program{where_}; no lock was requested",
         where_ = if is_path(.0) { "" } else { " in any directory of PATH" }
     )]
     NotFound(OsString),
     /// There is a file, but it cannot be executed.
-    #[error("cannot run {0:?}: it is not an executable file (chmod +x?); the lock was not asked for")]
+    #[error("cannot run {0:?}: it is not an executable file (chmod +x?); no lock was requested")]
     NotExecutable(PathBuf),
 }
 
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(missing.exit_code(), 127);
         assert_eq!(
             missing.to_string(),
-            "cannot run \"/no/such/file\": no such program; the lock was not asked for"
+            "cannot run \"/no/such/file\": no such program; no lock was requested"
         );
         let directory = resolve_command(OsStr::new("/tmp")).expect_err("a directory");
         assert_eq!(directory.exit_code(), 126);

@@ -29,7 +29,7 @@ impl Unconnected {
         let since = *self.since.get_or_insert(now);
         let sentence = match error {
             Errno::ACCESS | Errno::PERM => {
-                "the socket of the keeper does not let this user in: name it with --guard-user of `lockkeeper sidecar`; \
+                "this user may not connect to the keeper's socket: name the user with --guard-user of `lockkeeper sidecar`; \
                  nothing is started until then"
             }
             _ if now.saturating_since(since) < PATIENCE => return None,
