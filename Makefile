@@ -166,7 +166,7 @@ LONG_CHECKS := histories whole lease_model strangers
 check-guard:
 	@$(CHECK) --test guard
 check-built:
-	@$(CHECK) --no-run
+	@$(CHECK) --no-run --lib --bins --tests
 check-long: check-built
 	@$(CHECK) $(addprefix --test ,$(LONG_CHECKS))
 check-rest: check-built
