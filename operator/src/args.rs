@@ -31,7 +31,7 @@ pub struct OperatorArgs {
     #[arg(long, env = "LOCKKEEPER_CONNECT", value_name = "HOSTS")]
     pub(crate) connect: ConnectString,
 
-    /// The node below which everything of this cluster is
+    /// Node below which the operator keeps everything of this cluster
     #[arg(
         long,
         env = "LOCKKEEPER_ROOT",
@@ -97,8 +97,8 @@ pub struct OperatorArgs {
     )]
     pub(crate) other_ensembles_sessions: u16,
 
-    /// Trust the taint node.kubernetes.io/out-of-service: at once remove the contenders of nodes that have it and are
-    /// silent. Only for clusters in which the taint is always set after the machine was powered off
+    /// Trust the taint node.kubernetes.io/out-of-service: remove the contenders of silent nodes with this taint at once. Set
+    /// this only if nothing sets the taint before the machine is powered off
     #[arg(long, env = "LOCKKEEPER_TRUST_OUT_OF_SERVICE_TAINT")]
     pub(crate) trust_out_of_service_taint: bool,
 

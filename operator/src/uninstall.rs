@@ -43,9 +43,9 @@ pub struct UninstallArgs {
 /// When.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Step {
-    /// Before: fail while a workload is behind a lock; otherwise delete the policy that would refuse it without a guard
+    /// Before: fail while a workload is behind a lock; otherwise delete the policies that refuse unguarded pods
     Before {
-        /// ValidatingAdmissionPolicy, and binding, that outlive the chart; may be given more than once
+        /// ValidatingAdmissionPolicy, with its binding, that stays when the chart is removed; may be given more than once
         #[arg(long = "policy", value_name = "NAME", required = true)]
         policies: Vec<String>,
         /// Name of the helm release, for the message

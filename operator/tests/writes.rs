@@ -54,3 +54,28 @@ fn named() -> BTreeSet<String> {
 fn nothing_is_written_but_in_the_files_of_which_the_architecture_says_by_which_right() {
     assert_eq!(writing(), named());
 }
+
+/// Writes into an ensemble: a call on the writer, or one inside of it.
+const VERBS: [&str; 5] = [
+    ".ensure_lock(",
+    ".agree(",
+    ".remove_lock(",
+    ".remove_contender(",
+    ".request_yield(",
+];
+
+#[test]
+fn the_controllers_write_into_ensembles_only_by_their_writer() {
+    let mut found = 0;
+    for path in files(&src().join("controller")) {
+        let text = fs::read_to_string(&path).unwrap();
+        for line in code(&text).take_while(|line| !line.starts_with("#[cfg(test)]")) {
+            if VERBS.iter().any(|verb| line.contains(verb)) {
+                found += 1;
+                let is_by_writer = line.contains("writer.") || path.ends_with("controller/writer.rs");
+                assert!(is_by_writer, "{}: {line}", path.display());
+            }
+        }
+    }
+    assert!(found >= 2 * VERBS.len(), "{found}");
+}

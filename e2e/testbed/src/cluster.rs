@@ -224,10 +224,12 @@ impl Cluster {
         arguments: &[&str],
         pleases: impl Fn(&str) -> bool,
     ) -> anyhow::Result<String> {
-        /// A call of `kubectl` takes a tenth of a second of a processor.
-        const POLL: Duration = Duration::from_millis(300);
+        /// A call of `kubectl` takes a tenth of a second of a processor, and many tests wait at once: most of a loaded
+        /// machine's time would go into asking.
+        const POLL: Duration = Duration::from_millis(500);
         let end = since_boot() + bound;
         loop {
+            let asked = since_boot();
             let answer = self.kubectl(arguments);
             match answer {
                 Ok(text) if pleases(&text) => return Ok(text),
@@ -238,7 +240,7 @@ impl Cluster {
                         arguments.join(" ")
                     )
                 }
-                _ => std::thread::sleep(POLL),
+                _ => std::thread::sleep(POLL.max(2 * since_boot().saturating_sub(asked))),
             }
         }
     }

@@ -24,9 +24,13 @@ async fn deletion_waits_while_somebody_holds_says_who_and_then_removes_the_nodes
         .await;
     let conditions = lock.status.unwrap().conditions;
     let ready = conditions.iter().find(|one| one.type_ == "Ready").unwrap();
-    assert!(ready.message.ends_with("not held by a"), "{}", ready.message);
+    assert!(
+        ready.message.ends_with("no longer held by a"),
+        "{}",
+        ready.message
+    );
     let note = space.wait_for_event("report", "DeletionWaits").await;
-    assert!(note.contains("not held by a"), "{note}");
+    assert!(note.contains("no longer held by a"), "{note}");
     // For pods that still name the lock the operator would create another one with the defaults.
     space
         .api::<k8s_openapi::api::core::v1::Pod>()

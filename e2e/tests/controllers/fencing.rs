@@ -215,6 +215,7 @@ async fn a_tenant_that_lies_about_its_pod_gains_nothing_and_harms_nobody_else() 
     off.put_out_of_service().await;
     wait_for_queue(&space, &["a", "c", "b"]).await;
     wait_until_counted(&environment, 1.0).await;
+    wait_for_queue(&stranger, &["b"]).await;
     restore(&environment).await;
     drop((elsewhere, other, foreign));
     stranger.leave().await;

@@ -17,7 +17,7 @@ async fn a_holder_that_dies_is_counted_as_a_loss_and_one_that_releases_is_not() 
     let a = Contender::hold(&environment, &space).await;
     a.leave().await;
     let note = space.wait_for_event("report", "LockReleased").await;
-    assert_eq!(note, "a holds the lock no more");
+    assert_eq!(note, "a no longer holds the lock");
     let pod = space.pod("b", "report").await;
     let b = Contender::join(&environment, &space, "report", &pod).await;
     space
@@ -32,7 +32,7 @@ async fn a_holder_that_dies_is_counted_as_a_loss_and_one_that_releases_is_not() 
     drop(b);
     let note = space.wait_for_event("report", "LockLost").await;
     assert!(
-        note.starts_with("b holds the lock no more, and did not release it"),
+        note.starts_with("b no longer holds the lock, and did not release it"),
         "{note}"
     );
     let name = &space.name;
@@ -54,7 +54,7 @@ async fn a_holder_that_dies_is_counted_as_a_loss_and_one_that_releases_is_not() 
         .await;
     drop(c);
     space
-        .wait_for_note("report", "LockLost", "c holds the lock no more")
+        .wait_for_note("report", "LockLost", "c no longer holds the lock")
         .await;
     environment.put_operator(operator);
     space.leave().await;

@@ -80,7 +80,7 @@ async fn pod_of(space: &Tenant, set: &str, before: &str) -> String {
 fn assert_unguarded(environment: &Environment, space: &Tenant, pod: &str, workload: &str) {
     let (said, json) = why(environment, space, pod);
     let sentence = format!(
-        "{pod} runs WITHOUT the lock report that {workload} names: Lockkeeper does not look at that kind, but at its \
+        "{pod} runs WITHOUT the lock report that {workload} names: Lockkeeper watches only its \
          pods; write lockkeeper.io/lock: report into the metadata of its pod template\n"
     );
     assert_eq!(said, sentence);

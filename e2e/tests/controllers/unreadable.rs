@@ -137,7 +137,7 @@ async fn a_new_agreement_that_waits_for_a_child_that_may_not_be_read_says_so_and
         })
         .await;
     let said = message(&lock, "Ready");
-    assert!(said.contains("which the operator may not read"), "{said}");
+    assert!(said.contains("The operator may not read"), "{said}");
     stranger.connection.delete(&child, None).await.unwrap();
     space.wait_for_lock("report", "it is in force", is_ready).await;
     space.leave().await;

@@ -184,13 +184,13 @@ fn the_pod_of_a_job_that_loses_the_lock_runs_its_command_again_and_the_loss_is_n
     let Some(space) = Space::alone("job-loses") else {
         return;
     };
-    let mut pod = space.pod(&[space.recording(&["--hold", "8s"])]);
+    let mut pod = space.pod(&[space.recording(&["--hold", "15s"])]);
     pod["restartPolicy"] = json!("Never");
     let mut job = space.workload("Job", "report", None, pod);
     job["apiVersion"] = json!("batch/v1");
     job["spec"].as_object_mut().unwrap().remove("selector");
     job["spec"]["backoffLimit"] = json!(0);
-    let lock = json!({ "leaseDuration": "2s", "stopGrace": "400ms" });
+    let lock = json!({ "leaseDuration": "3s", "stopGrace": "400ms" });
     space.apply(&[space.lock("report", &lock), job]);
     let (token, holder, _) = space.wait_until_it_runs(0);
     let node = space.node_of(&holder);
@@ -205,7 +205,8 @@ fn the_pod_of_a_job_that_loses_the_lock_runs_its_command_again_and_the_loss_is_n
     space
         .kubectl(&["wait", "--for=condition=Complete", "job/report", "--timeout=180s"])
         .unwrap_or_else(|error| panic!("{error:#}\n{}", space.story()));
-    assert_eq!(space.assert_exclusive().holds.len(), 2);
+    // More than two if the machine was so busy that another lease ended.
+    assert!(space.assert_exclusive().holds.len() >= 2);
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub struct Explanation {
     pub sentence: String,
 }
 
-/// Says why a pod runs its application, or does not.
+/// Says why a pod runs its application, or why not.
 /// `is_left_out` is true where its namespace says that the webhooks are not asked.
 pub fn explain(pod: &Pod, above: &Above, is_left_out: bool, lock: Option<&DistributedLock>) -> Explanation {
     let name = pod.name_any();

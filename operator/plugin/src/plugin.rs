@@ -91,7 +91,7 @@ pub enum Command {
         #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration::parse)]
         timeout: Duration,
     },
-    /// Says why a pod runs its application, or does not
+    /// Says why a pod runs its application, or why not
     Why {
         /// Name of the pod
         pod: String,

@@ -138,7 +138,7 @@ fn lease(setting: ApiLease, holders: &[Holder]) -> String {
         (Some(lease), 1) if setting_in_force == Some(*lease) => setting.to_string(),
         (Some(Some(lease)), 1) if setting == ApiLease::Auto => format!("{lease} ({setting})"),
         (Some(lease), 1) => format!("{}; {setting} for pods that are created now", word(lease)),
-        (Some(_), _) => format!("{setting}; the holders have different ones"),
+        (Some(_), _) => format!("{setting}; the holders have different lease durations"),
     }
 }
 
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(shown("auto", &[None]), "off; auto for pods that are created now");
         assert_eq!(
             shown("auto", &[millis(8_500), None]),
-            "auto; the holders have different ones"
+            "auto; the holders have different lease durations"
         );
     }
 

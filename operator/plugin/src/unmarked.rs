@@ -35,8 +35,8 @@ pub fn unmarked(name: &str, above: &Above, is_left_out: bool) -> String {
         Above::Named(Workload {
             name: workload, lock, ..
         }) => format!(
-            "{name} runs WITHOUT the lock {lock} that {workload} names: Lockkeeper does not look at that kind, but at \
-             its pods; write {}: {lock} into the metadata of its pod template",
+            "{name} runs WITHOUT the lock {lock} that {workload} names: Lockkeeper watches only its \
+             pods; write {}: {lock} into the metadata of its pod template",
             keys::LOCK
         ),
         Above::Nothing => format!(

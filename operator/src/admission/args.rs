@@ -105,7 +105,7 @@ pub(crate) struct WebhookArgs {
 
     /// Requests and limits of the sidecar, as JSON. Not used for pods of the QoS class BestEffort. The sidecar always
     /// has a limit in pods of the class Guaranteed, and for each resource of which all containers of the pod have a
-    /// limit: at least 100m CPU and 64Mi memory if none is given here. There the requests equal the limits
+    /// limit: at least 100m CPU and 64Mi memory if none is given here. In pods of the class Guaranteed the requests equal the limits
     #[arg(
         long,
         env = "LOCKKEEPER_SIDECAR_RESOURCES",
@@ -125,7 +125,7 @@ pub(crate) struct WebhookArgs {
     )]
     pub(crate) sidecar_log_format: LogFormat,
 
-    /// How the binary comes into a wrapped container
+    /// How a wrapped container gets the binary
     #[arg(long, env = "LOCKKEEPER_BINARY", value_name = "HOW", default_value = "auto")]
     pub(crate) binary: Binary,
 
@@ -166,12 +166,12 @@ pub(crate) struct WebhookArgs {
     )]
     pub(crate) registry_redirects: Vec<String>,
 
-    /// Certificates (PEM) of authorities that registries' certificates may come from, beside the system's
+    /// Certificates (PEM) of further authorities that sign registries' certificates; the system's stay trusted
     #[arg(long, env = "LOCKKEEPER_REGISTRY_CA", value_name = "FILE")]
     pub(crate) registry_ca: Option<PathBuf>,
 }
 
-/// How the binary comes into a wrapped container.
+/// How a wrapped container gets the binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Binary {
     /// By an image volume where the API server and all nodes have them; else by a copy.

@@ -31,6 +31,8 @@ pub(crate) mod validate;
 mod workload;
 
 use apply::{Applied, Outcome};
+use build::Plan;
+use resolve::Resolved;
 use situation::Situation;
 
 /// Brings the cluster and the ensemble to what one `DistributedLock` asks for.
@@ -64,27 +66,27 @@ async fn steps(key: LockKey, lock: Arc<DistributedLock>, ctx: &Context) -> Resul
     let Some(right) = right(ctx, &key, &lock, &own) else {
         return Ok(Action::await_change());
     };
-    let Some(resolved) = resolve::resolve(ctx, key, lock, own).await? else {
-        return Ok(Action::await_change());
-    };
-    let valid = validate::validate(&resolved);
-    let plan = build::build(&resolved, &valid, Timestamp::now());
-    let (key, status) = (&resolved.key, &plan.status);
     let writer = match right {
         Right::Leader(writer) => writer,
-        Right::Loss(writer, number) => {
-            let again = report::report(ctx, writer, &resolved, status, Applied::default()).await?;
-            if again.is_none() {
-                ctx.memories
-                    .edit(key, |memory| memory.telling.spoke_of_loss(number));
-            }
-            return Ok(again.map_or_else(Action::await_change, Action::requeue));
-        }
+        Right::Loss(writer, number) => return tell_of_loss(ctx, key, lock, own, (writer, number)).await,
     };
-    let applied = apply::apply(ctx, writer, &resolved, &plan).await?;
+    let Some((mut resolved, mut plan)) = plan(ctx, &key, &lock, &own).await? else {
+        return Ok(Action::await_change());
+    };
+    let mut applied = apply::apply(ctx, writer, &resolved, &plan).await?;
+    // What this replica alone remembers has to be in a status soon. Once: somebody who changes nodes as fast as we look
+    // at them gets a status that is a round late. An object that was changed comes again by itself, as it is then.
+    if applied.outcome == Outcome::Outdated && applied.version.is_none() {
+        report::tell(&writer, &resolved, &applied.notices).await;
+        let Some(again) = self::plan(ctx, &key, &lock, &own).await? else {
+            return Ok(Action::requeue(report::PAUSE));
+        };
+        (resolved, plan) = again;
+        applied = apply::apply(ctx, writer, &resolved, &plan).await?;
+    }
     let is_followed = matches!(resolved.situation, Situation::Followed { .. });
     let is_gone = applied.outcome == Outcome::Gone;
-    let again = report::report(ctx, writer, &resolved, status, applied).await?;
+    let again = report::report(ctx, writer, &resolved, &plan.status, applied).await?;
     let again = again.into_iter().chain(resolved.again).min();
     Ok(match again {
         _ if is_gone && !is_followed => Action::await_change(),
@@ -92,6 +94,40 @@ async fn steps(key: LockKey, lock: Arc<DistributedLock>, ctx: &Context) -> Resul
         None if is_followed => Action::requeue(recheck()),
         None => Action::await_change(),
     })
+}
+
+/// What is to be done for the lock as it is now; `None` as [`resolve`].
+async fn plan(
+    ctx: &Context,
+    key: &LockKey,
+    lock: &Arc<DistributedLock>,
+    own: &Reachability,
+) -> Result<Option<(Resolved, Plan)>, Error> {
+    let resolved = resolve::resolve(ctx, key.clone(), Arc::clone(lock), own.clone()).await?;
+    Ok(resolved.map(|resolved| {
+        let valid = validate::validate(&resolved);
+        let plan = build::build(&resolved, &valid, Timestamp::now());
+        (resolved, plan)
+    }))
+}
+
+/// Writes into the status that the operator's own ensemble is lost.
+async fn tell_of_loss(
+    ctx: &Context,
+    key: LockKey,
+    lock: Arc<DistributedLock>,
+    own: Reachability,
+    (writer, number): (LossWriter<'_>, u64),
+) -> Result<Action, Error> {
+    let Some((resolved, plan)) = plan(ctx, &key, &lock, &own).await? else {
+        return Ok(Action::await_change());
+    };
+    let again = report::report(ctx, writer, &resolved, &plan.status, Applied::default()).await?;
+    if again.is_none() {
+        ctx.memories
+            .edit(&key, |memory| memory.telling.spoke_of_loss(number));
+    }
+    Ok(again.map_or_else(Action::await_change, Action::requeue))
 }
 
 /// By what right this replica may write about a lock, if it may.

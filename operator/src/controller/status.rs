@@ -97,7 +97,7 @@ pub fn observed(
             "True",
             Reason::PodsOutdated,
             format!(
-                "the lock can be taken; restart these pods, which have other settings: {}",
+                "the lock can be taken; restart these pods, which were created with other settings: {}",
                 names::first(pods, NAMED)
             ),
         ),

@@ -99,8 +99,14 @@ pub(crate) async fn follow(
     };
     loop {
         leading.mark_unchanged();
-        if let Err(error) = keeper.round(Right::of(&leadership)).await {
-            tracing::warn!(%error, cause = ?std::error::Error::source(&error), "Failed to maintain the certificate");
+        match keeper.round(Right::of(&leadership)).await {
+            Ok(()) => {}
+            Err(Error::NotLeading(error)) => {
+                tracing::debug!(%error, "Another replica maintains the certificate")
+            }
+            Err(error) => {
+                tracing::warn!(%error, cause = ?std::error::Error::source(&error), "Failed to maintain the certificate")
+            }
         }
         let is_there = keeper.served.is_there();
         ready.send_replace(is_there);

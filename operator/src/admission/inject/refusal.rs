@@ -113,7 +113,7 @@ pub enum Refusal {
     SignalUnsupported { container: String, why: String },
     /// `signal` and an explicit refusal to share.
     #[error(
-        "shareProcessNamespace is false, and the application of container `{0}` can only be stopped by signals: remove it, or set `command` in the pod"
+        "shareProcessNamespace is false, and the application of container `{0}` can only be stopped by signals: remove shareProcessNamespace, or set `command` in the pod"
     )]
     NotShared(String),
     /// `signal`, user 0 and a pod that forbids it.

@@ -101,7 +101,7 @@ pub fn copy(kind: &str, object: &Value, is_new: bool) -> Result<Copied, Refusal>
     }
     if kind == "Job" && !is_new {
         warnings.push(
-            "the pod template of a Job cannot change: the keys of Lockkeeper count for a Job that is made with them"
+            "the pod template of a Job cannot change: Lockkeeper's keys take effect on a Job that is created with them"
                 .to_owned(),
         );
         return Ok(Copied {

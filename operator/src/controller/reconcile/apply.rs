@@ -51,8 +51,7 @@ pub(crate) enum Outcome {
     /// All of it is done that could be done now, and its status is right.
     #[default]
     Done,
-    /// Something was found or done that its status does not say. This replica remembers it for the next plan, which is to
-    /// be made at once.
+    /// Something was found or done that its status does not say. This replica remembers it for the next plan.
     Outdated,
     /// The object is gone.
     Gone,
@@ -187,7 +186,7 @@ pub(crate) async fn apply(
 /// Nodes are planned only for a lock whose ensemble can be reached.
 fn unreachable_ensemble() -> Error {
     Error::Tree(TreeError::Away(
-        "there is no way to the ensemble of the lock".to_owned(),
+        "the operator cannot reach the ensemble of the lock".to_owned(),
     ))
 }
 

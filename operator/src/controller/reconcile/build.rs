@@ -1,8 +1,8 @@
 //! Third step: what is to be done, and the status once it is done. Pure.
 //!
 //! The status says what this replica knows before the plan is carried out: what came of former plans is in its memory. If
-//! [`apply`](super::apply) learns something that the status does not say, no status is written, and the lock is resolved
-//! again at once. So every status that is written comes from here.
+//! [`apply`](super::apply) learns something that the status does not say, the lock is resolved and planned once more before
+//! a status is written. So every status that is written comes from here.
 
 use std::time::Duration;
 
@@ -274,7 +274,7 @@ fn handoff(resolved: &Resolved) -> Handoff {
         } => Handoff::Rollout(
             Request {
                 note: format!(
-                    "asked to hand over to {}, which is of the current revision",
+                    "asked to hand over to {}, a pod of the current revision",
                     successor.pod
                 ),
                 request: YieldRequest {
@@ -317,7 +317,7 @@ fn asked(participants: &[Participant], wanted: &str) -> Result<Request, String> 
         .filter(|one| !holds(one));
     let shown = name(successor).unwrap_or_else(|| successor.name.clone());
     Ok(Request {
-        note: format!("asked to hand over to {shown}, as a user wishes"),
+        note: format!("asked by a user to hand over to {shown}"),
         request: YieldRequest {
             id: format!("asked for {shown}"),
             contenders: std::iter::once(holder)

@@ -97,8 +97,8 @@ pub(crate) async fn membership(
     if !strangers.is_empty() {
         ctx.memories.edit(key, |memory| memory.moving.stay());
         let message = format!(
-            "the lock is in the ensemble {known}, and the operator reaches {seen} at {}{}: {} for the former. Lead the \
-             operator back to it, or scale the workload to zero, and up again when Ready is True",
+            "the lock is in the ensemble {known}, and the operator reaches {seen} at {}{}: {} for the former. Point the \
+             operator to it again, or scale the workload to zero, and up again when Ready is True",
             ensemble.connect,
             ensemble.root,
             were_made(&strangers)
@@ -195,8 +195,8 @@ async fn among_pods(
 fn mixed(strangers: &[String], seen: &str) -> Option<Problem> {
     (!strangers.is_empty()).then(|| {
         changed(format!(
-            "the lock is in the ensemble {seen}, and {} for another one: delete them, since they do not exclude \
-             other pods here",
+            "the lock is in the ensemble {seen}, and {} for another one: delete them, in this ensemble they do \
+             not keep other pods from running",
             were_made(strangers)
         ))
     })

@@ -56,12 +56,12 @@ pub(super) fn news(
                     |node| format!("its node {node} is out of service"),
                 );
                 let note = format!(
-                    "{} holds the lock no more, and did not release it: {why}",
+                    "{} no longer holds the lock, and did not release it: {why}",
                     holder.pod
                 );
                 Notice::new(Reason::LockLost, note)
             } else {
-                let note = format!("{} holds the lock no more", holder.pod);
+                let note = format!("{} no longer holds the lock", holder.pod);
                 Notice::new(Reason::LockReleased, note)
             };
             notices.push(notice.about(subject(holder)));
@@ -114,7 +114,10 @@ pub(super) fn news(
         if let Some((_, told)) = told {
             notices.push(Notice::new(*told, message));
         } else if reason == ConditionReason::Deleting.as_str() && !status.holders.is_empty() {
-            let note = format!("waits until the lock is not held by {}", named(&status.holders));
+            let note = format!(
+                "waits until the lock is no longer held by {}",
+                named(&status.holders)
+            );
             notices.push(Notice::new(Reason::DeletionWaits, note));
         }
     }
@@ -263,7 +266,7 @@ mod tests {
         };
         assert_eq!(
             told(&lost[0]),
-            "a holds the lock no more, and did not release it: its node n1 is out of service"
+            "a no longer holds the lock, and did not release it: its node n1 is out of service"
         );
         let another = told("another");
         assert!(another.contains("its session expired"), "{another}");

@@ -23,7 +23,7 @@ pub(super) fn readiness(resolved: &Resolved, not_ready: Option<&Problem>) -> Rea
         let message = match holders.as_slice() {
             [] => waits_for(&resolved.queue),
             pods => format!(
-                "being deleted: waits until the lock is not held by {}",
+                "being deleted: waits until the lock is no longer held by {}",
                 pods.join(", ")
             ),
         };
@@ -50,8 +50,8 @@ fn waits_for(queue: &Queue) -> String {
             format!("being deleted: waits until {} has left the queue", node.name)
         }
         Some(node) => format!(
-            "being deleted: waits until {} has left the queue, a node that belongs to no session: delete it, if no \
-             client waits there",
+            "being deleted: waits until {} has left the queue. The node belongs to no session: if no client waits with \
+             it, delete it",
             node.name
         ),
         None => "being deleted: its nodes in ZooKeeper are being removed".to_owned(),
@@ -81,8 +81,8 @@ fn pending(before: Option<Agreement>, wanted: Agreement, queue: &Queue) -> Probl
     let sentence = if is_empty {
         let what = hidden.map_or_else(|| "its children".to_owned(), |child| format!("the node {child}"));
         format!(
-            "{before} was agreed on, and {wanted} comes into force when the lock root has no children: delete {what} in \
-             ZooKeeper, which the operator may not read"
+            "the contenders agreed on {before}; {wanted} comes into force when the lock root has no children. The operator \
+             may not read {what}: delete it in ZooKeeper"
         )
     } else {
         in_the_queue(&before, wanted, queue, hidden)
@@ -165,7 +165,7 @@ mod tests {
         assert!(of(&[("stranger", true)]).contains("until stranger has left"));
         let forgotten = of(&[("_c_x-lock-0000000001", false)]);
         assert!(
-            forgotten.contains("belongs to no session: delete it"),
+            forgotten.contains("belongs to no session: if no client waits with it, delete it"),
             "{forgotten}"
         );
         for bystanders in [&[][..], &[("a-note", false)]] {

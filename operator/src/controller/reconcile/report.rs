@@ -17,7 +17,7 @@ use crate::kubernetes::events::Notice;
 use crate::metrics::OfLock;
 
 /// Least time between two writes of one status.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a lock may be between two holders before its status says so: a few round trips to the
 /// ensemble. Below, a handoff is one write, with the new holder.
@@ -37,20 +37,17 @@ pub(crate) async fn report(
     let Applied {
         outcome,
         mut notices,
-        again,
+        mut again,
         version,
     } = applied;
     match outcome {
         Outcome::Done => {}
-        Outcome::Outdated => {
+        // An object that was changed comes again by itself, as it is then.
+        Outcome::Outdated if version.is_some() => {
             tell(&writer, resolved, &notices).await;
-            // An object that was changed comes again by itself, as it is then.
-            return Ok(if version.is_some() {
-                again
-            } else {
-                Some(Duration::ZERO)
-            });
+            return Ok(again);
         }
+        Outcome::Outdated => again = again.into_iter().chain([PAUSE]).min(),
         Outcome::Gone => {
             // Also of those that were removed just now.
             notices.extend(ctx.memories.of(&resolved.key).removals.notice());
@@ -162,6 +159,7 @@ async fn lost(
     }
 }
 
-async fn tell(writer: &impl StatusWriter, resolved: &Resolved, notices: &[Notice]) {
+/// Publishes these events about the lock.
+pub(super) async fn tell(writer: &impl StatusWriter, resolved: &Resolved, notices: &[Notice]) {
     writer.tell(notices, &resolved.lock.object_ref(&())).await;
 }

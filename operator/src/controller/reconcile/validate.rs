@@ -60,7 +60,7 @@ fn settings(
         };
         let message = format!(
             "the tick time {stated} is shorter than the ensemble's tickTime, which is {told}, so leases would be \
-             counted too long: {mend}"
+             too long: {mend}"
         );
         return Err(Problem::new(Reason::InvalidSpec, message));
     }

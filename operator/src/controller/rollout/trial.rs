@@ -71,7 +71,7 @@ pub(crate) fn held_back(
     (trial.has_failed && is_elsewhere(trial, participants, pods)).then(|| {
         format!(
             "the application of {}, which is of the new revision {}, ended after it had got the lock, so the lock stays with \
-             another revision: roll out one that works, or roll back; to try this one again, hand the lock over by hand",
+             another revision: roll out one that works, or roll back; to try this one again, run `kubectl lockkeeper handoff`",
             trial.pod, trial.revision
         )
     })

@@ -64,7 +64,7 @@ fn pods_that_were_made_with_other_settings_are_named_while_the_lock_is_ready() {
     assert_eq!((ready.0, ready.1), ("True", "PodsOutdated"));
     let message = &status.conditions[0].message;
     assert!(
-        message.ends_with("restart these pods, which have other settings: a, b, c and 1 more"),
+        message.ends_with("restart these pods, which were created with other settings: a, b, c and 1 more"),
         "{message}"
     );
 }

@@ -52,7 +52,7 @@ pub enum TreeError {
     #[error("{0}")]
     Away(String),
     /// As many requests as allowed are under way in an ensemble that locks name.
-    #[error("the ensemble has not answered the requests before yet")]
+    #[error("the ensemble has not answered earlier requests yet")]
     Busy,
     /// It would take a longer request than servers read.
     #[error(

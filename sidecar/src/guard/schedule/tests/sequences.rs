@@ -4,7 +4,7 @@ use super::*;
 
 /// A tree that does as it is told, and what it was allowed.
 #[derive(Default)]
-struct World {
+struct Tree {
     running: bool,
     exists: bool,
     token: Option<FencingToken>,
@@ -12,7 +12,7 @@ struct World {
     allowed: [(u64, u64); 2],
 }
 
-impl World {
+impl Tree {
     fn obey(&mut self, schedule: &mut Schedule, event: Event, now: u64) {
         let mut next = Some(event);
         while let Some(event) = next.take() {
@@ -67,7 +67,7 @@ fn no_sequence_of_events_lets_anything_run_beyond_what_was_granted() {
     for (mode, reconnects) in [(Mode::Pid1, true), (Mode::Subreaper, false)] {
         for mut sequence in 0..CHOICES.pow(LENGTH) {
             let mut schedule = Schedule::new(mode, reconnects, ms(0));
-            let mut world = World::default();
+            let mut tree = Tree::default();
             let mut now = 0;
             for generation in 1..=LENGTH {
                 let choice = sequence % CHOICES;
@@ -78,7 +78,7 @@ fn no_sequence_of_events_lets_anything_run_beyond_what_was_granted() {
                         // Starting, renewing, and starting with a pause at the end.
                         let (start, pause) = (choice / 2 != 1, choice / 2 == 2);
                         let (term_at, kill_at) = (now + 3000, now + 5000);
-                        *world.allowed_to(token) = (term_at, kill_at);
+                        *tree.allowed_to(token) = (term_at, kill_at);
                         Event::Frame(ToGuard::Grant(Grant {
                             pause,
                             generation,
@@ -88,7 +88,7 @@ fn no_sequence_of_events_lets_anything_run_beyond_what_was_granted() {
                     // A server that grants less time, of which the keeper may hear late.
                     15 => {
                         let (term_at, kill_at) = (now.saturating_sub(1000), now + 500);
-                        *world.allowed_to(B) = (term_at, kill_at);
+                        *tree.allowed_to(B) = (term_at, kill_at);
                         Event::Frame(ToGuard::Grant(Grant {
                             generation,
                             ..grant(B, false, term_at, kill_at)
@@ -115,7 +115,7 @@ fn no_sequence_of_events_lets_anything_run_beyond_what_was_granted() {
                         to_group: false,
                     },
                 };
-                world.obey(&mut schedule, event, now);
+                tree.obey(&mut schedule, event, now);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The keeper's decisions together with the guard's own state machine, a lock and an application
 //! that do whatever they may do, in any order, with delays and freezes: thousands of histories.
 //!
-//! What has to be true of each is asserted where it happens, in [`World`].
+//! What has to be true of each is asserted where it happens, in [`Round`].
 
 mod sides;
 
@@ -22,7 +22,7 @@ enum Tree {
     Stands,
 }
 
-struct World {
+struct Round {
     rng: Rng,
     now: u64,
     policy: Policy,
@@ -51,7 +51,7 @@ struct World {
     history: Vec<String>,
 }
 
-impl World {
+impl Round {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let kind = rng.choice([Kind::Run, Kind::Wrap, Kind::Signal]).expect("one");
@@ -67,7 +67,7 @@ impl World {
             lock_delay: Duration::from_secs(rng.u64(0..2)),
             ..policy(kind)
         };
-        let mut world = Self {
+        let mut round = Self {
             rng,
             now: 0,
             policy,
@@ -91,9 +91,9 @@ impl World {
             to_keeper: VecDeque::new(),
             history: vec![format!("{policy:?}")],
         };
-        world.is_watched = world.rng.bool();
-        world.connect();
-        world
+        round.is_watched = round.rng.bool();
+        round.connect();
+        round
     }
 
     fn schedule(kind: Kind) -> Schedule {
@@ -313,7 +313,7 @@ impl World {
 }
 
 /// Says which history it was when an assertion fails in the middle of it.
-struct Told<'a>(u64, &'a mut World);
+struct Told<'a>(u64, &'a mut Round);
 
 impl Drop for Told<'_> {
     fn drop(&mut self) {
@@ -329,19 +329,19 @@ impl Drop for Told<'_> {
 #[test]
 fn in_no_history_is_the_lock_given_up_while_the_application_runs_and_none_gets_stuck() {
     for seed in 0..HISTORIES {
-        let mut world = World::new(seed);
-        let told = Told(seed, &mut world);
-        let world = &mut *told.1;
+        let mut round = Round::new(seed);
+        let told = Told(seed, &mut round);
+        let round = &mut *told.1;
         for _ in 0..STEPS {
-            if world.is_over {
+            if round.is_over {
                 break;
             }
-            world.something_happens();
+            round.something_happens();
         }
         assert!(
-            world.is_over || world.settle(),
+            round.is_over || round.settle(),
             "stuck in {:?}",
-            world.decider.application.state()
+            round.decider.application.state()
         );
         drop(told);
     }

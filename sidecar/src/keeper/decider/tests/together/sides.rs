@@ -1,9 +1,9 @@
-//! The lock and the guard of a [`World`], as far as the keeper sees them.
+//! The lock and the guard of a [`Round`], as far as the keeper sees them.
 
 use super::*;
 use crate::link::protocol::Containment;
 
-impl World {
+impl Round {
     pub(super) fn publish(&mut self) {
         self.decider.lock_changed(self.status.clone(), ms(self.now));
         self.decide();
@@ -74,7 +74,7 @@ impl World {
     }
 }
 
-impl World {
+impl Round {
     pub(super) fn connect(&mut self) {
         if self.is_connected {
             return;
