@@ -20,18 +20,10 @@ mod table;
 #[path = "lease_model/weaker.rs"]
 mod weaker;
 
+use lockkeeper_fake::number;
 use network::MS;
 use plan::{Plan, Profile};
 use table::{SLACK_NANOS, Table};
-
-/// A number from the environment.
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")),
-    )
-}
 
 #[test]
 fn no_history_lets_the_four_step_lease_outlive_the_session_and_simpler_rules_do() {

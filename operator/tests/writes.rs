@@ -26,13 +26,17 @@ const WORDS: [&str; 9] = [
     ".add_delete(",
 ];
 
+/// The lines of code before the unit tests.
+fn program(text: &str) -> impl Iterator<Item = &str> {
+    code(text).take_while(|line| !line.starts_with("#[cfg(test)]"))
+}
+
 /// The files that write, below `src`.
 fn writing() -> BTreeSet<String> {
     let src = src();
     let writes = |path: &PathBuf| {
         let text = fs::read_to_string(path).unwrap();
-        let mut program = code(&text).take_while(|line| !line.starts_with("#[cfg(test)]"));
-        program.any(|line| WORDS.iter().any(|word| line.contains(word)))
+        program(&text).any(|line| WORDS.iter().any(|word| line.contains(word)))
     };
     let below = |path: PathBuf| path.strip_prefix(&src).unwrap().display().to_string();
     files(&src).into_iter().filter(writes).map(below).collect()
@@ -69,7 +73,7 @@ fn the_controllers_write_into_ensembles_only_by_their_writer() {
     let mut found = 0;
     for path in files(&src().join("controller")) {
         let text = fs::read_to_string(&path).unwrap();
-        for line in code(&text).take_while(|line| !line.starts_with("#[cfg(test)]")) {
+        for line in program(&text) {
             if VERBS.iter().any(|verb| line.contains(verb)) {
                 found += 1;
                 let is_by_writer = line.contains("writer.") || path.ends_with("controller/writer.rs");

@@ -18,7 +18,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockkeeper_fake::{Options, SkewedClock, Takeovers, World};
+use lockkeeper_fake::{Options, SkewedClock, Takeovers, World, number};
 use lockkeeper_lock::{LeaseDuration, LockOptions, Mode, Timing};
 
 use faults::Faults;
@@ -247,14 +247,6 @@ async fn history(seed: u64) -> Result<Summary, String> {
         takeovers: crowd.takeovers.count(),
         resumed: diary.resumed,
     })
-}
-
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")),
-    )
 }
 
 #[test]

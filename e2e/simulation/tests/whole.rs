@@ -3,18 +3,11 @@
 //! `LOCKKEEPER_SEED=n` repeats one history and prints it; `LOCKKEEPER_HISTORIES=n` plays more than 50: `make test`
 //! plays 10,000; `LOCKKEEPER_HAZARDS=intruders,survivors` plays with only these (`all`, the default, with all of them).
 
+use lockkeeper_fake::number;
 use lockkeeper_simulation::{Hazard, Setup, history, series};
 
 fn text(name: &str) -> Option<String> {
     std::env::var(name).ok()
-}
-
-fn number(name: &str) -> Option<u64> {
-    let text = text(name)?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")),
-    )
 }
 
 fn setup() -> Setup {

@@ -70,7 +70,7 @@ async fn steps(key: LockKey, lock: Arc<DistributedLock>, ctx: &Context) -> Resul
         Right::Leader(writer) => writer,
         Right::Loss(writer, number) => return tell_of_loss(ctx, key, lock, own, (writer, number)).await,
     };
-    let Some((mut resolved, mut plan)) = plan(ctx, &key, &lock, &own).await? else {
+    let Some((mut resolved, mut plan)) = make_plan(ctx, &key, &lock, &own).await? else {
         return Ok(Action::await_change());
     };
     let mut applied = apply::apply(ctx, writer, &resolved, &plan).await?;
@@ -78,7 +78,7 @@ async fn steps(key: LockKey, lock: Arc<DistributedLock>, ctx: &Context) -> Resul
     // at them gets a status that is a round late. An object that was changed comes again by itself, as it is then.
     if applied.outcome == Outcome::Outdated && applied.version.is_none() {
         report::tell(&writer, &resolved, &applied.notices).await;
-        let Some(again) = self::plan(ctx, &key, &lock, &own).await? else {
+        let Some(again) = make_plan(ctx, &key, &lock, &own).await? else {
             return Ok(Action::requeue(report::PAUSE));
         };
         (resolved, plan) = again;
@@ -97,7 +97,7 @@ async fn steps(key: LockKey, lock: Arc<DistributedLock>, ctx: &Context) -> Resul
 }
 
 /// What is to be done for the lock as it is now; `None` as [`resolve`].
-async fn plan(
+async fn make_plan(
     ctx: &Context,
     key: &LockKey,
     lock: &Arc<DistributedLock>,
@@ -119,7 +119,7 @@ async fn tell_of_loss(
     own: Reachability,
     (writer, number): (LossWriter<'_>, u64),
 ) -> Result<Action, Error> {
-    let Some((resolved, plan)) = plan(ctx, &key, &lock, &own).await? else {
+    let Some((resolved, plan)) = make_plan(ctx, &key, &lock, &own).await? else {
         return Ok(Action::await_change());
     };
     let again = report::report(ctx, writer, &resolved, &plan.status, Applied::default()).await?;

@@ -15,7 +15,7 @@ pub(crate) struct Leadership {
 }
 
 /// A time for which this replica leads without a break. Only [`Leadership::term`] begins one, while the lease is valid.
-/// It may be over a moment later: whoever writes asks [`Term::check`] before each write.
+/// It may be over a moment later: the writer asks [`Term::check`] before each write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term<'a> {
     of: &'a Leadership,
