@@ -79,6 +79,25 @@ pub(crate) fn tokens_grow(stretches: &[Stretch]) -> bool {
     })
 }
 
+/// Whether each contender that was given the lock got a higher token than all that got it before, two at once or not.
+pub(crate) fn tokens_of_holders_grow(records: &[Vec<Record>]) -> bool {
+    let mut given: Vec<_> = records
+        .iter()
+        .enumerate()
+        .flat_map(|(contender, records)| {
+            let begins = records
+                .iter()
+                .filter(|record| matches!(record.moment, Moment::Begin { .. }));
+            begins.map(move |record| (record.at, contender, record.token))
+        })
+        .collect();
+    given.sort_unstable();
+    given.windows(2).all(|pair| {
+        let ((_, before, former), (_, after, token)) = (pair[0], pair[1]);
+        former < token || (before == after && former == token)
+    })
+}
+
 /// How long nobody ran at most between `since` and `until`. `None` if nobody runs at the end of that time: nobody ever ran
 /// again.
 pub fn gap(stretches: &[Stretch], since: BootInstant, until: BootInstant) -> Option<Duration> {
@@ -184,6 +203,24 @@ mod tests {
         let one = record(1, 7, &[('b', 0), ('.', 5)]);
         let found = stretches(&[one]);
         assert_eq!(gap(&found, at(5), at(30_000)), None);
+    }
+
+    #[test]
+    fn a_token_has_grown_also_if_the_former_holder_goes_on_beside_the_next_one() {
+        let former = &[('b', 0), ('.', 5), ('.', 200)];
+        let next = &[('b', 100), ('.', 105), ('.', 250)];
+        assert!(tokens_of_holders_grow(&[
+            record(1, 7, former),
+            record(2, 8, next)
+        ]));
+        assert!(!tokens_of_holders_grow(&[
+            record(1, 7, former),
+            record(2, 7, next)
+        ]));
+        assert!(!tokens_of_holders_grow(&[
+            record(1, 7, former),
+            record(2, 6, next)
+        ]));
     }
 
     #[test]

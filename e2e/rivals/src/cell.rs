@@ -9,6 +9,10 @@ pub(crate) struct Cell {
     pub rounds: usize,
     /// In how many two ran at once.
     pub overlaps: usize,
+    /// Whether one of these had not ended when its round did: the worst one was at least as long.
+    pub goes_on: bool,
+    /// In how many rounds two ran before the fault.
+    pub before: usize,
     /// The worst and the median overlap, in seconds, of those rounds.
     pub worst_overlap: Option<f64>,
     /// See [`Cell::worst_overlap`].
@@ -41,6 +45,8 @@ impl Cell {
         Some(Self {
             rounds: rounds.len(),
             overlaps: overlaps.len(),
+            goes_on: rounds.iter().any(|round| round.goes_on),
+            before: rounds.iter().filter(|round| round.before).count(),
             worst_overlap: overlaps.last().copied(),
             median_overlap: percentile(&overlaps, 50),
             median_gap: percentile(&gaps, 50),
@@ -65,8 +71,7 @@ mod tests {
             gap,
             late: 2,
             refused: 1,
-            grew: None,
-            told: None,
+            ..Round::default()
         }
     }
 

@@ -1,32 +1,37 @@
-//! A contender: a driver on a machine of its own, and the recorder that it runs while it holds the lock.
+//! A contender: a driver on a machine, and the recorder that it runs while it holds the lock.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lockkeeper_judge::record::{Record, Records};
+use anyhow::ensure;
+use lockkeeper_judge::record::{Record, Tail};
 use lockkeeper_lock::BootInstant;
 use lockkeeper_product::binaries;
 use lockkeeper_product::worker::keeper_of;
 use lockkeeper_testbed::{Host, Process};
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 
 use crate::driver_commands;
+use crate::programs::named;
 use crate::servers::Servers;
+use crate::site::Machine;
 use crate::systems::{Driver, System};
-
-/// How long a contender may take to release and end after SIGTERM.
-const FAREWELL: Duration = Duration::from_secs(10);
 
 /// How many lines of a file tell what happened last.
 const LAST_LINES: usize = 8;
 
 pub(crate) struct Contender {
-    pub host: Host,
+    name: String,
     process: Process,
     is_own: bool,
+    /// [`System::program`].
+    program: Option<&'static str>,
+    /// What has been read of its record.
+    lines: RefCell<(Tail, Vec<Record>)>,
     record: PathBuf,
     events: PathBuf,
     /// The file that says how far its wall clock is off (libfaketime).
@@ -45,24 +50,26 @@ pub(crate) struct Said {
 }
 
 impl Contender {
-    /// Starts a contender for `lock`, with this lease where the system has one.
+    /// Starts a contender for `lock` on a machine, with this lease where the system takes any. Its clock can be shifted if
+    /// `has_own_clock`, which costs it time of its processor.
     ///
     /// # Errors
     /// When its driver cannot be built or started.
     pub(crate) fn start(
         system: &System,
         servers: &dyn Servers,
+        machine: &Machine,
         lock: &str,
-        name: &str,
         lease: Duration,
+        has_own_clock: bool,
     ) -> anyhow::Result<Self> {
-        let host = servers.network().host(name)?;
-        let file = |kind: &str| servers.directory().join(format!("{lock}-{name}.{kind}"));
+        let name = machine.host.name();
+        let file = |kind: &str| machine.directory().join(format!("{lock}.{kind}"));
         let (record, events, clock) = (file("record"), file("events"), file("clock"));
         std::fs::write(&clock, "+0\n")?;
         let lease = format!("{}", lease.as_millis());
         let mut command = match (system.driver, driver_commands::command(system)?) {
-            (Driver::Own(options), _) => own(servers, lock, &lease, options)?,
+            (Driver::Own(options), _) => own(servers, lock, options)?,
             (_, Some(mut command)) => {
                 command
                     // Whether there are Sentinels, the addresses say.
@@ -74,20 +81,22 @@ impl Contender {
             }
             (_, None) => anyhow::bail!("{} has no driver", system.name),
         };
-        command
+        named(&mut command, servers.names())
             .arg("--")
             .arg(binaries::recorder()?)
             .arg(&record)
             .args(["--name", name])
-            .envs(shifted_clock(&clock))
+            .envs(has_own_clock.then(|| shifted_clock(&clock)).into_iter().flatten())
             .stdin(Stdio::null())
             .stdout(File::create(&events)?)
             .stderr(File::create(file("log"))?);
-        let process = host.spawn(name, command)?;
+        let process = machine.host.spawn(name, command)?;
         Ok(Self {
-            host,
+            name: name.to_owned(),
             process,
             is_own: matches!(system.driver, Driver::Own(_)),
+            program: system.program,
+            lines: RefCell::new((Tail::new(&record), Vec::new())),
             record,
             events,
             clock,
@@ -99,10 +108,24 @@ impl Contender {
     /// # Errors
     /// When the file is malformed.
     pub(crate) fn records(&self) -> anyhow::Result<Vec<Record>> {
-        if !self.record.exists() {
-            return Ok(Vec::new());
-        }
-        Ok(Records::read(&self.record)?.records)
+        self.read()?;
+        Ok(self.lines.borrow().1.clone())
+    }
+
+    /// When its recorder has written its last line, if it has ever run.
+    ///
+    /// # Errors
+    /// As [`Contender::records`].
+    pub(crate) fn last_ran(&self) -> anyhow::Result<Option<BootInstant>> {
+        self.read()?;
+        Ok(self.lines.borrow().1.last().map(|record| record.at))
+    }
+
+    /// Reads what has been added to the record: a round looks often, and the file is long.
+    fn read(&self) -> anyhow::Result<()> {
+        let (tail, lines) = &mut *self.lines.borrow_mut();
+        lines.extend(tail.read()?);
+        Ok(())
     }
 
     /// What its recorder has written until now, in a file of its own.
@@ -143,9 +166,16 @@ impl Contender {
     /// Sets its wall clock off by so many seconds, as its driver reads it.
     ///
     /// # Errors
-    /// When the file cannot be written.
-    pub(crate) fn shift_clock(&self, seconds: i64) -> std::io::Result<()> {
-        std::fs::write(&self.clock, format!("{seconds:+}\n"))
+    /// When the file cannot be written, or the driver does not take the time from it.
+    pub(crate) fn shift_clock(&self, seconds: i64) -> anyhow::Result<()> {
+        let pid = self.process.pid().as_raw_pid();
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        ensure!(
+            maps.contains("libfaketime"),
+            "{}'s clock cannot be shifted: it has not loaded {FAKETIME} (Debian's package faketime)",
+            self.name
+        );
+        Ok(std::fs::write(&self.clock, format!("{seconds:+}\n"))?)
     }
 
     /// The last lines of what its driver has said and logged.
@@ -156,15 +186,15 @@ impl Contender {
             lines.into_iter().rev().collect::<Vec<_>>().join("\n")
         };
         let log = self.record.with_extension("log");
-        format!("{}:\n{}\n{}", self.host.name(), last(&self.events), last(&log))
+        format!("{}:\n{}\n{}", self.name, last(&self.events), last(&log))
     }
 
-    /// The process that has the library in it: the driver, or our keeper.
+    /// The process that has the library in it: the driver, the program that it runs, or our keeper.
     pub(crate) fn library(&self) -> Option<Pid> {
-        if self.is_own {
-            keeper_of(self.process.pid())
-        } else {
-            Some(self.process.pid())
+        match self.program {
+            _ if self.is_own => keeper_of(self.process.pid()),
+            Some(program) => child_of(self.process.pid(), program),
+            None => Some(self.process.pid()),
         }
     }
 
@@ -182,17 +212,23 @@ impl Contender {
             .iter()
             .position(|server| peers.contains(&server.address())))
     }
+}
 
-    /// Asks it to end, and kills what is left of it.
-    ///
-    /// # Errors
-    /// When `/proc` cannot be read.
-    pub(crate) fn end(mut self) -> anyhow::Result<()> {
-        self.host.signal_all(Signal::CONT)?;
-        self.process.signal(Signal::TERM);
-        self.process.wait(FAREWELL)?;
-        Ok(self.host.signal_all(Signal::KILL)?)
-    }
+/// The child of a process that runs a program of this name.
+fn child_of(parent: Pid, program: &str) -> Option<Pid> {
+    // Any thread of Go's may have started it.
+    let threads = std::fs::read_dir(format!("/proc/{}/task", parent.as_raw_pid())).ok()?;
+    let children: Vec<_> = threads
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok())
+        .collect();
+    children
+        .iter()
+        .flat_map(|children| children.split_whitespace())
+        .find(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == program)
+        })
+        .and_then(|pid| Pid::from_raw(pid.parse().ok()?))
 }
 
 /// The other end of an established connection: a line of `/proc/PID/net/tcp` or `tcp6` (proc_pid_net(5)), with the address
@@ -204,35 +240,37 @@ fn established(line: &str) -> Option<Ipv4Addr> {
     (words.next()? == "01").then(|| Ipv4Addr::from(number.to_ne_bytes()))
 }
 
-/// `lockkeeper run`, which restarts its command when it has the lock again.
-fn own(servers: &dyn Servers, lock: &str, lease: &str, options: &[&str]) -> anyhow::Result<Command> {
-    let mut command = Command::new(binaries::lockkeeper()?);
+/// `lockkeeper run`, which restarts its command when it has the lock again; with its defaults, but for these options.
+///
+/// It is root here, and would be scheduled before all others. A pod has no right to that, nor has any rival.
+fn own(servers: &dyn Servers, lock: &str, options: &[&str]) -> anyhow::Result<Command> {
+    let mut command = Command::new("setpriv");
     command
-        .args([
-            "run",
-            "--connect",
-            &servers.addresses(),
-            "--lock",
-            &format!("/rivals/{lock}"),
-        ])
-        .args(["--session-timeout", &format!("{lease}ms"), "--tick-time", "1s"])
-        .args(["--stop-grace", "200ms", "--restart", "always"])
+        .args(["--bounding-set=-sys_nice", "--inh-caps=-sys_nice"])
+        .arg(binaries::lockkeeper()?)
+        .args(["run", "--connect", &servers.addresses()])
+        .args(["--lock", &format!("/rivals/{lock}")])
+        .args(["--restart", "always"])
         .args(options);
     Ok(command)
 }
 
-/// The environment in which libfaketime (Debian's package `faketime`) shifts the wall clock, and no other clock, as a file
-/// says.
+/// Debian's package `faketime` has it.
+const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+
+/// The environment in which libfaketime shifts the wall clock, and no other clock, as a file says.
 fn shifted_clock(file: &Path) -> Vec<(&'static str, PathBuf)> {
-    let library = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
-    if !Path::new(library).exists() {
+    if !Path::new(FAKETIME).exists() {
         return Vec::new();
     }
     vec![
-        ("LD_PRELOAD", library.into()),
+        ("LD_PRELOAD", FAKETIME.into()),
         ("FAKETIME_TIMESTAMP_FILE", file.into()),
-        ("FAKETIME_NO_CACHE", "1".into()),
+        // It reads the file again when this many seconds are over.
+        ("FAKETIME_CACHE_DURATION", "1".into()),
         ("DONT_FAKE_MONOTONIC", "1".into()),
+        // Otherwise Java's waits end at once, and it waits again without a pause.
+        ("FAKETIME_FORCE_MONOTONIC_FIX", "0".into()),
     ]
 }
 

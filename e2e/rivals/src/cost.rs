@@ -94,13 +94,13 @@ pub(crate) fn handoffs_at(
 ) -> anyhow::Result<Handoffs> {
     let plan = Plan {
         contenders,
-        lease: system.lease(LEASE),
+        lease: LEASE,
         hold: if contenders == 2 { HOLD_OF_TWO } else { HOLD },
         at_once: false,
     };
     let crowd = Crowd::start(system, servers, &format!("handoffs-{contenders}"), plan)?;
     std::thread::sleep(WARM_UP);
-    let before = Reading::take(servers, &crowd.host)?;
+    let before = Reading::take(servers, crowd.host())?;
     let since = before.at;
     let are = |count| move |words: &[Word]| handoffs(words, since).len() >= count;
     // If there are fewer in that time, a few are enough, however long they take.
@@ -108,7 +108,7 @@ pub(crate) fn handoffs_at(
     crowd
         .wait_for(PATIENCE, are(LEAST_HANDOFFS))?
         .with_context(|| format!("fewer than {LEAST_HANDOFFS} handoffs in {PATIENCE:?}"))?;
-    let cost = before.until_now(servers, &crowd.host)?;
+    let cost = before.until_now(servers, crowd.host())?;
     let found = handoffs(&crowd.words()?, before.at);
     let at = |percent| {
         let found = percentile(&found, percent).context("a handoff")?;
@@ -133,7 +133,7 @@ pub(crate) fn waiting(system: &System, servers: &dyn Servers) -> anyhow::Result<
     let measure = |contenders: u32| -> anyhow::Result<Cost> {
         let plan = Plan {
             contenders,
-            lease: system.lease(LEASE),
+            lease: LEASE,
             hold: FOR_EVER,
             at_once: true,
         };
@@ -143,9 +143,9 @@ pub(crate) fn waiting(system: &System, servers: &dyn Servers) -> anyhow::Result<
             .wait_for(PATIENCE, is_held)?
             .context("nobody got the free lock")?;
         std::thread::sleep(WARM_UP);
-        let before = Reading::take(servers, &crowd.host)?;
+        let before = Reading::take(servers, crowd.host())?;
         std::thread::sleep(WAITING);
-        before.until_now(servers, &crowd.host)
+        before.until_now(servers, crowd.host())
     };
     let (alone, crowded) = (measure(1)?, measure(CROWD)?);
     let each = |alone: f64, crowded: f64| (crowded - alone).max(0.0) / f64::from(CROWD - 1);
@@ -166,7 +166,7 @@ pub(crate) fn waiting(system: &System, servers: &dyn Servers) -> anyhow::Result<
 pub(crate) fn fairness(system: &System, servers: &dyn Servers, time: Duration) -> anyhow::Result<Fairness> {
     let plan = Plan {
         contenders: CROWD,
-        lease: system.lease(LEASE),
+        lease: LEASE,
         hold: HOLD,
         at_once: true,
     };

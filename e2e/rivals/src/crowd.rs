@@ -13,7 +13,9 @@ use lockkeeper_testbed::{Host, Process};
 use serde::Deserialize;
 
 use crate::driver_commands;
+use crate::programs::named;
 use crate::servers::Servers;
+use crate::site::Machine;
 use crate::systems::{Driver, System};
 
 /// How long a crowd may take to connect on a busy machine.
@@ -35,11 +37,11 @@ pub struct Plan {
 
 /// A running crowd. Dropping it kills it.
 pub struct Crowd {
-    pub host: Host,
     events: PathBuf,
     log: PathBuf,
     // Killed as it is: nobody needs the lock any more.
     _process: Process,
+    machine: Machine,
 }
 
 /// What a contender of a crowd said.
@@ -59,8 +61,9 @@ impl Crowd {
     /// # Errors
     /// When its driver cannot be built or started, or does not get that far.
     pub fn start(system: &System, servers: &dyn Servers, lock: &str, plan: Plan) -> anyhow::Result<Self> {
-        let host = servers.network().host("crowd")?;
-        let file = |kind: &str| servers.directory().join(format!("{lock}.{kind}"));
+        let mut machine = Machine::new(servers, lock)?;
+        machine.make_ready(servers)?;
+        let file = |kind: &str| machine.directory().join(format!("crowd.{kind}"));
         let (events, log) = (file("events"), file("log"));
         let mut command = program(system)?;
         command
@@ -74,9 +77,10 @@ impl Crowd {
             .stdin(Stdio::null())
             .stdout(File::create(&events)?)
             .stderr(File::create(&log)?);
+        named(&mut command, servers.names());
         let crowd = Self {
-            _process: host.spawn("crowd", command)?,
-            host,
+            _process: machine.host.spawn("crowd", command)?,
+            machine,
             events,
             log,
         };
@@ -93,6 +97,10 @@ impl Crowd {
             )
         })?;
         Ok(crowd)
+    }
+
+    pub(crate) fn host(&self) -> &Host {
+        &self.machine.host
     }
 
     /// Waits until what it has said is enough; `None` if that takes too long.

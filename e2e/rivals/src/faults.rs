@@ -3,24 +3,30 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Host, faults};
 use rustix::process::Signal;
 
 use crate::contender::Contender;
 use crate::servers::{Kind, Servers};
+use crate::site::Site;
 use crate::systems::{Driver, System};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
-    /// The holder's machine crashes: driver and command get SIGKILL.
+    /// Nothing is done: what a lock does by itself.
+    None,
+    /// Driver and command get SIGKILL. The kernel closes their connections.
     HolderKilled,
+    /// The holder's machine crashes: nobody hears from it any more, not even that its connections have ended.
+    HolderCrashed,
     /// The holder's machine is stopped for longer than its lease, and goes on: what a virtual machine does, or a long
     /// pause of a garbage collector right before a write.
     HolderPaused,
-    /// Only the library is stopped for longer than its lease: its driver, not the command.
+    /// Only the process with the library is stopped for longer than its lease, not the command.
     LibraryPaused,
-    /// The holder is cut off from all servers.
+    /// The holder is cut off from all servers, and from the other contender.
     HolderCutOff,
     /// The server that the holder talks to is cut off from the other servers.
     ServerCutOff,
@@ -42,7 +48,9 @@ pub enum Fault {
 
 /// All of them, in the order of the page.
 pub const FAULTS: &[Fault] = &[
+    Fault::None,
     Fault::HolderKilled,
+    Fault::HolderCrashed,
     Fault::HolderPaused,
     Fault::LibraryPaused,
     Fault::HolderCutOff,
@@ -59,9 +67,17 @@ pub const FAULTS: &[Fault] = &[
 /// An hour.
 const AHEAD: i64 = 3600;
 
+/// How long Sentinels may take for a failover, beyond the time of the fault.
+const FAILOVER: Duration = Duration::from_secs(30);
+
+/// How much longer than a lease a fault lasts. The next one has the time to begin and to run.
+const BEYOND_A_LEASE: Duration = Duration::from_secs(6);
+
 /// A fault that has struck, and has to be undone.
 pub(crate) struct Struck {
     undo: Undo,
+    /// What lasts until the end of the round.
+    at_the_end: Vec<(Host, Host)>,
 }
 
 enum Undo {
@@ -70,6 +86,8 @@ enum Undo {
     ResumeDriver(rustix::process::Pid),
     Heal(Vec<(Host, Host)>),
     Launch(Vec<usize>),
+    /// The former primary comes back, and reaches the other servers again.
+    LaunchBehind(usize),
 }
 
 impl Fault {
@@ -106,76 +124,101 @@ impl Fault {
         }
     }
 
-    /// After what time it is undone.
+    /// After what time it is undone, for a lock of which a silent holder is rid after this time at the latest.
     pub(crate) fn length(self, lease: Duration) -> Duration {
         match self {
-            Self::HolderKilled | Self::ClockAhead | Self::WaiterAhead | Self::MemoryFull => Duration::ZERO,
+            Self::HolderKilled
+            | Self::HolderCrashed
+            | Self::ClockAhead
+            | Self::WaiterAhead
+            | Self::MemoryFull => Duration::ZERO,
             Self::LeaderKilled | Self::AllRestarted => Duration::from_secs(3),
             // Sentinels notice after 3 s, and agree on a failover some seconds later.
             Self::Failover => Duration::from_secs(15),
-            _ => lease * 2 + Duration::from_secs(2),
+            _ => lease + BEYOND_A_LEASE,
         }
+    }
+
+    /// Whether servers come back without what they had been told.
+    pub fn needs_new_servers(self, kind: Kind) -> bool {
+        kind.loses_what_was_killed() && matches!(self, Self::LeaderKilled | Self::AllRestarted)
     }
 
     /// Prepares it, before anybody has the lock.
     ///
     /// # Errors
-    /// When the kernel refuses.
-    pub(crate) fn prepare(self, servers: &dyn Servers) -> anyhow::Result<()> {
-        if self == Self::Failover {
-            let hosts = servers.hosts();
-            servers.network().cut(&hosts[0], &hosts[1])?;
+    /// When it cannot be done.
+    pub(crate) fn prepare(self, servers: &mut dyn Servers) -> anyhow::Result<()> {
+        match self {
+            Self::Failover => {
+                let (primary, replica) = pair(servers)?;
+                servers.network().cut(&primary, &replica)?;
+            }
+            // It is full since the round before.
+            Self::MemoryFull => servers.empty_memory()?,
+            _ => {}
         }
         Ok(())
     }
 
-    /// Strikes.
+    /// Strikes the one of both that holds.
     ///
     /// # Errors
     /// When it cannot be done.
     pub(crate) fn strike(
         self,
-        servers: &mut dyn Servers,
-        holder: &Contender,
-        waiter: &Contender,
+        site: &mut Site,
+        contenders: &[Contender],
+        holder: usize,
     ) -> anyhow::Result<Struck> {
+        let servers = &mut *site.servers;
+        let (machine, other) = (&site.machines[holder], &site.machines[1 - holder]);
+        let cut_off = |servers: &dyn Servers| {
+            let mut all = servers.hosts();
+            all.push(other.host.clone());
+            let pairs = all.into_iter().map(|one| (one, machine.host.clone()));
+            cut(servers, pairs.collect())
+        };
+        let mut at_the_end = Vec::new();
         let undo = match self {
+            Self::None => Undo::Nothing,
             Self::HolderKilled => {
-                holder.host.signal_all(Signal::KILL)?;
+                machine.signal_contender(Signal::KILL)?;
+                Undo::Nothing
+            }
+            Self::HolderCrashed => {
+                at_the_end = cut_off(servers)?;
+                machine.host.signal_all(Signal::KILL)?;
                 Undo::Nothing
             }
             Self::HolderPaused => {
-                holder.host.signal_all(Signal::STOP)?;
-                Undo::Resume(holder.host.clone())
+                machine.host.signal_all(Signal::STOP)?;
+                Undo::Resume(machine.host.clone())
             }
             Self::LibraryPaused => {
-                let pid = holder.library().context("the library's process")?;
+                let pid = contenders[holder].library().context("the library's process")?;
                 faults::stop(pid)?;
                 Undo::ResumeDriver(pid)
             }
-            Self::HolderCutOff => {
-                let pairs: Vec<_> = servers
-                    .hosts()
-                    .into_iter()
-                    .map(|server| (server, holder.host.clone()))
-                    .collect();
-                cut(servers, pairs)?
-            }
+            Self::HolderCutOff => Undo::Heal(cut_off(servers)?),
             Self::ServerCutOff => {
                 let hosts = servers.hosts();
-                let at = holder
+                let at = contenders[holder]
                     .talks_to(&hosts)?
                     .context("the holder talks to no server")?;
                 let others = hosts.iter().enumerate().filter(|(index, _)| *index != at);
-                let pairs = others
-                    .map(|(_, other)| (hosts[at].clone(), other.clone()))
-                    .collect();
-                cut(servers, pairs)?
+                let pairs = others.map(|(_, other)| (hosts[at].clone(), other.clone()));
+                Undo::Heal(cut(servers, pairs.collect())?)
             }
-            Self::LeaderKilled | Self::Failover => {
+            Self::LeaderKilled => {
                 let leader = servers.leader().context("no server leads")?;
                 servers.kill(leader);
                 Undo::Launch(vec![leader])
+            }
+            Self::Failover => {
+                let primary = servers.leader().context("no server leads")?;
+                servers.kill(primary);
+                Undo::LaunchBehind(primary)
             }
             Self::LeaderPaused => {
                 let leader = servers.leader().context("no server leads")?;
@@ -191,11 +234,11 @@ impl Fault {
                 Undo::Launch(all)
             }
             Self::ClockAhead => {
-                holder.shift_clock(AHEAD)?;
+                contenders[holder].shift_clock(AHEAD)?;
                 Undo::Nothing
             }
             Self::WaiterAhead => {
-                waiter.shift_clock(AHEAD)?;
+                contenders[1 - holder].shift_clock(AHEAD)?;
                 Undo::Nothing
             }
             Self::MemoryFull => {
@@ -203,39 +246,64 @@ impl Fault {
                 Undo::Nothing
             }
         };
-        Ok(Struck { undo })
+        Ok(Struck { undo, at_the_end })
     }
 }
 
 impl Struck {
-    /// Undoes it.
+    /// Undoes it, but for what lasts until the end of the round.
     ///
     /// # Errors
-    /// When the kernel refuses, or a server cannot be started.
-    pub(crate) fn undo(self, servers: &mut dyn Servers) -> anyhow::Result<()> {
-        match self.undo {
+    /// When the kernel refuses, a server cannot be started, or what was to follow from the fault did not.
+    pub(crate) fn undo(&mut self, servers: &mut dyn Servers) -> anyhow::Result<()> {
+        match std::mem::replace(&mut self.undo, Undo::Nothing) {
             Undo::Nothing => {}
             Undo::Resume(host) => host.signal_all(Signal::CONT)?,
             // It may have ended meanwhile.
             Undo::ResumeDriver(pid) => drop(faults::resume(pid)),
-            Undo::Heal(pairs) => {
-                for (one, other) in pairs {
-                    servers.network().heal(&one, &other)?;
-                }
-            }
+            Undo::Heal(pairs) => heal(servers, pairs)?,
             Undo::Launch(all) => {
                 for server in all {
                     servers.launch(server)?;
                 }
             }
+            Undo::LaunchBehind(former) => {
+                let leads = || servers.leader().filter(|leader| *leader != former);
+                let leader = wait_for(FAILOVER, leads).context("the replica did not take over")?;
+                let hosts = servers.hosts();
+                heal(servers, vec![(hosts[former].clone(), hosts[leader].clone())])?;
+                servers.launch(former)?;
+            }
         }
         Ok(())
     }
+
+    /// Undoes the rest, when nobody competes any more.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(crate) fn end(self, servers: &dyn Servers) -> anyhow::Result<()> {
+        heal(servers, self.at_the_end)
+    }
 }
 
-fn cut(servers: &dyn Servers, pairs: Vec<(Host, Host)>) -> anyhow::Result<Undo> {
+/// The primary and its only replica.
+fn pair(servers: &dyn Servers) -> anyhow::Result<(Host, Host)> {
+    let primary = servers.leader().context("no server leads")?;
+    let hosts = servers.hosts();
+    Ok((hosts[primary].clone(), hosts[1 - primary].clone()))
+}
+
+fn cut(servers: &dyn Servers, pairs: Vec<(Host, Host)>) -> anyhow::Result<Vec<(Host, Host)>> {
     for (one, other) in &pairs {
         servers.network().cut(one, other)?;
     }
-    Ok(Undo::Heal(pairs))
+    Ok(pairs)
+}
+
+fn heal(servers: &dyn Servers, pairs: Vec<(Host, Host)>) -> anyhow::Result<()> {
+    for (one, other) in pairs {
+        servers.network().heal(&one, &other)?;
+    }
+    Ok(())
 }

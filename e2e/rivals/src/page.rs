@@ -1,5 +1,6 @@
 //! `docs/comparison.md`, written from the results.
 
+mod better;
 mod costs;
 
 use std::fmt::Write as _;
@@ -7,28 +8,32 @@ use std::fmt::Write as _;
 use crate::cell::Cell;
 use crate::faults::{FAULTS, Fault};
 use crate::picture::{cell, seconds};
-use crate::results::Results;
-use crate::systems::{SYSTEMS, System};
-
-/// Ours: the default settings.
-const OWN: &str = "lockkeeper";
-
-/// Gaps that differ by less than this, in seconds, are the same.
-const SAME: f64 = 0.2;
+use crate::results::{COSTS, Results};
+use crate::systems::{Driver, OF_CROWDS, SYSTEMS};
 
 pub fn render(results: &Results) -> String {
     let mut page = format!(
         "# Comparison\n\n\
          What do the locks of the field *do* when something breaks? `make rivals` does the same faults to each of them, and one \
-         recorder writes down who ran when. This page is written from [its results](rivals/results.json). The lease, session \
-         timeout or expiry of all locks that have one is {} s. {}\n\n{}\n\n{}\
-         ![Lock by fault](rivals/heat-map.svg)\n\n![Overlap against time without a holder](rivals/scatter.svg)\n\n",
+         recorder writes down who ran when. This page is written from [its results](rivals/results.json). Each lock that takes a \
+         lease, session timeout or expiry gets one of {} s; [some have another](#the-locks), and so has ours with its default \
+         settings. {}\n\n",
         results.lease,
         rounds(results),
-        where_others_are_better(results),
-        costs::faster_than(results, OWN).map_or_else(String::new, |faster| faster + "\n\n"),
+    );
+    let first = [
+        Some(better::render(results)),
+        better::without_a_fault(results),
+        costs::faster_than(results, better::OWN),
+    ];
+    for paragraph in first.into_iter().flatten() {
+        page += &(paragraph + "\n\n");
+    }
+    page.push_str(
+        "![Lock by fault](rivals/heat-map.svg)\n\n![Overlap against time without a holder](rivals/scatter.svg)\n\n",
     );
     page.push_str(HOW);
+    locks(&mut page, results);
     for &fault in FAULTS {
         table(&mut page, results, fault);
     }
@@ -41,18 +46,54 @@ const HOW: &str = "## How it is measured\n\n\
     Two contenders compete for the lock, each on a machine of its own (a network namespace). The one that has the lock runs a \
     program that writes down the time every 5 ms. A small driver uses the lock's library as its documentation tells; the header of \
     each driver names the page. The driver stops the program when, and only when, the library says that the lock is lost.\n\n\
-    * *Two at once*: rounds in which both programs ran at the same time, and for how long at worst.\n\
+    * *Two at once*: rounds in which both programs ran at the same time, and for how long at worst. After a fault, a \
+    round watches an overlap for 30 s more; *at least* says that it had not ended then.\n\
     * *Nobody*: how long nobody ran after the fault.\n\
     * *Late writes*: what a former holder wrote after the next one had begun, and how many of these writes a resource refuses that \
     takes the highest [fencing token](fencing.md) only.\n\
-    * *Told*: when the library told its holder of the loss, after the fault.\n\n\
-    `make rivals ARGS=\"--only NAME --faults NAME --rounds 5\"` repeats one cell.\n\n";
+    * *Told*: when the library told its holder of the loss, after the fault. Lockkeeper stops the program itself, and is not asked \
+    when.\n\n\
+    All contenders are root and have no precedence over others: Lockkeeper's guard may not take the \
+    [real-time priority](safety.md) that it takes where it is allowed. Servers have their default settings, but for those that \
+    throw data away when their memory is full: Redis has `maxmemory 32mb`, `maxmemory-policy allkeys-lru` and `appendonly yes`, \
+    and memcached 16 MiB. Redis' defaults have no limit, and throw nothing away. A tick of ZooKeeper is 1 s (default: 3 s), a Sentinel \
+    takes a server for down after 3 s (30 s), and a session of Hazelcast ends after 4 s (300 s).\n\n\
+    `make rivals ARGS=\"--only kazoo --faults holder-paused --rounds 5 --results /tmp/cell.json\"` plays one cell again and prints \
+    each round. [The names of the locks](#the-locks) are below, those of the faults are the titles.\n\n";
+
+/// What takes part, by which name, and with which lease.
+fn locks(page: &mut String, results: &Results) {
+    page.push_str(
+        "## The locks\n\n| lock | name | lease, session timeout or expiry | servers |\n|---|---|---|---|\n",
+    );
+    for system in SYSTEMS {
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            page,
+            "| {} | `{}` | {} | {} |",
+            system.title,
+            system.name,
+            system.lease.words(results.lease),
+            system.servers.words()
+        );
+    }
+    page.push('\n');
+}
 
 fn about(fault: Fault) -> &'static str {
     match fault {
-        Fault::HolderKilled => "The holder's machine crashes: driver and program get SIGKILL.",
+        Fault::None => {
+            "Nothing is done, for longer than a lease. A lock that lets two run here does so without any fault, and its other \
+             rows say nothing of theirs."
+        }
+        Fault::HolderKilled => {
+            "Driver and program get SIGKILL. The kernel closes their connections, of which the servers hear."
+        }
+        Fault::HolderCrashed => {
+            "The holder's machine crashes: driver and program are gone, and nobody hears that their connections have ended."
+        }
         Fault::HolderPaused => {
-            "The holder's machine stops for two leases and 2 s, and goes on: as a virtual machine does, or a garbage collector \
+            "The holder's machine stops for its lease and 6 s, and goes on: as a virtual machine does, or a garbage collector \
              right before a write."
         }
         Fault::LibraryPaused => {
@@ -60,12 +101,14 @@ fn about(fault: Fault) -> &'static str {
              process than the work, such as a sidecar or a command. Where both are one process, *holder-paused* tells what \
              happens."
         }
-        Fault::HolderCutOff => "The holder is cut off from all servers for as long.",
+        Fault::HolderCutOff => {
+            "The holder is cut off from all servers, and from the other contender, for as long."
+        }
         Fault::ServerCutOff => {
             "The server that the holder talks to is cut off from the other servers for as long."
         }
         Fault::LeaderKilled => "The server that all writes depend on is killed, and started again 3 s later.",
-        Fault::LeaderPaused => "That server stops for two leases and 2 s, and goes on.",
+        Fault::LeaderPaused => "That server stops for as long, and goes on.",
         Fault::Failover => {
             "The primary dies right after it has granted the lock, while its replica lags behind."
         }
@@ -77,13 +120,6 @@ fn about(fault: Fault) -> &'static str {
 }
 
 fn table(page: &mut String, results: &Results, fault: Fault) {
-    let rows: Vec<_> = SYSTEMS
-        .iter()
-        .filter_map(|system| Some((system, cell(results, system, fault)?)))
-        .collect();
-    if rows.is_empty() {
-        return;
-    }
     // Writing to a string does not fail.
     let _ = write!(
         page,
@@ -91,16 +127,34 @@ fn table(page: &mut String, results: &Results, fault: Fault) {
         fault.name(),
         about(fault)
     );
-    for (system, cell) in rows {
-        let _ = writeln!(page, "| {} | {}", system.title, row(&cell));
+    for system in SYSTEMS.iter().filter(|system| fault.applies_to(system).is_ok()) {
+        let told = !matches!(system.driver, Driver::Own(_));
+        let cells = cell(results, system, fault).map_or_else(
+            || "[not measured](#what-was-not-measured) | | | | |".to_owned(),
+            |cell| row(&cell, told),
+        );
+        let _ = writeln!(page, "| {} | {cells}", system.title);
     }
     page.push('\n');
 }
 
-fn row(cell: &Cell) -> String {
+/// `tells`: its library has a way to tell its holder of a loss, or none, which is measured as well.
+fn row(cell: &Cell, tells: bool) -> String {
     let two = match cell.worst_overlap {
         None => format!("0 of {}", cell.rounds),
-        Some(worst) => format!("**{} of {}**, {}", cell.overlaps, cell.rounds, seconds(worst)),
+        Some(worst) => {
+            let bound = if cell.goes_on { "at least " } else { "" };
+            let before = match cell.before {
+                0 => String::new(),
+                count => format!(", in {count} before the fault"),
+            };
+            format!(
+                "**{} of {}**, {bound}{}{before}",
+                cell.overlaps,
+                cell.rounds,
+                seconds(worst)
+            )
+        }
     };
     let nobody = match (cell.median_gap, cell.worst_gap) {
         (Some(median), Some(worst)) => format!("{}, {}", seconds(median), seconds(worst)),
@@ -115,57 +169,10 @@ fn row(cell: &Cell) -> String {
         late => format!("{late}, {} refused", cell.refused),
     };
     let told = cell.told.map_or_else(
-        || "no".to_owned(),
+        || if tells { "no" } else { "—" }.to_owned(),
         |told| format!("{}, in {}", seconds(told), cell.told_in),
     );
     format!("{two} | {nobody} | {never} | {late} | {told} |")
-}
-
-/// The faults after which a contender ran sooner than with ours, of the locks that never let two run in any fault.
-fn where_others_are_better(results: &Results) -> String {
-    let is_safe = |system: &&System| {
-        let cells = FAULTS.iter().filter_map(|&fault| cell(results, system, fault));
-        !system.name.starts_with(OWN) && cells.map(|cell| cell.overlaps).sum::<usize>() == 0
-    };
-    let safe: Vec<_> = SYSTEMS
-        .iter()
-        .filter(|system| results.rounds.contains_key(system.name))
-        .filter(is_safe)
-        .collect();
-    let mut lines = Vec::new();
-    for &fault in FAULTS {
-        let own = SYSTEMS
-            .iter()
-            .find(|system| system.name == OWN)
-            .and_then(|own| cell(results, own, fault));
-        let Some(own) = own.and_then(|cell| cell.median_gap) else {
-            continue;
-        };
-        let is_sooner = |system: &&&System| {
-            cell(results, system, fault).is_some_and(|cell| {
-                cell.never_again == 0 && cell.median_gap.is_some_and(|gap| gap + SAME < own)
-            })
-        };
-        let better: Vec<_> = safe.iter().filter(is_sooner).map(|system| system.title).collect();
-        if !better.is_empty() {
-            lines.push(format!(
-                "* *{}* (ours: {}): {}.",
-                fault.name(),
-                seconds(own),
-                better.join("; ")
-            ));
-        }
-    }
-    if lines.is_empty() {
-        return "**Where others are better**: of the locks that never let two run, with none a program ran again sooner than with \
-                ours, after any fault."
-            .to_owned();
-    }
-    format!(
-        "**Where others are better.** Of the locks that never let two run in any of these faults, with these a program ran again \
-         sooner than with ours:\n\n{}",
-        lines.join("\n")
-    )
 }
 
 fn rounds(results: &Results) -> String {
@@ -178,18 +185,37 @@ fn rounds(results: &Results) -> String {
     });
     match (least, most) {
         (usize::MAX, _) => "There are no rounds yet.".to_owned(),
+        (1, 1) => "Each fault was done once to each lock.".to_owned(),
         (least, most) if least == most => format!("Each fault was done {least} times to each lock."),
         (least, most) => format!("Each fault was done {least} to {most} times to each lock."),
     }
 }
 
+/// What could have been measured and is not there, with the reason if it was tried.
 fn missing(page: &mut String, results: &Results) {
-    if results.missing.is_empty() {
-        return;
+    let mut lines = String::new();
+    for system in SYSTEMS.iter().chain(OF_CROWDS) {
+        let of_system = results.missing.get(system.name);
+        let why = |what: &str| Some(of_system?.get(what)?.lines().next().unwrap_or_default());
+        let mut untried = Vec::new();
+        let lacks =
+            |fault: &&Fault| fault.applies_to(system).is_ok() && cell(results, system, **fault).is_none();
+        for fault in FAULTS.iter().filter(lacks).map(|fault| fault.name()) {
+            match why(&fault) {
+                // Writing to a string does not fail.
+                Some(why) => drop(writeln!(lines, "* {}, *{fault}*: {why}", system.title)),
+                None => untried.push(fault),
+            }
+        }
+        if let Some(why) = why(COSTS) {
+            let _ = writeln!(lines, "* {}, costs: {why}", system.title);
+        }
+        if !untried.is_empty() {
+            let _ = writeln!(lines, "* {}, not yet: {}", system.title, untried.join(", "));
+        }
     }
-    page.push_str("## What could not be run\n\n");
-    for (system, why) in &results.missing {
-        let _ = writeln!(page, "* `{system}`: {}", why.lines().next().unwrap_or_default());
+    if !lines.is_empty() {
+        let _ = write!(page, "## What was not measured\n\n{lines}");
     }
 }
 
@@ -201,30 +227,57 @@ mod tests {
     #[test]
     fn the_page_says_first_where_others_are_better() {
         let mut results = Results::default();
-        let round = |overlap, gap| Round {
-            seed: 1,
-            overlap,
-            gap,
-            late: 0,
-            refused: 0,
-            grew: None,
-            told: Some(0.5),
-        };
-        let mut add = |system: &str, round| {
+        let mut add = |system: &str, fault, overlap, gap| {
             let faults = results.rounds.entry(system.to_owned()).or_default();
-            faults.entry(Fault::HolderKilled).or_default().push(round);
+            faults.entry(fault).or_default().push(Round {
+                overlap,
+                goes_on: overlap == Some(30.0),
+                gap: Some(gap),
+                told: Some(0.5),
+                ..Round::default()
+            });
         };
-        add("lockkeeper", round(None, Some(2.0)));
-        add("etcd-mutex", round(None, Some(1.0)));
-        add("kazoo", round(Some(0.3), Some(0.5)));
+        add("lockkeeper", Fault::HolderKilled, None, 2.0);
+        add("etcd-mutex", Fault::HolderKilled, None, 1.0);
+        add("kazoo", Fault::HolderKilled, Some(0.3), 0.5);
+        add("pg-advisory", Fault::HolderKilled, None, 0.1);
+        add("pg-advisory", Fault::LeaderKilled, Some(30.0), 0.1);
+        // Sooner, but for no merit of its own.
+        add("redis-setnx", Fault::HolderKilled, None, 0.1);
+        add("redis-setnx", Fault::None, Some(2.0), 0.0);
         let page = render(&results);
         assert!(
-            page.contains("* *holder-killed* (ours: 2.0 s): etcd `concurrency.Mutex`.\n"),
+            page.contains(
+                "| [holder-killed](#holder-killed) | 2.0 s |  | etcd `concurrency.Mutex` | PostgreSQL advisory lock |\n"
+            ),
             "{page}"
         );
         assert!(
             page.contains("| kazoo `Lock` | **1 of 1**, 0.3 s | 0.5 s, 0.5 s | 0 | 0 | 0.5 s, in 1 |"),
             "{page}"
         );
+        assert!(page.contains("**1 of 1**, at least 30.0 s |"), "{page}");
+        assert!(
+            page.contains(
+                "**Without any fault** these let two run, so their rows say nothing of a fault: `SETNX` and"
+            ),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn a_cell_that_was_not_measured_says_why_and_has_its_row_unless_the_fault_does_not_apply() {
+        let mut results = Results::default();
+        let of_kazoo = [("holder-killed".to_owned(), "no server".to_owned())];
+        results.missing.insert("kazoo".to_owned(), of_kazoo.into());
+        let page = render(&results);
+        assert!(
+            page.contains("* kazoo `Lock`, *holder-killed*: no server\n"),
+            "{page}"
+        );
+        assert!(page.contains("| kazoo `Lock` | [not measured]"), "{page}");
+        let (_, full) = page.split_once("## memory-full").unwrap();
+        let (table, _) = full.split_once("\n## ").unwrap();
+        assert!(!table.contains("kazoo"), "{table}");
     }
 }

@@ -16,18 +16,16 @@ const TOP: f64 = 130.0;
 const STYLE: &str = "\
 text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;font-size:11px;fill:#57606a}\
 .title{font-size:15px;font-weight:600;fill:#24292f}.name{fill:#24292f}.in{fill:#fff}.grid{stroke:#8c959f;stroke-opacity:.25}\
-.never{fill:#2da44e}.brief{fill:#d4a72c}.long{fill:#cf222e}.none{fill:#8c959f;fill-opacity:.2}.dot{fill:#8250df;fill-opacity:.7}\
+.never{fill:#2da44e}.brief{fill:#d4a72c}.long{fill:#cf222e}.none{fill:#8c959f;fill-opacity:.15}.unknown{fill:#6e7781}.dot{fill:#8250df;fill-opacity:.7}\
 .own{fill:#2da44e}@media(prefers-color-scheme:dark){text{fill:#9198a1}.title,.name{fill:#f0f6fc}.in{fill:#fff}}";
 
 /// Overlaps below this, in seconds, are brief: a write that had begun.
 const BRIEF: f64 = 0.1;
 
-/// Lock by fault: green if two never ran at once, else by the worst overlap; grey where the fault does not apply.
+/// Lock by fault: green if two never ran at once, else by the worst overlap; empty where the fault does not apply, and a
+/// question mark where it was not measured.
 pub fn heat_map(results: &Results) -> String {
-    let rows: Vec<_> = SYSTEMS
-        .iter()
-        .filter(|system| results.rounds.contains_key(system.name))
-        .collect();
+    let rows = SYSTEMS;
     let width = LABEL + COLUMN * FAULTS.len() as f64 + 20.0;
     let height = TOP + ROW * rows.len() as f64 + 20.0;
     let mut svg = head(
@@ -41,7 +39,7 @@ pub fn heat_map(results: &Results) -> String {
             text(&mut svg, "", x, TOP - 50.0 + 14.0 * line as f64, "middle", word);
         }
     }
-    for (row, system) in rows.into_iter().enumerate() {
+    for (row, system) in rows.iter().enumerate() {
         let y = TOP + ROW * row as f64;
         text(
             &mut svg,
@@ -71,6 +69,7 @@ pub fn heat_map(results: &Results) -> String {
 
 fn square(results: &Results, system: &System, fault: Fault) -> (&'static str, String) {
     match cell(results, system, fault) {
+        None if fault.applies_to(system).is_ok() => ("unknown", "?".to_owned()),
         None => ("none", String::new()),
         Some(cell) => match cell.worst_overlap {
             None => ("never", format!("0/{}", cell.rounds)),
@@ -78,7 +77,13 @@ fn square(results: &Results, system: &System, fault: Fault) -> (&'static str, St
                 let class = if worst < BRIEF { "brief" } else { "long" };
                 (
                     class,
-                    format!("{}/{} {}", cell.overlaps, cell.rounds, seconds(worst)),
+                    format!(
+                        "{}/{} {}{}",
+                        cell.overlaps,
+                        cell.rounds,
+                        if cell.goes_on { "≥" } else { "" },
+                        seconds(worst)
+                    ),
                 )
             }
         },
@@ -220,13 +225,9 @@ mod tests {
     fn green_is_what_never_ran_twice_and_red_what_did_for_long() {
         let mut results = Results::default();
         let round = |overlap| Round {
-            seed: 1,
             overlap,
             gap: Some(2.0),
-            late: 0,
-            refused: 0,
-            grew: None,
-            told: None,
+            ..Round::default()
         };
         let mut add = |system: &str, overlap| {
             let faults = results.rounds.entry(system.to_owned()).or_default();
@@ -243,6 +244,7 @@ mod tests {
             map.contains("class=\"long\"") && map.contains(">1/1 3.2 s</text>"),
             "{map}"
         );
+        assert!(map.matches("class=\"unknown\"").count() > 100);
         let dots = scatter(&results);
         assert_eq!(dots.matches("<circle").count(), 2);
     }

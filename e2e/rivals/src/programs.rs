@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lockkeeper_testbed::foreign;
+use lockkeeper_testbed::{Network, foreign};
 
 const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -66,6 +66,11 @@ const OPEN_FOR_HAZELCAST: [&str; 8] = [
     "--add-opens=java.base/java.util=ALL-UNNAMED",
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
 ];
+
+/// Lets a command, if it is Java, take the names of hosts from a file: no DNS server is in reach, for which it would wait.
+pub(crate) fn named<'a>(command: &'a mut Command, hosts: &Path) -> &'a mut Command {
+    command.env("JDK_JAVA_OPTIONS", Network::java_hosts_file(hosts))
+}
 
 /// The folder with the programs that the module below `go/` names: `rivals`, `etcdctl` and etcd, which is called `server`.
 ///

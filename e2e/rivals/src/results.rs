@@ -11,11 +11,17 @@ use crate::cost::{Fairness, Handoffs, Waiting};
 use crate::faults::Fault;
 
 /// One round of a fault.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     pub seed: u64,
     /// For how long two ran at once, in seconds; `None`: never.
     pub overlap: Option<f64>,
+    /// The overlap had not ended when the round did.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub goes_on: bool,
+    /// There was an overlap before the fault.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub before: bool,
     /// For how long nobody ran, in seconds; `None`: nobody ever ran again.
     pub gap: Option<f64>,
     /// Writes of a former holder after the next one had begun.
@@ -27,6 +33,10 @@ pub struct Round {
     pub grew: Option<bool>,
     /// How long after the fault the library told its holder of the loss, in seconds; `None`: it told nothing.
     pub told: Option<f64>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What a lock costs when nothing breaks, turn by turn.
@@ -49,9 +59,13 @@ pub struct Results {
     /// By the name of the system.
     #[serde(default)]
     pub costs: BTreeMap<String, Costs>,
-    /// Systems that could not be run, and why.
-    pub missing: BTreeMap<String, String>,
+    /// Why something could not be measured: by the name of the system, then that of the fault or [`COSTS`].
+    #[serde(default)]
+    pub missing: BTreeMap<String, BTreeMap<String, String>>,
 }
+
+/// The part of the results that belongs to no fault.
+pub const COSTS: &str = "costs";
 
 /// The results in their file.
 #[derive(Debug)]
@@ -60,9 +74,9 @@ pub struct Kept {
     file: PathBuf,
 }
 
-/// The results that several threads add to. A thread that panicked has left them whole: each change is one step.
-pub fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
+/// What several threads change, each change in one step: a thread that panicked has left it whole.
+pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Kept {
@@ -116,7 +130,7 @@ impl Kept {
     pub fn add(&mut self, system: &str, fault: Fault, round: Round) -> anyhow::Result<()> {
         let faults = self.results.rounds.entry(system.to_owned()).or_default();
         faults.entry(fault).or_default().push(round);
-        self.results.missing.remove(system);
+        self.is_there(system, &fault.name());
         self.write()
     }
 
@@ -126,7 +140,7 @@ impl Kept {
     /// When the file cannot be written.
     pub(crate) fn add_cost(&mut self, system: &str, add: impl FnOnce(&mut Costs)) -> anyhow::Result<()> {
         add(self.results.costs.entry(system.to_owned()).or_default());
-        self.results.missing.remove(system);
+        self.is_there(system, COSTS);
         self.write()
     }
 
@@ -134,13 +148,24 @@ impl Kept {
         self.results.costs.get(system).cloned().unwrap_or_default()
     }
 
-    /// Says why a system cannot be run.
+    /// Says why something of a system, a fault or [`COSTS`], could not be measured.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn miss(&mut self, system: &str, why: String) -> anyhow::Result<()> {
-        self.results.missing.insert(system.to_owned(), why);
+    pub fn miss(&mut self, system: &str, what: &str, why: String) -> anyhow::Result<()> {
+        let of_system = self.results.missing.entry(system.to_owned()).or_default();
+        of_system.insert(what.to_owned(), why);
         self.write()
+    }
+
+    /// This has been measured after all; what else is missing still is.
+    fn is_there(&mut self, system: &str, what: &str) {
+        if let Some(of_system) = self.results.missing.get_mut(system) {
+            of_system.remove(what);
+            if of_system.is_empty() {
+                self.results.missing.remove(system);
+            }
+        }
     }
 
     /// Replaces the file in one step: a reader finds the former one or the new one.
@@ -162,11 +187,8 @@ mod tests {
         let round = Round {
             seed: 7,
             overlap: Some(0.25),
-            gap: None,
             late: 3,
-            refused: 0,
-            grew: None,
-            told: None,
+            ..Round::default()
         };
         let mut kept = Kept::open(&file, 4.0).unwrap();
         kept.add("kazoo", Fault::HolderPaused, round).unwrap();
@@ -174,6 +196,12 @@ mod tests {
         assert_eq!(again.results, kept.results);
         assert_eq!(again.count("kazoo", Fault::HolderPaused), 1);
         assert_eq!(again.count("kazoo", Fault::HolderKilled), 0);
+        kept.miss("kazoo", "holder-killed", "no server".to_owned())
+            .unwrap();
+        kept.miss("kazoo", "holder-paused", "no time".to_owned()).unwrap();
+        kept.add("kazoo", Fault::HolderPaused, Round::default()).unwrap();
+        let missing = Kept::open(&file, 4.0).unwrap().results.missing;
+        assert_eq!(missing["kazoo"].keys().collect::<Vec<_>>(), ["holder-killed"]);
         let refused = Kept::open(&file, 15.0).unwrap_err().to_string();
         assert!(refused.contains("give it as --lease"), "{refused}");
     }

@@ -7,48 +7,64 @@ use fastrand::Rng;
 use lockkeeper_judge::record::{Record, Records};
 use lockkeeper_lock::BootInstant;
 use lockkeeper_testbed::process::wait_for;
+use rustix::process::Signal;
 
-use crate::activity::{at_resource, gap, overlap, stretches};
+use crate::activity::{Stretch, at_resource, gap, overlap, stretches, tokens_of_holders_grow};
 use crate::contender::Contender;
 use crate::faults::Fault;
 use crate::results::Round;
 use crate::second::Verdict;
-use crate::servers::Servers;
+use crate::site::Site;
 use crate::systems::System;
 
 /// How long the first one may take to get a free lock.
 const START: Duration = Duration::from_secs(120);
 
-/// How long the next one is waited for after a fault, beside twice the lease.
-const BOUND: Duration = Duration::from_secs(20);
+/// How long the next one is waited for after a fault, beside the lease.
+const BOUND: Duration = Duration::from_secs(24);
+
+/// How much longer than a lease after the fault a holder has to go on, so that no change is to be expected.
+const BEYOND_A_LEASE: Duration = Duration::from_secs(2);
 
 /// How long all are watched after that: for a former holder that goes on.
 const AFTER: Duration = Duration::from_secs(2);
 
-/// Plays one round with servers that serve, and leaves them serving.
+/// How long an overlap is watched that does not end.
+const LONGEST_OVERLAP: Duration = Duration::from_secs(30);
+
+/// Who has written a line this short a time ago runs.
+const JUST_NOW: Duration = Duration::from_millis(200);
+
+/// Between two looks at what has happened: they take processors from what is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Plays one round on a site that serves, and leaves it so.
+///
+/// `given` is the lease that locks get that take any.
 ///
 /// # Errors
-/// When nobody gets the free lock, the fault cannot be done, or the second judge says otherwise.
+/// When nobody gets the free lock, the fault cannot be done, or the second judge says otherwise. The site may be of no
+/// use then.
 pub fn play(
     system: &System,
     fault: Fault,
-    servers: &mut dyn Servers,
-    lease: Duration,
+    site: &mut Site,
+    given: Duration,
     seed: u64,
 ) -> anyhow::Result<Round> {
     let mut random = Rng::with_seed(seed);
-    let lock = format!("{}-{seed:x}", fault.name());
-    fault.prepare(servers)?;
-    let contenders = ["one", "two"]
-        .map(|name| Contender::start(system, servers, &lock, name, lease))
-        .into_iter()
-        .collect::<anyhow::Result<Vec<_>>>()?;
-    let holder = wait_for(START, || {
-        contenders
-            .iter()
-            .position(|contender| contender.records().is_ok_and(|records| !records.is_empty()))
-    });
-    let holder = holder.with_context(|| {
+    let lease = system.lease.bound(given);
+    let name = system.name.replace('@', "-");
+    let lock = format!("{name}-{}-{}", fault.name(), site.next_round());
+    site.make_ready()?;
+    fault.prepare(&mut *site.servers)?;
+    let has_own_clock = matches!(fault, Fault::ClockAhead | Fault::WaiterAhead);
+    let contenders: Vec<_> = site
+        .machines
+        .iter()
+        .map(|machine| Contender::start(system, &*site.servers, machine, &lock, given, has_own_clock))
+        .collect::<anyhow::Result<_>>()?;
+    look_until(START, || Ok(latest(&contenders)?.is_some()))?.with_context(|| {
         let logs: Vec<_> = contenders.iter().map(Contender::last_lines).collect();
         format!(
             "nobody has got the free lock after {START:?}:\n{}",
@@ -59,28 +75,30 @@ pub fn play(
     if fault != Fault::Failover {
         std::thread::sleep(Duration::from_millis(random.u64(500..2_500)));
     }
-    let before = contenders[1 - holder].records()?.len();
-    ensure!(before == 0, "two run before the fault");
+    // If two run already, it is the one that began last: the lock is not the other one's any more.
+    let holder = latest(&contenders)?.context("somebody runs")?;
 
     let began = BootInstant::now();
-    let struck = fault.strike(servers, &contenders[holder], &contenders[1 - holder])?;
-    let has_begun = || {
-        let records = contenders[1 - holder].records().ok()?;
-        (!records.is_empty()).then_some(())
-    };
+    let mut struck = fault.strike(site, &contenders, holder)?;
     // A fault that lasts is undone after its time; the next one may hold long before.
-    wait_until(began + fault.length(lease));
-    struck.undo(servers)?;
-    let next = wait_for(lease * 2 + BOUND, || {
-        if has_begun().is_some() {
-            Some(true)
-        } else {
-            runs_on(&contenders[holder], lease).then_some(false)
-        }
-    });
+    std::thread::sleep((began + fault.length(lease)).saturating_since(BootInstant::now()));
+    struck.undo(&mut *site.servers)?;
+    let undone = BootInstant::now();
+    let next = look_until(lease + BOUND, || {
+        let has_begun = ran_since(&contenders[1 - holder], began)?;
+        let is_over = BootInstant::now() > undone + lease + BEYOND_A_LEASE;
+        Ok(has_begun || (is_over && runs(&contenders[holder], JUST_NOW)?))
+    })?;
+    let mut goes_on = false;
     let mut patience = Duration::ZERO;
     if next.is_some() {
         std::thread::sleep(AFTER);
+        let is_one_alone = || {
+            let running = contenders.iter().map(|contender| runs(contender, AFTER));
+            let running: Vec<_> = running.collect::<anyhow::Result<_>>()?;
+            Ok(running.iter().filter(|runs| **runs).count() < 2)
+        };
+        goes_on = look_until(LONGEST_OVERLAP, is_one_alone)?.is_none();
         // On a busy machine the next contender may have stopped again, and runs soon.
         patience = BOUND;
     }
@@ -96,17 +114,18 @@ pub fn play(
     }
     let told = contenders[holder].lost_after(began);
     let has_token = contenders.iter().any(Contender::has_token);
-    for contender in contenders {
-        contender.end()?;
+    for machine in &site.machines {
+        machine.signal_contender(Signal::KILL)?;
     }
-    wait_for(START, || servers.all_serve().then_some(())).context("the servers do not serve again")?;
+    drop(contenders);
+    struck.end(&*site.servers)?;
+    wait_for(START, || site.servers.all_serve().then_some(())).context("the servers do not serve again")?;
 
     let records = files
         .iter()
         .map(|file| Ok(Records::read(file)?.records))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let found = stretches(&records);
-    let overlap = overlap(&found);
     let ours = Verdict::ours(&found);
     let second = Verdict::of_porcupine(&files)?;
     ensure!(
@@ -116,13 +135,52 @@ pub fn play(
     let resource = at_resource(&records);
     Ok(Round {
         seed,
-        grew: has_token.then_some(ours.fenced),
-        overlap: overlap.map(|time| time.as_secs_f64()),
+        overlap: overlap(&found).map(|time| time.as_secs_f64()),
+        goes_on,
+        before: overlap(&until(found, began)).is_some(),
         gap: gap.map(|time| time.as_secs_f64()),
         late: resource.late,
         refused: if has_token { resource.refused } else { 0 },
+        grew: has_token.then(|| tokens_of_holders_grow(&records)),
         told: told.map(|at| at.saturating_since(began).as_secs_f64()),
     })
+}
+
+/// Looks again and again whether something is so; `None` if it is not within `bound`.
+fn look_until(
+    bound: Duration,
+    mut is_so: impl FnMut() -> anyhow::Result<bool>,
+) -> anyhow::Result<Option<()>> {
+    let end = BootInstant::now() + bound;
+    loop {
+        if is_so()? {
+            return Ok(Some(()));
+        }
+        if BootInstant::now() >= end {
+            return Ok(None);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Which contender has run last. Of two that run, the one that began last.
+fn latest(contenders: &[Contender]) -> anyhow::Result<Option<usize>> {
+    let found = stretches(&all_records(contenders)?);
+    let end = found.iter().map(|stretch| stretch.to).max();
+    let mut recent = found
+        .iter()
+        .filter(|stretch| end.is_some_and(|end| end.saturating_since(stretch.to) < JUST_NOW));
+    // They are in the order of their beginnings.
+    Ok(recent.next_back().map(|stretch| stretch.contender))
+}
+
+/// What of it was until a moment.
+fn until(mut found: Vec<Stretch>, moment: BootInstant) -> Vec<Stretch> {
+    found.retain(|stretch| stretch.from <= moment);
+    for stretch in &mut found {
+        stretch.to = stretch.to.min(moment);
+    }
+    found
 }
 
 fn all_records(contenders: &[Contender]) -> anyhow::Result<Vec<Vec<Record>>> {
@@ -136,19 +194,11 @@ fn gap_until_now(contenders: &[Contender], since: BootInstant) -> anyhow::Result
     Ok(gap(&stretches(&all_records(contenders)?), since, until))
 }
 
-/// Whether the holder of before has gone on for a lease since the fault was undone, so that no change is to be expected.
-fn runs_on(holder: &Contender, lease: Duration) -> bool {
-    let Ok(records) = holder.records() else {
-        return false;
-    };
-    let now = BootInstant::now();
-    let found = stretches(&[records]);
-    found.last().is_some_and(|last| {
-        now.saturating_since(last.to) < Duration::from_millis(200)
-            && now.saturating_since(last.from) > lease * 2
-    })
+fn ran_since(contender: &Contender, moment: BootInstant) -> anyhow::Result<bool> {
+    Ok(contender.last_ran()?.is_some_and(|last| last > moment))
 }
 
-fn wait_until(moment: BootInstant) {
-    std::thread::sleep(moment.saturating_since(BootInstant::now()));
+fn runs(contender: &Contender, lately: Duration) -> anyhow::Result<bool> {
+    let last = contender.last_ran()?;
+    Ok(last.is_some_and(|last| BootInstant::now().saturating_since(last) < lately))
 }

@@ -1,5 +1,6 @@
 //! The servers of a system, each on a host of its own, and what can happen to them.
 
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -18,7 +19,7 @@ mod redis;
 mod zookeeper;
 
 /// Longer than servers need to start on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(180);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Which servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub enum Kind {
     Hazelcast,
     /// An API server.
     Kubernetes,
-    /// One Consul.
+    /// Three of Consul, and its agent on each contender's machine.
     Consul,
 }
 
@@ -54,12 +55,28 @@ pub trait Servers {
 
     fn directory(&self) -> &std::path::Path;
 
+    /// The file with the names of all hosts, for Java.
+    fn names(&self) -> &std::path::Path;
+
     /// `--servers` of the drivers.
     fn addresses(&self) -> String;
 
     /// Further options of the drivers.
     fn options(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// The command of what has to run on each machine that uses the lock, with a folder for its files.
+    ///
+    /// # Errors
+    /// When it cannot be built.
+    fn agent(&self, _: &Host, _: &std::path::Path) -> anyhow::Result<Option<Command>> {
+        Ok(None)
+    }
+
+    /// Whether that serves on this machine.
+    fn agent_serves(&self, _: &Host) -> bool {
+        true
     }
 
     /// The hosts of all servers, the running ones and the others.
@@ -79,6 +96,14 @@ pub trait Servers {
     /// How many requests the servers have had, where they count them.
     fn requests(&self) -> Option<f64> {
         None
+    }
+
+    /// Throws away what [`Servers::fill_memory`] has written, and everything else.
+    ///
+    /// # Errors
+    /// When it does not work.
+    fn empty_memory(&mut self) -> anyhow::Result<()> {
+        anyhow::bail!("these servers throw nothing away")
     }
 
     /// Fills the memory of the servers with other data, where they throw away the old in that case.
@@ -105,6 +130,23 @@ fn sum_of(metrics: &str, name: &str) -> Option<f64> {
 }
 
 impl Kind {
+    /// What it is, for the page.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::ZooKeeper => "3 ZooKeeper",
+            Self::Postgres => "PostgreSQL",
+            Self::MariaDb => "MariaDB",
+            Self::Redis => "Redis",
+            Self::Sentinel => "Redis, a replica, 3 Sentinels",
+            Self::FiveRedis => "5 Redis",
+            Self::Memcached => "memcached",
+            Self::Etcd => "3 etcd",
+            Self::Hazelcast => "3 Hazelcast",
+            Self::Kubernetes => "an API server and its etcd",
+            Self::Consul => "3 Consul, and an agent on each machine",
+        }
+    }
+
     /// Starts them.
     ///
     /// # Errors
@@ -132,8 +174,14 @@ impl Kind {
     pub(crate) fn has_cluster(self) -> bool {
         matches!(
             self,
-            Self::ZooKeeper | Self::Sentinel | Self::Etcd | Self::Hazelcast
+            Self::ZooKeeper | Self::Sentinel | Self::Etcd | Self::Hazelcast | Self::Consul
         )
+    }
+
+    /// Whether a server that was killed does not come back as what it was.
+    pub fn loses_what_was_killed(self) -> bool {
+        // The open version keeps nothing on a disk: a killed member is no part of its CP group any more.
+        self == Self::Hazelcast
     }
 
     /// Whether they throw data away when their memory is full.

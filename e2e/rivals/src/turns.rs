@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::cost::{self, CONTENDERS};
-use crate::results::{Kept, lock};
+use crate::results::{COSTS, Kept, lock};
 use crate::systems::System;
 
 /// The costs of all these systems, one after the other, and that this often: what disturbs the machine for a while
@@ -19,7 +19,7 @@ pub fn measure(systems: &[&'static System], turns: u32, kept: &Mutex<Kept>) -> a
         for system in systems {
             if let Err(error) = turn_of(system, turn, kept) {
                 println!("{}: {error:#}", system.name);
-                lock(kept).miss(system.name, format!("{error:#}"))?;
+                lock(kept).miss(system.name, COSTS, format!("{error:#}"))?;
                 code = ExitCode::FAILURE;
             }
         }

@@ -10,6 +10,7 @@ use lockkeeper_rivals::crowd::{Crowd, Plan, Word, handoffs};
 use lockkeeper_rivals::faults::Fault;
 use lockkeeper_rivals::round;
 use lockkeeper_rivals::second::Verdict;
+use lockkeeper_rivals::site::Site;
 use lockkeeper_rivals::systems::{Driver, System};
 
 /// Long enough for holders on a busy machine.
@@ -51,12 +52,8 @@ fn a_lock_of_each_kind_gets_to_the_next_one_when_its_holder_is_killed_and_never_
     let work = || {
         while let Some(name) = ONE_OF_EACH.get(next.fetch_add(1, Ordering::Relaxed)) {
             let system = System::named(name).unwrap_or_else(|| panic!("{name} is in the table"));
-            let mut servers = system
-                .servers
-                .start()
-                .unwrap_or_else(|error| panic!("{name}: {error:#}"));
-            let lease = system.lease(LEASE);
-            let round = round::play(system, Fault::HolderKilled, &mut *servers, lease, 1)
+            let mut site = Site::start(system.servers).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+            let round = round::play(system, Fault::HolderKilled, &mut site, LEASE, 1)
                 .unwrap_or_else(|error| panic!("{name}: {error:#}"));
             println!("{name}: {round:?}");
             assert_eq!(round.overlap, None, "{name}");
@@ -68,6 +65,29 @@ fn a_lock_of_each_kind_gets_to_the_next_one_when_its_holder_is_killed_and_never_
             scope.spawn(work);
         }
     });
+}
+
+#[test]
+fn a_pause_of_the_library_stops_the_program_that_has_the_lock_and_rounds_of_one_site_do_not_disturb_one_another()
+ {
+    if !rustix::process::geteuid().is_root() {
+        return lockkeeper_skip::skip("needs root for network namespaces");
+    }
+    if !has_go() {
+        return lockkeeper_skip::skip("needs Go");
+    }
+    let system = System::named("etcdctl-lock").unwrap();
+    let mut site = Site::start(system.servers).unwrap();
+    let lease = Duration::from_secs(4);
+    let mut play = |fault, seed| round::play(system, fault, &mut site, lease, seed).unwrap();
+    // `etcdctl` does not look at its lease while its command runs.
+    let paused = play(Fault::LibraryPaused, 1);
+    assert!(paused.overlap.is_some() && !paused.before, "{paused:?}");
+    assert_eq!(paused.grew, Some(true), "{paused:?}");
+    let crashed = play(Fault::HolderCrashed, 2);
+    assert!(crashed.overlap.is_none() && crashed.gap.is_some(), "{crashed:?}");
+    let calm = play(Fault::None, 3);
+    assert!(calm.overlap.is_none() && calm.gap.is_some(), "{calm:?}");
 }
 
 /// One for each language of the drivers, and the floor.
@@ -151,6 +171,11 @@ fn an_independent_checker_finds_a_planted_overlap_and_a_token_that_falls_as_ours
         (false, false)
     );
     assert_eq!(judge("begin 6 310000000 7 two\nbeat 6 350"), (true, true));
+    // It lost the lock, and got it again before anybody else: client-go counts changes of the holder only.
+    assert_eq!(
+        judge("begin 6 310000000 7 two\nbeat 6 350000000 7\nbegin 6 900000000 8 two\n"),
+        (true, true)
+    );
 }
 
 #[test]

@@ -11,6 +11,7 @@ use anyhow::{Context, bail, ensure};
 
 use crate::cache;
 use crate::clock::since_boot;
+use crate::foreign::run;
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java");
 
@@ -43,18 +44,7 @@ impl Release {
     /// # Errors
     /// When Maven is missing or fails.
     pub fn classpath(self) -> anyhow::Result<OsString> {
-        static CLASSPATHS: [OnceLock<OsString>; 2] = [OnceLock::new(), OnceLock::new()];
-        let found = &CLASSPATHS[self as usize];
-        if let Some(classpath) = found.get() {
-            return Ok(classpath.clone());
-        }
-        let directory = self.built()?;
-        let mut classpath = directory.join("lib").join("*").into_os_string();
-        if let Some(jar) = self.jar() {
-            classpath.push(":");
-            classpath.push(directory.join(jar));
-        }
-        Ok(found.get_or_init(|| classpath).clone())
+        Ok(self.classpath_in(self.directory()?))
     }
 
     /// `java` with its class path and a heap of this many MiB. It logs from `log_level` on to standard error.
@@ -69,8 +59,12 @@ impl Release {
         arguments: &[String],
     ) -> anyhow::Result<Command> {
         let mut command = Command::new("java");
+        command.args(SMALL);
+        if self.jar().is_some() {
+            // Another Java than the one that made the archive starts without it.
+            command.arg(archive(self.directory()?, "-XX:SharedArchiveFile"));
+        }
         command
-            .args(SMALL)
             .arg(format!("-Xmx{heap_mib}m"))
             .arg(format!("-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"))
             .args(arguments)
@@ -79,6 +73,15 @@ impl Release {
             .arg(main_class)
             .stdin(Stdio::null());
         Ok(command)
+    }
+
+    fn classpath_in(self, directory: &Path) -> OsString {
+        let mut classpath = directory.join("lib").join("*").into_os_string();
+        if let Some(jar) = self.jar() {
+            classpath.push(":");
+            classpath.push(directory.join(jar));
+        }
+        classpath
     }
 
     /// The folder of its `pom.xml`.
@@ -94,6 +97,19 @@ impl Release {
         match self {
             Self::V3_8 => None,
             Self::V3_9 => Some("lockkeeper-e2e.jar"),
+        }
+    }
+
+    /// The folder of everything that its `pom.xml` pins and builds.
+    fn directory(self) -> anyhow::Result<&'static Path> {
+        static DIRECTORIES: [OnceLock<PathBuf>; 2] = [OnceLock::new(), OnceLock::new()];
+        let found = &DIRECTORIES[self as usize];
+        match found.get() {
+            Some(directory) => Ok(directory),
+            None => {
+                let directory = self.built()?;
+                Ok(found.get_or_init(|| directory))
+            }
         }
     }
 
@@ -142,8 +158,31 @@ impl Release {
                 directory.display()
             );
         }
+        if self.jar().is_some() {
+            self.archive_classes(directory)?;
+        }
         Ok(())
     }
+
+    /// Keeps the classes of servers and clients as the virtual machine has them in its memory (class data sharing, JEP
+    /// 350): with them a server starts in two thirds of the processor time.
+    fn archive_classes(self, directory: &Path) -> anyhow::Result<()> {
+        let data = tempfile::tempdir_in(directory)?;
+        run(Command::new("java")
+            .args(SMALL)
+            .arg(archive(directory, "-XX:ArchiveClassesAtExit"))
+            .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+            .arg("-cp")
+            .arg(self.classpath_in(directory))
+            .arg("lockkeeper.Classes")
+            .arg(data.path()))
+        .context("cannot make an archive of ZooKeeper's classes")
+    }
+}
+
+/// An option of `java` that names the archive of classes.
+fn archive(directory: &Path, option: &str) -> String {
+    format!("{option}={}", directory.join("classes.jsa").display())
 }
 
 /// The class path of [`Release::V3_9`].
@@ -159,7 +198,7 @@ pub fn classpath() -> anyhow::Result<OsString> {
 /// # Errors
 /// As [`Release::classpath`].
 pub fn libraries() -> anyhow::Result<PathBuf> {
-    Ok(Release::V3_9.built()?.join("lib"))
+    Ok(Release::V3_9.directory()?.join("lib"))
 }
 
 /// [`Release::command`] of [`Release::V3_9`].

@@ -30,6 +30,7 @@ use crate::owner::{MARK, Owner};
 use crate::sys;
 
 mod join;
+mod names;
 mod processes;
 
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 99, 255, 254);

@@ -9,11 +9,13 @@ does not delete another's lock.
 
 memcached counts whole seconds and may evict any item, or forget all at a restart.
 
-Fencing token: none. Reentrant: no. Tells of a loss: by the answers to gets and cas, if one asks. After a
+Fencing token: none. Reentrant: no. Tells of a loss: by the answers to gets and cas, if one asks, and by a whole
+lease without an answer (renewal.py). After a
 crash: the item expires --lease-ms, rounded up to seconds, after the last renewal.
 """
 
 import math
+import time
 import uuid
 
 from pymemcache.client.base import PooledClient
@@ -46,10 +48,12 @@ class Memcached:
 
     def acquire(self, lost, stop):
         self._value = f"{self._options.name} {uuid.uuid4()}".encode()
+        began = time.monotonic()
         while not self._client.add(self._options.lock, self._value, expire=self._expire):
             if stop.wait(PAUSE):
                 raise Interrupted
-        self._renewal = Renewal(self._options.lease, lambda: self._set_expiry(self._expire), lost)
+            began = time.monotonic()
+        self._renewal = Renewal(self._options.lease, began, lambda: self._set_expiry(self._expire), lost)
         return None
 
     def _set_expiry(self, expire):

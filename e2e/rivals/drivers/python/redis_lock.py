@@ -3,11 +3,14 @@
 Follows https://redis.readthedocs.io/en/stable/lock.html: SET NX PX to acquire, a script that compares the
 value to release, and reacquire(), which sets the expiry back to its full time, in a thread; for that,
 thread_local is False. An exception of reacquire() is a loss: LockNotOwnedError, but also an error of the
-connection, after the tries that redis_servers.py names. Those tries may take longer than the lease.
+connection, after the tries that redis_servers.py names. Those tries may take longer than the lease, so a whole
+lease without a reacquire() that worked is a loss as well (renewal.py).
 
 Fencing token: none. Reentrant: no. Tells of a loss: by the exception of reacquire(), if one calls it. After a
 crash: the key expires --lease-ms after the last renewal.
 """
+
+import time
 
 import redis_servers
 from contract import Interrupted
@@ -30,10 +33,13 @@ class RedisLock:
         self._lock = self._redis.lock(
             self._options.lock, timeout=self._options.lease, thread_local=False
         )
+        # The request that gets the lock is sent some time after this.
+        began = time.monotonic()
         while not self._lock.acquire(blocking_timeout=TURN):
             if stop.is_set():
                 raise Interrupted
-        self._renewal = Renewal(self._options.lease, self._lock.reacquire, lost)
+            began = time.monotonic()
+        self._renewal = Renewal(self._options.lease, began, self._lock.reacquire, lost)
         return None
 
     def release(self):

@@ -9,9 +9,10 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::Parser;
 use lockkeeper_rivals::faults::{FAULTS, Fault};
-use lockkeeper_rivals::results::{Kept, lock};
+use lockkeeper_rivals::plan::{Plan, Settings};
+use lockkeeper_rivals::results::{COSTS, Kept, lock};
 use lockkeeper_rivals::systems::{OF_CROWDS, SYSTEMS, System};
-use lockkeeper_rivals::{page, picture, round, turns};
+use lockkeeper_rivals::{page, picture, turns};
 
 /// Does the same faults to each lock of the field, and writes down what each of them did.
 ///
@@ -19,22 +20,22 @@ use lockkeeper_rivals::{page, picture, round, turns};
 #[derive(Parser)]
 #[command(name = "lockkeeper-rivals")]
 struct Args {
-    /// Only these systems, by name or a part of it.
+    /// Only these systems: by name, or all with this part in their name.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Only these faults.
     #[arg(long, value_delimiter = ',')]
     faults: Vec<String>,
-    /// Rounds of each fault.
+    /// Rounds of each fault, those included that the file of the results has already.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// The lease of all systems that have one, in whole seconds.
+    /// The lease of all systems that take any, in whole seconds.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
     lease: u64,
     /// The seed of the first round.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Systems at once: rounds wait most of the time.
+    /// Rounds at once: they wait most of the time.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
     /// Measure what the locks cost when nothing breaks, one after the other, instead of faults.
@@ -79,31 +80,53 @@ fn main() -> anyhow::Result<ExitCode> {
     if args.costs {
         return turns::measure(&systems, args.turns, &kept);
     }
-    let (next, missed) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let work = || {
-        while let Some(system) = systems.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let ran = if args.fairness {
-                turns::fairness(system, Duration::from_secs(60 * args.minutes), &kept)
-            } else {
-                run(system, &faults, &args, &kept)
-            };
-            if let Err(error) = ran {
-                println!("{}: {error:#}", system.name);
-                missed.fetch_add(1, Ordering::Relaxed);
-                // That the file cannot be written shows at the next round of another system.
-                let _ = lock(&kept).miss(system.name, format!("{error:#}"));
-            }
+    let failed = AtomicUsize::new(0);
+    if args.fairness {
+        measure_fairness(&systems, &args, &kept, &failed);
+    } else {
+        let settings = Settings {
+            rounds: args.rounds as usize,
+            lease: Duration::from_secs(args.lease),
+            seed: args.seed,
+        };
+        let plan = Plan::new(&systems, &faults, settings, &kept);
+        if plan.is_empty() {
+            println!(
+                "{} has {} rounds of each of these already, or they do not apply: give more --rounds, or another --results",
+                args.results.display(),
+                args.rounds
+            );
         }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..args.jobs {
-            scope.spawn(work);
-        }
-    });
-    Ok(match missed.into_inner() {
+        at_once(args.jobs, || {
+            failed.fetch_add(plan.play(&kept), Ordering::Relaxed);
+        });
+    }
+    Ok(match failed.into_inner() {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
+}
+
+fn at_once(jobs: u32, work: impl Fn() + Sync) {
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(&work);
+        }
+    });
+}
+
+fn measure_fairness(systems: &[&'static System], args: &Args, kept: &Mutex<Kept>, failed: &AtomicUsize) {
+    let next = AtomicUsize::new(0);
+    at_once(args.jobs, || {
+        while let Some(system) = systems.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = turns::fairness(system, Duration::from_secs(60 * args.minutes), kept) {
+                println!("{}: {error:#}", system.name);
+                failed.fetch_add(1, Ordering::Relaxed);
+                // That the file cannot be written shows at the next measurement of another system.
+                let _ = lock(kept).miss(system.name, COSTS, format!("{error:#}"));
+            }
+        }
+    });
 }
 
 fn write_page(results: &Path, folder: &Path) -> anyhow::Result<ExitCode> {
@@ -119,17 +142,22 @@ fn write_page(results: &Path, folder: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A whole name is that system alone.
 fn systems(only: &[String]) -> anyhow::Result<Vec<&'static System>> {
-    let is_chosen =
-        |system: &&System| only.is_empty() || only.iter().any(|part| system.name.contains(part.as_str()));
-    let chosen: Vec<_> = SYSTEMS.iter().chain(OF_CROWDS).filter(is_chosen).collect();
+    let all = || SYSTEMS.iter().chain(OF_CROWDS);
+    let is_whole = |part: &String| System::named(part).is_some();
+    let is_meant = |system: &System, part: &String| match is_whole(part) {
+        true => system.name == part,
+        false => system.name.contains(part.as_str()),
+    };
     if let Some(unknown) = only
         .iter()
-        .find(|part| !chosen.iter().any(|system| system.name.contains(part.as_str())))
+        .find(|part| !all().any(|system| is_meant(system, part)))
     {
         bail!("no system has \"{unknown}\" in its name: see --list");
     }
-    Ok(chosen)
+    let is_chosen = |system: &&System| only.is_empty() || only.iter().any(|part| is_meant(system, part));
+    Ok(all().filter(is_chosen).collect())
 }
 
 fn faults(only: &[String]) -> anyhow::Result<Vec<Fault>> {
@@ -143,36 +171,18 @@ fn faults(only: &[String]) -> anyhow::Result<Vec<Fault>> {
     Ok(FAULTS.iter().filter(is_chosen).copied().collect())
 }
 
-/// All that is left to do for a system, on servers that are started once.
-fn run(system: &System, faults: &[Fault], args: &Args, kept: &Mutex<Kept>) -> anyhow::Result<()> {
-    let rounds = args.rounds as usize;
-    let left: Vec<_> = faults
-        .iter()
-        .copied()
-        .filter(|fault| fault.applies_to(system).is_ok() && lock(kept).count(system.name, *fault) < rounds)
-        .collect();
-    if left.is_empty() {
-        return Ok(());
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_name_is_that_system_alone_and_a_part_is_all_that_have_it() {
+        let names = |only: &str| -> Vec<_> {
+            let found = systems(&[only.to_owned()]).unwrap();
+            found.iter().map(|system| system.name).collect()
+        };
+        assert_eq!(names("kazoo"), ["kazoo"]);
+        assert_eq!(names("kaz"), ["kazoo", "kazoo-lost"]);
+        assert!(systems(&["redison".to_owned()]).is_err());
     }
-    let lease = system.lease(Duration::from_secs(args.lease));
-    let mut servers = system.servers.start()?;
-    for fault in left {
-        let first = lock(kept).count(system.name, fault);
-        for number in first..rounds {
-            let seed = args.seed + number as u64;
-            let round = round::play(system, fault, &mut *servers, lease, seed)?;
-            println!(
-                "{} {} {seed}: {}",
-                system.name,
-                fault.name(),
-                serde_json::to_string(&round)?
-            );
-            lock(kept).add(system.name, fault, round)?;
-            if fault == Fault::Failover {
-                // The primary is another one now.
-                servers = system.servers.start()?;
-            }
-        }
-    }
-    Ok(())
 }

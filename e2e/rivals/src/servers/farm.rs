@@ -11,6 +11,7 @@ use lockkeeper_testbed::{Host, Network, Process};
 use tempfile::TempDir;
 
 use super::Servers;
+use crate::programs::named;
 
 /// How long a server may take to answer the question whether it serves.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -48,6 +49,21 @@ pub(super) trait Breed {
         None
     }
 
+    /// See [`Servers::agent`].
+    fn agent(&self, _: &[Node], _: &Host, _: &Path) -> anyhow::Result<Option<Command>> {
+        Ok(None)
+    }
+
+    /// See [`Servers::agent_serves`].
+    fn agent_serves(&self, _: &Host) -> bool {
+        true
+    }
+
+    /// See [`Servers::empty_memory`].
+    fn empty_memory(&self, _: &Farm) -> anyhow::Result<()> {
+        anyhow::bail!("these servers throw nothing away")
+    }
+
     /// See [`Servers::fill_memory`].
     fn fill_memory(&self, _: &Farm) -> anyhow::Result<()> {
         anyhow::bail!("these servers throw nothing away")
@@ -70,6 +86,7 @@ pub(super) struct Farm {
     /// The harness's own host, which is never cut off.
     observer: Host,
     directory: TempDir,
+    names: PathBuf,
 }
 
 impl Farm {
@@ -79,6 +96,7 @@ impl Farm {
         network.can_cut()?;
         sweep_leftovers();
         let directory = owner.directory()?;
+        let names = network.hosts_file(directory.path())?;
         let mut nodes = Vec::new();
         for index in 0..count {
             let own = directory.path().join(format!("server-{}", index + 1));
@@ -96,6 +114,7 @@ impl Farm {
             network,
             observer,
             directory,
+            names,
         };
         for index in 0..count {
             farm.launch(index)?;
@@ -104,14 +123,8 @@ impl Farm {
     }
 
     /// What a client program prints that runs on the harness's own host; `None` if it fails.
-    pub(crate) fn ask(&self, mut command: Command) -> Option<String> {
-        Process::piped(&mut command);
-        let process = self.observer.spawn("client", command).ok()?;
-        let output = process.output_within(ANSWER).ok()??;
-        output
-            .status
-            .success()
-            .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    pub(crate) fn ask(&self, command: Command) -> Option<String> {
+        ask_on(&self.observer, command)
     }
 
     /// Whether a server accepts connections at its port.
@@ -126,6 +139,17 @@ impl Farm {
     }
 }
 
+/// What a client program prints that runs on a host; `None` if it fails.
+pub(super) fn ask_on(host: &Host, mut command: Command) -> Option<String> {
+    Process::piped(&mut command);
+    let process = host.spawn("client", command).ok()?;
+    let output = process.output_within(ANSWER).ok()??;
+    output
+        .status
+        .success()
+        .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 impl Servers for Farm {
     fn network(&self) -> &Network {
         &self.network
@@ -135,8 +159,20 @@ impl Servers for Farm {
         self.directory.path()
     }
 
+    fn names(&self) -> &Path {
+        &self.names
+    }
+
     fn addresses(&self) -> String {
         self.breed.addresses(&self.nodes)
+    }
+
+    fn agent(&self, host: &Host, directory: &Path) -> anyhow::Result<Option<Command>> {
+        self.breed.agent(&self.nodes, host, directory)
+    }
+
+    fn agent_serves(&self, host: &Host) -> bool {
+        self.breed.agent_serves(host)
     }
 
     fn options(&self) -> Vec<String> {
@@ -164,7 +200,10 @@ impl Servers for Farm {
             .create(true)
             .append(true)
             .open(node.directory.join("log"))?;
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        named(&mut command, &self.names)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
         node.process = Some(node.host.spawn(node.host.name(), command)?);
         Ok(())
     }
@@ -175,6 +214,10 @@ impl Servers for Farm {
 
     fn requests(&self) -> Option<f64> {
         self.breed.requests(self)
+    }
+
+    fn empty_memory(&mut self) -> anyhow::Result<()> {
+        self.breed.empty_memory(self)
     }
 
     fn fill_memory(&mut self) -> anyhow::Result<()> {

@@ -35,8 +35,14 @@ impl Breed for Hazelcast {
         farm.accepts(index) && log.lines().any(|line| line == "ready")
     }
 
-    /// Which member leads the group of the lock is not told outside of Hazelcast; the first one has the most to do with it.
-    fn leader(&self, _: &Farm) -> Option<usize> {
-        Some(0)
+    /// Of the group of the lock, as the members have said last. One that was paused or killed may say so still; no other
+    /// one does before it leads.
+    fn leader(&self, farm: &Farm) -> Option<usize> {
+        let leads = |index: &usize| {
+            let log = std::fs::read_to_string(farm.nodes[*index].directory.join("log")).unwrap_or_default();
+            let mut words = log.lines().filter(|line| ["leads", "follows"].contains(line));
+            words.next_back() == Some("leads")
+        };
+        (0..farm.nodes.len()).rev().find(leads)
     }
 }

@@ -35,6 +35,8 @@ impl Breed for MariaDb {
                 .args(["--no-defaults", "--user=mysql", "--skip-test-db"])
                 .args(["--auth-root-authentication-method=normal"])
                 .arg(format!("--datadir={}", data.display()))
+                // Two at once would use the same names in the machine's own folder.
+                .env("TMPDIR", &node.directory)
                 .output()?;
             ensure!(
                 made.status.success(),

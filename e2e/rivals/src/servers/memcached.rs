@@ -63,6 +63,17 @@ impl Breed for Memcached {
         None
     }
 
+    fn empty_memory(&self, farm: &Farm) -> anyhow::Result<()> {
+        let address = SocketAddrV4::new(farm.nodes[0].host.address(), self.port());
+        let mut stream = farm.observer().connect(address, ANSWER)?;
+        stream.set_read_timeout(Some(ANSWER))?;
+        stream.write_all(b"flush_all\r\n")?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line)?;
+        ensure!(line.trim() == "OK", "memcached says {line:?}");
+        Ok(())
+    }
+
     /// Values of all sizes up to 512 KiB: it evicts within a class of sizes.
     fn fill_memory(&self, farm: &Farm) -> anyhow::Result<()> {
         let address = SocketAddrV4::new(farm.nodes[0].host.address(), self.port());

@@ -109,7 +109,20 @@ impl Breed for Redis {
             };
             Some(value("num-slaves") == Some(&"1") && value("num-other-sentinels") == Some(&"2"))
         };
-        pongs && (!self.is_sentinel(index) || knows() == Some(true))
+        // A restarted primary is made a replica of the new one, and copies it.
+        let is_in_step = || {
+            let told = self.ask(farm, index, &["info", "replication"])?;
+            Some(match told.contains("role:master") {
+                true => told.contains("state=online"),
+                false => told.contains("master_link_status:up"),
+            })
+        };
+        pongs
+            && Some(true)
+                == match self.is_sentinel(index) {
+                    true => knows(),
+                    false => is_in_step(),
+                }
     }
 
     fn leader(&self, farm: &Farm) -> Option<usize> {
@@ -145,6 +158,15 @@ impl Breed for Redis {
         };
         let nodes = 0..farm.nodes.len();
         nodes.filter(|&index| !self.is_sentinel(index)).map(count).sum()
+    }
+
+    fn empty_memory(&self, farm: &Farm) -> anyhow::Result<()> {
+        for index in (0..farm.nodes.len()).filter(|&index| !self.is_sentinel(index)) {
+            // A replica says that it takes no writes, and has what its primary has.
+            self.ask(farm, index, &["flushall"])
+                .context("Redis is not emptied")?;
+        }
+        Ok(())
     }
 
     /// Twice as much as it may keep.

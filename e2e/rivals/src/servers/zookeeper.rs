@@ -25,6 +25,10 @@ impl Servers for Ensemble {
         Self::directory(self)
     }
 
+    fn names(&self) -> &Path {
+        Self::names(self)
+    }
+
     fn addresses(&self) -> String {
         self.connect_string()
     }

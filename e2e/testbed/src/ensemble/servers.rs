@@ -36,6 +36,8 @@ pub struct Ensemble {
     observer: Host,
     owner: Owner,
     directory: TempDir,
+    /// Names of all hosts: [`Network::hosts_file`].
+    names: PathBuf,
 }
 
 #[derive(Debug)]
@@ -89,6 +91,7 @@ impl Ensemble {
             .map(|index| Server::new(index, &network, directory.path(), config.release, true))
             .collect::<anyhow::Result<Vec<_>>>()?;
         let observer = network.host("observer")?;
+        let names = network.hosts_file(directory.path())?;
         Ok(Self {
             servers,
             config,
@@ -96,6 +99,7 @@ impl Ensemble {
             observer,
             owner,
             directory,
+            names,
         })
     }
 
@@ -128,6 +132,11 @@ impl Ensemble {
     /// The directory of this ensemble, for the files of a test. It is removed with the ensemble.
     pub fn directory(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// The file with the names of all hosts: [`Network::hosts_file`].
+    pub fn names(&self) -> &Path {
+        &self.names
     }
 
     /// The servers that vote, running or not: all but those that were removed.
@@ -307,6 +316,7 @@ impl Ensemble {
         let mut arguments = vec![
             "-Dzookeeper.forceSync=no".to_owned(),
             format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST}"),
+            Network::java_hosts_file(&self.names),
         ];
         arguments.extend_from_slice(&self.config.java_arguments);
         let main_class = if self.config.settable_counter {

@@ -12,10 +12,8 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
@@ -27,6 +25,8 @@ type mutex struct {
 	client  *clientv3.Client
 	session *concurrency.Session
 	mutex   *concurrency.Mutex
+	// Closed when the lock is given back.
+	over chan struct{}
 }
 
 // ConnectMutex makes a client as in the example of https://pkg.go.dev/go.etcd.io/etcd/client/v3.
@@ -39,38 +39,46 @@ func ConnectMutex(_ context.Context, o *contract.Options) (contract.System, erro
 }
 
 func (m *mutex) Acquire(ctx context.Context, lost func(string)) (*int64, error) {
-	var err error
-	m.session, err = concurrency.NewSession(m.client, concurrency.WithTTL(m.options.LeaseSeconds()))
-	if err != nil {
+	if err := m.begin(); err != nil {
 		return nil, err
 	}
 	m.mutex = concurrency.NewMutex(m.session, m.options.Lock)
 	if err := m.mutex.Lock(ctx); err != nil {
 		return nil, err
 	}
-	done := m.session.Done()
+	done, over := m.session.Done(), make(chan struct{})
+	m.over = over
 	go func() {
-		<-done
-		lost("Session.Done is closed")
+		select {
+		case <-done:
+			lost("Session.Done is closed")
+		case <-over:
+		}
 	}()
 	token := m.mutex.Header().Revision
 	return &token, nil
 }
 
+// A session is for many turns, until it is lost.
+func (m *mutex) begin() error {
+	if m.session != nil {
+		select {
+		case <-m.session.Done():
+		default:
+			return nil
+		}
+	}
+	var err error
+	m.session, err = concurrency.NewSession(m.client, concurrency.WithTTL(m.options.LeaseSeconds()))
+	return err
+}
+
 func (m *mutex) Release() error {
-	// After a loss the servers may be away; Session.Close waits for a TTL at most, and so do we.
+	close(m.over)
+	// After a loss the servers may be away.
 	ctx, cancel := context.WithTimeout(context.Background(), m.options.Lease)
 	defer cancel()
-	if err := m.mutex.Unlock(ctx); err != nil {
-		return err
-	}
-	err := m.session.Close()
-	m.session = nil
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		// It was lost.
-		return nil
-	}
-	return err
+	return m.mutex.Unlock(ctx)
 }
 
 func (m *mutex) Close() {

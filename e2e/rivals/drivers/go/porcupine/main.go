@@ -45,14 +45,16 @@ type stretch struct {
 type operation struct {
 	gets  bool
 	token int64
-	who   string
+	// The contender: it may run another process when it gets the lock again, with the same token if nobody had it in
+	// between.
+	who int
 }
 
 // The lock: who has it, and the last one who got it.
 type state struct {
 	held  bool
 	token int64
-	who   string
+	who   int
 }
 
 func main() {
@@ -115,14 +117,12 @@ func operations(client int, stretches []stretch) []porcupine.Operation {
 		if index+1 < len(stretches) {
 			until = stretches[index+1].from
 		}
-		// Contenders may have PID namespaces of their own.
-		who := fmt.Sprint(client, "/", one.pid)
 		all = append(all,
 			porcupine.Operation{
-				ClientId: client, Input: operation{true, one.token, who}, Call: since, Return: one.from,
+				ClientId: client, Input: operation{true, one.token, client}, Call: since, Return: one.from,
 			},
 			porcupine.Operation{
-				ClientId: client, Input: operation{false, one.token, who}, Call: one.to, Return: until,
+				ClientId: client, Input: operation{false, one.token, client}, Call: one.to, Return: until,
 			})
 	}
 	return all

@@ -3,9 +3,9 @@
 // Follows https://github.com/go-redsync/redsync#usage with one pool a server, and
 // https://pkg.go.dev/github.com/go-redsync/redsync/v4: WithExpiry for --lease-ms, and Mutex.Extend, which leaves
 // it to its user to call it in time; this driver does that three times an expiry. Extend's "false" or its error
-// is a loss. Clients have the defaults of go-redis: 5 s to connect, 3 s for an answer, three more tries.
+// is a loss, and so is Mutex.Until, "the time of validity of acquired lock", when it has come. Clients have the defaults of go-redis: 5 s to connect, 3 s for an answer, three more tries.
 //
-// Fencing token: none. Reentrant: no. Tells of a loss: by the answer of Extend, if one calls it. After a crash:
+// Fencing token: none. Reentrant: no. Tells of a loss: by the answer of Extend and by Until, if one asks. After a crash:
 // the keys expire --lease-ms after the last Extend.
 package redlock
 
@@ -58,11 +58,30 @@ func (s *system) Acquire(ctx context.Context, lost func(string)) (*int64, error)
 	}
 	var holding context.Context
 	holding, s.end = context.WithCancel(context.Background())
-	go extend(holding, s.mutex, s.options.Lease/extensions, lost)
+	extended := make(chan time.Time, 1)
+	go watch(holding, s.mutex.Until(), extended, lost)
+	go extend(holding, s.mutex, s.options.Lease/extensions, extended, lost)
 	return nil, nil
 }
 
-func extend(holding context.Context, mutex *redsync.Mutex, period time.Duration, lost func(string)) {
+// Also while an Extend waits for servers that are away.
+func watch(holding context.Context, until time.Time, extended <-chan time.Time, lost func(string)) {
+	for {
+		select {
+		case <-holding.Done():
+			return
+		case until = <-extended:
+		case <-time.After(time.Until(until)):
+			lost("Until has come")
+			return
+		}
+	}
+}
+
+func extend(
+	holding context.Context, mutex *redsync.Mutex, period time.Duration,
+	extended chan<- time.Time, lost func(string),
+) {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	for {
@@ -72,6 +91,11 @@ func extend(holding context.Context, mutex *redsync.Mutex, period time.Duration,
 		case <-ticker.C:
 			if ok, err := mutex.Extend(); !ok || err != nil {
 				lost(fmt.Sprintf("Extend: %t, %v", ok, err))
+				return
+			}
+			select {
+			case extended <- mutex.Until():
+			case <-holding.Done():
 				return
 			}
 		}

@@ -4,7 +4,13 @@ import com.hazelcast.config.Config;
 import com.hazelcast.config.JoinConfig;
 import com.hazelcast.core.Hazelcast;
 import com.hazelcast.core.HazelcastInstance;
+import com.hazelcast.cp.CPGroup;
+import com.hazelcast.cp.internal.RaftService;
+import com.hazelcast.instance.impl.HazelcastInstanceProxy;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
 
 /**
  * One member of the Hazelcast cluster whose CP subsystem has the lock of {@link HazelcastFenced}: three of them, each
@@ -15,7 +21,8 @@ import java.util.concurrent.TimeUnit;
  *                 [--session-ttl-s S] [--session-heartbeat-s S]
  * </pre>
  *
- * It prints {@code ready} when the CP subsystem has been discovered by all three. The times of a CP session are
+ * It prints {@code ready} when the CP subsystem has been discovered by all three, and {@code leads} or {@code follows}
+ * whenever that has changed for the default group, to which the lock belongs. No public method tells the leader. The times of a CP session are
  * Hazelcast's own (300 s and 5 s) unless they are given.
  * Page: https://docs.hazelcast.com/hazelcast/5.3/cp-subsystem/configuration.
  */
@@ -23,6 +30,7 @@ public final class HazelcastMember {
     static final String CLUSTER = "lockkeeper";
     private static final int CP_MEMBERS = 3;
     private static final long DISCOVERY_LIMIT_S = 600;
+    private static final long LOOK_MS = 200;
 
     private HazelcastMember() {}
 
@@ -51,6 +59,26 @@ public final class HazelcastMember {
         boolean ready = member.getCPSubsystem()
                 .getCPSubsystemManagementService()
                 .awaitUntilDiscoveryCompleted(DISCOVERY_LIMIT_S, TimeUnit.SECONDS);
+        if (ready) {
+            // The group is made when it is first used.
+            member.getCPSubsystem().getLock("first");
+            tellWhoLeads(member);
+        }
         System.out.println(ready ? "ready" : "no CP subsystem within " + DISCOVERY_LIMIT_S + " s");
+    }
+
+    private static void tellWhoLeads(HazelcastInstance member) {
+        RaftService raft = ((HazelcastInstanceProxy) member).getOriginal().node.getNodeEngine()
+                .getService(RaftService.SERVICE_NAME);
+        AtomicReference<Boolean> last = new AtomicReference<>();
+        ScheduledExecutorService thread = Executors.newSingleThreadScheduledExecutor();
+        thread.scheduleWithFixedDelay(() -> {
+            boolean leads = raft.getAllRaftNodes().stream()
+                    .filter(node -> node.getGroupId().getName().equals(CPGroup.DEFAULT_GROUP_NAME))
+                    .anyMatch(node -> node.getLocalMember().equals(node.getLeader()));
+            if (!Boolean.valueOf(leads).equals(last.getAndSet(leads))) {
+                System.out.println(leads ? "leads" : "follows");
+            }
+        }, 0, LOOK_MS, TimeUnit.MILLISECONDS);
     }
 }

@@ -1,0 +1,245 @@
+//! The rows of the table.
+
+use super::{Driver, System};
+use crate::lease::Lease;
+use crate::servers::Kind;
+
+/// A lock that takes the lease that all get.
+const fn system(name: &'static str, title: &'static str, driver: Driver, servers: Kind) -> System {
+    System {
+        name,
+        title,
+        driver,
+        servers,
+        lease: Lease::Given,
+        program: None,
+    }
+}
+
+/// A lock that ends with a connection, or never.
+const fn without_lease(name: &'static str, title: &'static str, driver: Driver, servers: Kind) -> System {
+    System {
+        lease: Lease::Never,
+        ..system(name, title, driver, servers)
+    }
+}
+
+/// A lock with a lease of its own.
+const fn with_own(lease: Lease, system: System) -> System {
+    System { lease, ..system }
+}
+
+/// All systems, in the order of the page.
+pub const SYSTEMS: &[System] = &[
+    with_own(
+        Lease::own(8_500, "8.5 s; session 15 s"),
+        system(
+            "lockkeeper",
+            "Lockkeeper `run`",
+            Driver::Own(&[]),
+            Kind::ZooKeeper,
+        ),
+    ),
+    with_own(
+        Lease::own(4_000, "1.7 s; session 4 s"),
+        system(
+            "lockkeeper-short",
+            "Lockkeeper `run`, short lease",
+            Driver::Own(&[
+                "--session-timeout",
+                "4s",
+                "--tick-time",
+                "1s",
+                "--stop-grace",
+                "200ms",
+            ]),
+            Kind::ZooKeeper,
+        ),
+    ),
+    system(
+        "curator-mutex",
+        "Curator `InterProcessMutex`",
+        Driver::Java,
+        Kind::ZooKeeper,
+    ),
+    system(
+        "curator-mutex-session-policy",
+        "Curator `InterProcessMutex`, session policy",
+        Driver::Java,
+        Kind::ZooKeeper,
+    ),
+    system(
+        "curator-semaphore-mutex",
+        "Curator `InterProcessSemaphoreMutex`",
+        Driver::Java,
+        Kind::ZooKeeper,
+    ),
+    system("kazoo", "kazoo `Lock`", Driver::Python, Kind::ZooKeeper),
+    system(
+        "kazoo-lost",
+        "kazoo `Lock`, stopped at LOST only",
+        Driver::Python,
+        Kind::ZooKeeper,
+    ),
+    system("zk-naive", "one ephemeral node", Driver::Java, Kind::ZooKeeper),
+    without_lease(
+        "jdbc-row@postgres",
+        "unique row, PostgreSQL",
+        Driver::Java,
+        Kind::Postgres,
+    ),
+    without_lease(
+        "jdbc-row@mariadb",
+        "unique row, MariaDB",
+        Driver::Java,
+        Kind::MariaDb,
+    ),
+    system(
+        "jdbc-row-expiry@postgres",
+        "unique row with expiry, PostgreSQL",
+        Driver::Java,
+        Kind::Postgres,
+    ),
+    system(
+        "jdbc-row-expiry@mariadb",
+        "unique row with expiry, MariaDB",
+        Driver::Java,
+        Kind::MariaDb,
+    ),
+    without_lease(
+        "jdbc-for-update@postgres",
+        "`SELECT … FOR UPDATE`, PostgreSQL",
+        Driver::Java,
+        Kind::Postgres,
+    ),
+    without_lease(
+        "jdbc-for-update@mariadb",
+        "`SELECT … FOR UPDATE`, MariaDB",
+        Driver::Java,
+        Kind::MariaDb,
+    ),
+    system(
+        "jdbc-version@postgres",
+        "version column, PostgreSQL",
+        Driver::Java,
+        Kind::Postgres,
+    ),
+    system(
+        "jdbc-version@mariadb",
+        "version column, MariaDB",
+        Driver::Java,
+        Kind::MariaDb,
+    ),
+    without_lease(
+        "pg-advisory",
+        "PostgreSQL advisory lock",
+        Driver::Java,
+        Kind::Postgres,
+    ),
+    with_own(
+        Lease::own(5_000, "5 s, never renewed"),
+        system("redis-setnx", "`SETNX` and `GETSET`", Driver::Python, Kind::Redis),
+    ),
+    system("redis-lock", "redis-py `Lock`", Driver::Python, Kind::Redis),
+    system(
+        "redis-lock@sentinel",
+        "redis-py `Lock`, Sentinel",
+        Driver::Python,
+        Kind::Sentinel,
+    ),
+    system(
+        "redlock",
+        "Redlock (redsync), five servers",
+        Driver::Go,
+        Kind::FiveRedis,
+    ),
+    system("redisson-lock", "Redisson `RLock`", Driver::Java, Kind::Redis),
+    system(
+        "redisson-lock@sentinel",
+        "Redisson `RLock`, Sentinel",
+        Driver::Java,
+        Kind::Sentinel,
+    ),
+    system(
+        "redisson-fenced",
+        "Redisson `RFencedLock`",
+        Driver::Java,
+        Kind::Redis,
+    ),
+    system("memcached", "memcached `add`", Driver::Python, Kind::Memcached),
+    system("etcd-mutex", "etcd `concurrency.Mutex`", Driver::Go, Kind::Etcd),
+    System {
+        program: Some("etcdctl"),
+        ..system("etcdctl-lock", "`etcdctl lock`", Driver::Go, Kind::Etcd)
+    },
+    system(
+        "hazelcast-fenced",
+        "Hazelcast `FencedLock`",
+        Driver::Java,
+        Kind::Hazelcast,
+    ),
+    system(
+        "hazelcast-fenced-checked",
+        "Hazelcast `FencedLock`, asked three times in a lease",
+        Driver::Java,
+        Kind::Hazelcast,
+    ),
+    with_own(
+        Lease::own(30_000, "30 s, the least that its keep-alive takes"),
+        system("shedlock", "ShedLock, PostgreSQL", Driver::Java, Kind::Postgres),
+    ),
+    with_own(
+        Lease::own(15_000, "15 s, its default"),
+        system(
+            "k8s-lease-defaults",
+            "client-go leader election",
+            Driver::Go,
+            Kind::Kubernetes,
+        ),
+    ),
+    with_own(
+        Lease::own(15_000, "15 s, its default"),
+        system(
+            "k8s-lease-release-defaults",
+            "client-go, `ReleaseOnCancel`",
+            Driver::Go,
+            Kind::Kubernetes,
+        ),
+    ),
+    with_own(
+        Lease::own(
+            35_000,
+            "10 s, the least, which ends after up to twice that; then a delay of 15 s",
+        ),
+        system("consul-api", "Consul API `Lock`", Driver::Go, Kind::Consul),
+    ),
+    System {
+        program: Some("consul"),
+        ..with_own(
+            Lease::own(
+                45_000,
+                "15 s, which cannot be set, and ends after up to twice that; then a delay of 15 s",
+            ),
+            system("consul-lock", "`consul lock`", Driver::Go, Kind::Consul),
+        )
+    },
+];
+
+/// Two more, whose costs alone are of interest.
+pub const OF_CROWDS: &[System] = &[
+    system(
+        "zookeeper-client",
+        "`lock` of the crate zookeeper-client",
+        Driver::Crowd("zookeeper-client"),
+        Kind::ZooKeeper,
+    ),
+    system(
+        FLOOR,
+        "no recipe: a node is deleted, a watch tells",
+        Driver::Crowd("floor"),
+        Kind::ZooKeeper,
+    ),
+];
+
+/// What every recipe on ZooKeeper needs at least.
+pub(crate) const FLOOR: &str = "zookeeper-floor";
