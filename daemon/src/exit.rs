@@ -103,10 +103,15 @@ impl Termination for Failure {
     }
 }
 
-/// Writes one sentence to stderr. If stderr is closed, the sentence is lost; `eprintln!` would panic and lose the exit
-/// code.
+/// Writes one sentence to stderr, after the log if this process has one. If stderr is closed, the sentence is lost;
+/// `eprintln!` would panic and lose the exit code.
 pub fn tell(sentence: &str) {
-    let _ = writeln!(io::stderr().lock(), "lockkeeper: {sentence}");
+    let line = format!("lockkeeper: {sentence}\n");
+    #[cfg(feature = "log")]
+    if crate::lines::tell(&line) {
+        return;
+    }
+    let _ = io::stderr().lock().write_all(line.as_bytes());
 }
 
 #[cfg(test)]

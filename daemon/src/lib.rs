@@ -16,6 +16,8 @@ pub mod fuzzing;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "log")]
+mod lines;
+#[cfg(feature = "log")]
 pub mod log;
 #[cfg(feature = "http")]
 pub mod places;

@@ -1,14 +1,25 @@
 //! The log on stderr: lines of text for people, or one JSON object per line.
+//!
+//! A thread writes the lines. So a reader that is frozen, or a disk that hangs, holds nothing else up.
 
+use std::io;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use serde_json::json;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::exit::Failure;
+use crate::lines::{self, Lines};
+
+/// As lines name this module.
+const TARGET: &str = module_path!();
 
 /// What is logged, and how. Doc comments are the help that users read.
 #[derive(Clone, Debug, Args)]
@@ -48,20 +59,59 @@ pub enum LogFormat {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogFilter(Targets);
 
-/// Sends the log of this process to stderr. Call it once, at the start.
+/// The log of this process. Its end waits until what is left is written, for a second at most.
+#[must_use = "the log ends with it"]
+pub struct Log(());
+
+/// Sends the log of this process to stderr. Call it once, at the start, in a process that does not fork.
 ///
 /// # Errors
 /// When a log was started before.
-pub fn init(format: LogFormat, filter: LogFilter) -> Result<(), Failure> {
-    let lines = fmt::layer().with_writer(std::io::stderr);
-    let lines = match format {
-        LogFormat::Text => lines.with_ansi(false).boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+pub fn init(format: LogFormat, filter: LogFilter) -> Result<Log, Failure> {
+    // A process that may have no other thread writes by itself.
+    let lines = Lines::to(io::stderr(), move |left_out| gap(left_out, format)).ok();
+    let writer = match lines.clone() {
+        Some(lines) => BoxMakeWriter::new(move || lines.clone()),
+        None => BoxMakeWriter::new(io::stderr),
+    };
+    let layer = fmt::layer().with_writer(writer);
+    let layer = match format {
+        LogFormat::Text => layer.with_ansi(false).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry()
-        .with(lines.with_filter(filter.0))
+        .with(layer.with_filter(filter.0))
         .try_init()
-        .map_err(|_| Failure::software("the log of this process was started twice"))
+        .map_err(|_| Failure::software("the log of this process was started twice"))?;
+    if let Some(lines) = lines {
+        lines.are_of_stderr();
+    }
+    Ok(Log(()))
+}
+
+/// Waits until all lines of the log are written, for a second at most.
+pub fn flush() {
+    lines::flush();
+}
+
+/// The line in place of so many that are missing.
+fn gap(left_out: usize, format: LogFormat) -> String {
+    let sentence = format!("{left_out} lines of the log were left out, since its reader did not keep up");
+    let mut now = String::new();
+    let _ = SystemTime.format_time(&mut Writer::new(&mut now));
+    match format {
+        LogFormat::Text => format!("{now}  WARN {TARGET}: {sentence}\n"),
+        LogFormat::Json => {
+            let line = json!({ "timestamp": now, "level": "WARN", "message": sentence, "target": TARGET });
+            format!("{line}\n")
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        flush();
+    }
 }
 
 // === impl LogFilter ===
@@ -88,6 +138,21 @@ impl FromStr for LogFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_missing_is_told_as_a_line_of_the_log() {
+        let sentence = "7 lines of the log were left out, since its reader did not keep up";
+        let text = gap(7, LogFormat::Text);
+        assert!(
+            text.ends_with(&format!("Z  WARN lockkeeper_daemon::log: {sentence}\n")),
+            "{text}"
+        );
+        let json: serde_json::Value = serde_json::from_str(&gap(7, LogFormat::Json)).unwrap();
+        assert_eq!(
+            (&json["level"], &json["message"]),
+            (&json!("WARN"), &json!(sentence))
+        );
+    }
 
     #[test]
     fn levels_and_targets_are_accepted_and_spelling_mistakes_are_not() {

@@ -35,7 +35,7 @@ fn is_child() -> bool {
     } else {
         LogFormat::Text
     };
-    log::init(format, FILTER.parse().unwrap()).unwrap();
+    let _log = log::init(format, FILTER.parse().unwrap()).unwrap();
     tracing::info!(target: "lockkeeper_test", lock = "/locks/report", token = 7, "Lock state changed");
     tracing::debug!(target: "lockkeeper_test", "Too much");
     tracing::info!(target: "other", "Not asked for");

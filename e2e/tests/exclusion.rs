@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper_judge::checker::{Rule, check};
+use lockkeeper_lock::BootInstant;
 use lockkeeper_product::DeletionWatch;
 use lockkeeper_product::worker::{self, Options, Worker};
 use lockkeeper_testbed::faults;
@@ -40,28 +41,36 @@ fn workers_run_one_after_the_other_in_the_order_in_which_they_queued() {
     assert_eq!(report.holds[0].name, "first");
 }
 
-#[test]
-fn a_stopped_guard_is_killed_with_all_that_it_started_before_its_lock_is_given_away() {
+/// Stops the guard of a holder, and cuts the holder off when its keeper has sent the guard this many grants.
+fn stop_the_guard_and_cut(lock: &str, run: &[&str], grants: u32) {
     let ensemble = Ensemble::start(Config::default()).unwrap();
     if let Err(reason) = ensemble.network().can_cut() {
         lockkeeper_skip::skip(reason);
         return;
     }
-    let lock = "/locks/stopped-guard";
     let deletions = DeletionWatch::begin(&ensemble, lock).unwrap();
     let options = Options::new(&ensemble, "holder", lock)
         .unwrap()
+        .with_run(run)
         .with_recorder(&["--fork", "1"]);
     let holder = Worker::start(&ensemble, options).unwrap();
     let token = holder.wait_until_it_runs(0, BOUND).unwrap();
     let waiter = Worker::start(&ensemble, Options::new(&ensemble, "waiter", lock).unwrap()).unwrap();
 
     faults::stop(holder.guard_pid()).unwrap();
+    let are_sent = || {
+        holder
+            .log()
+            .contains(&format!("generation: {grants},"))
+            .then_some(())
+    };
+    wait_for(BOUND, are_sent).unwrap_or_else(|| panic!("{}", holder.log()));
     for server in 0..ensemble.len() {
         ensemble
             .cut(&holder.options().host, ensemble.server(server))
             .unwrap();
     }
+    let cut = BootInstant::now();
     waiter.wait_until_it_runs(token, BOUND).unwrap();
     let deleted = deletions
         .wait_for_deletion(token, BOUND)
@@ -74,7 +83,19 @@ fn a_stopped_guard_is_killed_with_all_that_it_started_before_its_lock_is_given_a
     );
     let report = check(&worker::all_records([&holder, &waiter]).unwrap(), Rule::Exclusive);
     assert!(report.is_clean(), "{report}");
-    assert!(last < deleted, "{report}");
+    assert!(cut < last && last < deleted, "{report}");
+}
+
+#[test]
+fn a_stopped_guard_is_killed_with_all_that_it_started_before_its_lock_is_given_away() {
+    stop_the_guard_and_cut("/locks/stopped-guard", &[], 1);
+}
+
+/// A socket takes 278 frames that nobody reads.
+#[test]
+fn a_guard_that_is_stopped_for_long_does_not_hold_up_its_keeper() {
+    let run = ["--renew-interval", "20ms"];
+    stop_the_guard_and_cut("/locks/full-socket", &run, 320);
 }
 
 #[test]
@@ -106,11 +127,13 @@ fn a_holder_that_is_cut_off_has_stopped_when_the_next_one_takes_its_place_long_b
             .unwrap();
     }
     waiter.wait_until_it_runs(token, BOUND).unwrap();
-    assert!(
-        waiter.log().contains("Took the place of a contender"),
-        "{}",
-        waiter.log()
-    );
+    let told = || {
+        waiter
+            .log()
+            .contains("Took the place of a contender")
+            .then_some(())
+    };
+    wait_for(BOUND, told).unwrap_or_else(|| panic!("{}", waiter.log()));
     let deleted = deletions
         .wait_for_deletion(token, BOUND)
         .expect("the waiter deletes it");

@@ -75,7 +75,7 @@ pub struct LockStatus {
     /// L of our contender, while it is in the queue: after this silence the next one may take its place. `None` if only
     /// the session decides ([`crate::Timing::lease`]).
     pub lease_duration: Option<std::time::Duration>,
-    /// Whose place our contender has taken, because that one was silent for longer than its L.
+    /// The holder whose place our contender has taken, because that one was silent for longer than its L.
     pub took_over: Option<TookOver>,
     /// The session, while there is one.
     pub session: Option<i64>,

@@ -29,7 +29,8 @@ pub const SESSION_TIMEOUT_TICKS: std::ops::RangeInclusive<u32> = 2..=20;
 pub const LONGEST_LEASE: Duration = Duration::from_secs(60 * 60);
 
 /// The lease duration, L: a holder that does not renew for L stops its application by itself, and the contender
-/// behind it may take its place then, whatever the session timeout (docs/safety.md, "The takeover lease").
+/// behind it may take its place then, or when the session ends, if that is sooner (docs/safety.md, "The takeover
+/// lease").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeaseDuration {
     /// Only the session decides: the place of a silent contender is free when the ensemble expires its session.
@@ -69,7 +70,7 @@ impl Timing {
     }
 
     /// With the session timeout that a server has granted: a renew interval of an eighth of it stays an eighth.
-    pub(crate) fn granted(self, session_timeout: Duration) -> Self {
+    pub fn granted(self, session_timeout: Duration) -> Self {
         let renew_interval = if self.renew_interval == self.session_timeout / 8 {
             session_timeout / 8
         } else {
@@ -168,8 +169,8 @@ impl Timing {
             .checked_sub(margin(lease))
     }
 
-    /// The same for the shorter of the two leases.
-    pub(crate) fn least_spare(&self) -> Option<Duration> {
+    /// The same for the lease of the two that leaves less.
+    pub fn least_spare(&self) -> Option<Duration> {
         match self.lease() {
             Some(lease) => Some(self.spare()?.min(self.spare_of_lease(lease)?)),
             None => self.spare(),

@@ -45,6 +45,8 @@ mod sharing;
 mod strangers;
 #[path = "promises/takeover.rs"]
 mod takeover;
+#[path = "promises/written.rs"]
+mod written;
 #[path = "promises/yielding.rs"]
 mod yielding;
 

@@ -50,7 +50,7 @@ fn provide_tls() -> Result<(), Failure> {
 
 fn operate(args: OperatorArgs) -> Result<(), Failure> {
     provide_tls()?;
-    log::init(args.log.log_format, args.log.log.clone())?;
+    let _log = log::init(args.log.log_format, args.log.log.clone())?;
     let settings = args.settings()?;
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -300,7 +300,8 @@ fn describe(snapshot: &Snapshot) -> String {
             "\nlease      {} without a renewal, then the next contender may take our place",
             duration::format(Duration::from_millis(millis))
         );
-    } else if snapshot.is_queued() || snapshot.is_held() {
+    } else if snapshot.session.is_some() && (snapshot.is_queued() || snapshot.is_held()) {
+        // Without a session the lock was left to its keeper by another one, and is still on its way.
         text += "\nlease      off: only the end of the session frees our place";
     }
     if let Some(of) = &snapshot.took_over {

@@ -29,19 +29,19 @@ mod options;
 pub(crate) mod post_start;
 mod processes;
 mod reaping;
-mod say;
 pub(crate) mod schedule;
 mod signals;
 mod target;
 mod timer;
 mod unconnected;
+mod voice;
 pub(crate) mod will;
 
 use std::io;
 
 pub(crate) use self::alone::check as is_alone;
 #[cfg(test)]
-pub(crate) use self::anchor::word::says as anchor_says;
+pub(crate) use self::anchor::word::{Speaker, says as anchor_says};
 use self::child::{Pid1, Subreaper};
 pub use self::command::{CommandError, resolve_command};
 pub(crate) use self::container::ContainerKiller;
@@ -52,9 +52,9 @@ pub(crate) use self::keeper_program::KeeperProgram;
 use self::keepers::Keepers;
 pub use self::options::{GuardOptions, KeeperLink, TargetKind};
 use self::post_start::PostStart;
-use self::say::say;
 pub use self::schedule::EXIT_LOST;
 pub(crate) use self::schedule::{EXIT_SOFTWARE, exit_code_of_errno};
+use self::voice::Voice;
 use crate::link::guard_end::GuardEnd;
 use crate::sys;
 
@@ -71,7 +71,10 @@ pub fn run(options: GuardOptions) -> u8 {
     let code = match guard(options) {
         Ok(code) => code,
         Err(error) => {
-            say(format_args!("{error}"));
+            let mut voice = Voice::new();
+            voice.say(format_args!("{error}"));
+            // Nothing was started.
+            voice.say_what_was_kept();
             EXIT_SOFTWARE
         }
     };
@@ -104,14 +107,14 @@ fn guard(options: GuardOptions) -> io::Result<u8> {
     match (options.target, program) {
         (TargetKind::Pid1, Some(program)) => {
             let target = Pid1::new(program, post_start)?;
-            EventLoop::new(target, keeper, keepers, loss_code)?.run()
+            Ok(EventLoop::new(target, keeper, keepers, loss_code)?.run())
         }
         (TargetKind::Subreaper(hold), Some(program)) => {
             let subreaper = Subreaper::new(program, hold, options.words)?;
-            EventLoop::new(subreaper, keeper, keepers, loss_code)?.run()
+            Ok(EventLoop::new(subreaper, keeper, keepers, loss_code)?.run())
         }
         (TargetKind::Container(container), None) => {
-            EventLoop::new(*container, keeper, keepers, loss_code)?.run()
+            Ok(EventLoop::new(*container, keeper, keepers, loss_code)?.run())
         }
         (TargetKind::Container(_), Some(_)) => Err(io::Error::other(
             "a command was given, but a guard beside a container starts none",

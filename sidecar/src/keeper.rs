@@ -19,6 +19,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use lockkeeper_daemon::exit::{self, Failure};
+use lockkeeper_daemon::log;
 
 use self::policy::{Kind, Policy};
 use self::serve::{Doors, keep};
@@ -64,7 +65,7 @@ pub(crate) async fn run(
         keep(settings.lock, policy, AppProbes::default(), &mut guards, doors).await
     };
     let kept = kept.await;
-    Ok(finish(guards, kept).await)
+    Ok(finish(guards, kept))
 }
 
 /// Keeps the lock of a pod: for the guard at the other end of `guard`, which is beside the
@@ -105,18 +106,20 @@ pub(crate) async fn sidecar(settings: SidecarSettings, guard: Option<UnixStream>
         keep(settings.lock, policy, settings.pod.app_probes, &mut guards, doors).await
     };
     let kept = kept.await;
-    Ok(finish(guards, kept).await)
+    Ok(finish(guards, kept))
 }
 
 /// Reports what went wrong, and sends a guard that is our parent its exit code. This comes last, since it ends the
 /// process that the user started.
-async fn finish(mut guards: KeeperEnd, kept: Result<u8, Failure>) -> u8 {
+fn finish(mut guards: KeeperEnd, kept: Result<u8, Failure>) -> u8 {
     let code = kept.unwrap_or_else(|failure| {
         exit::tell(&failure.sentence);
         failure.exit.code()
     });
     if guards.parent_pid().is_some() {
-        guards.tell(ToGuard::Finish { code }).await;
+        // A guard that is the first process of its container ends all others there.
+        log::flush();
+        guards.tell(ToGuard::Finish { code });
     }
     code
 }

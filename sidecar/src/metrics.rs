@@ -66,7 +66,8 @@ pub fn registry() -> Registry {
 }
 
 /// Adds what `view` shows at the moment of a scrape: `held`, `max_holders`, `state`,
-/// `fencing_token`, `queue_position`, `lease_remaining_seconds`, `kept_for_survivors`, `containment`.
+/// `fencing_token`, `queue_position`, `lease_remaining_seconds`, `stop_grace_seconds`, `patience_seconds`,
+/// `kept_for_survivors`, `containment`.
 pub fn register_view(view: KeeperView, registry: &mut Registry) {
     registry.register_collector(Box::new(LockNow(view)));
 }
@@ -274,6 +275,18 @@ impl Collector for LockNow {
             "Time until the application is killed unless a renewal comes first; 0 while the lock is not held",
             Some(&Unit::Seconds),
             Some(now.remaining_millis.unwrap_or(0) as f64 / 1_000.0),
+        )?;
+        gauge(
+            "stop_grace",
+            "Time between SIGTERM and the kill when the lock is about to be lost",
+            Some(&Unit::Seconds),
+            Some(self.0.stop_grace().as_secs_f64()),
+        )?;
+        gauge(
+            "patience",
+            "How long the servers may be silent, from when a renewal is due, until the application gets SIGTERM",
+            Some(&Unit::Seconds),
+            Some(self.0.patience().as_secs_f64()),
         )?;
         gauge(
             "kept_for_survivors",

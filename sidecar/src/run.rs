@@ -37,7 +37,7 @@ pub fn run(args: RunArgs) -> Result<u8, Failure> {
             if let Ok(line) = CommandLine::own() {
                 line.replace(KEEPER_TITLE);
             }
-            log::init(log.log_format, log.log)?;
+            let _log = log::init(log.log_format, log.log)?;
             tell_what_is_weaker();
             let guard = inherited_guard()?;
             let will = Will::receive(&guard).map_err(|error| {

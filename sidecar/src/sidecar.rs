@@ -31,7 +31,7 @@ pub fn sidecar(args: SidecarArgs) -> Result<u8, Failure> {
     if let (Some(container), false) = (&settings.container, is_keeper()) {
         return guard_beside(container.clone(), &settings);
     }
-    log::init(log.log_format, log.log)?;
+    let _log = log::init(log.log_format, log.log)?;
     let guard = if is_keeper() {
         Some(inherited_guard()?)
     } else {

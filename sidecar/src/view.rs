@@ -4,6 +4,7 @@ mod about;
 mod snapshot;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockkeeper_lock::{BootInstant, LockStatus};
 use tokio::sync::watch;
@@ -50,6 +51,20 @@ impl KeeperView {
     /// How many may hold together with this one; `None` for a reader: any number.
     pub(crate) fn max_holders(&self) -> Option<u32> {
         self.about.access.max_holders()
+    }
+
+    /// Time between SIGTERM and SIGKILL.
+    pub(crate) fn stop_grace(&self) -> Duration {
+        self.about.timing.stop_grace
+    }
+
+    /// How long the servers may be silent, from the moment at which a renewal is due, until the application gets
+    /// SIGTERM.
+    pub(crate) fn patience(&self) -> Duration {
+        let timing = self.about.timing;
+        let granted = self.status.borrow().session_timeout;
+        let timing = timing.granted(granted.unwrap_or(timing.session_timeout));
+        timing.least_spare().unwrap_or_default()
     }
 
     /// Whether the keeper is there that would publish a change.

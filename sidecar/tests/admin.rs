@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use lockkeeper_daemon::exit::Exit;
-use lockkeeper_lock::{BootInstant, LockState, LockStatus, LossReason};
+use lockkeeper_lock::{BootInstant, LockState, LockStatus, LossReason, Timing};
 use lockkeeper_sidecar::admin::AdminServer;
 use lockkeeper_sidecar::link::protocol::Containment;
 use lockkeeper_sidecar::metrics::{ReleaseOutcome, StopSignal};
@@ -111,12 +111,14 @@ fn every_metric_and_label_is_there_from_the_start() {
         "lockkeeper_losses_total{reason=\"SessionEnded\"}",
         "lockkeeper_losses_total{reason=\"SessionExpired\"}",
         "lockkeeper_max_holders",
+        "lockkeeper_patience_seconds",
         "lockkeeper_queue_position",
         "lockkeeper_releases_total{outcome=\"abandoned\"}",
         "lockkeeper_releases_total{outcome=\"confirmed\"}",
         "lockkeeper_renewal_seconds_count",
         "lockkeeper_renewal_seconds_sum",
         "lockkeeper_session_moves_total",
+        "lockkeeper_stop_grace_seconds",
         "lockkeeper_survivors_total",
         "lockkeeper_takeovers_total",
         "lockkeeper_wait_seconds_count",
@@ -161,6 +163,25 @@ fn what_happens_is_counted() {
     ] {
         assert_eq!(metric(&served, name), value, "{name}");
     }
+}
+
+#[test]
+fn the_patience_follows_from_the_times_and_from_the_session_timeout_that_a_server_grants() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = Served::start(scratch.path());
+    let granting = |session_timeout| {
+        served.publish(LockStatus {
+            session_timeout: Some(session_timeout),
+            ..held(Duration::from_secs(60))
+        });
+        metric(&served, "lockkeeper_patience_seconds")
+    };
+    let of = |timing: Timing| timing.least_spare().unwrap().as_secs_f64();
+    let timing = Timing::new(Duration::from_secs(15));
+    assert_eq!(granting(timing.session_timeout), of(timing));
+    let less = Duration::from_secs(12);
+    assert_eq!(granting(less), of(Timing::new(less)));
+    assert_eq!(metric(&served, "lockkeeper_stop_grace_seconds"), 3.0);
 }
 
 #[test]

@@ -84,6 +84,30 @@ fn status_says_how_long_the_holder_may_be_silent_and_whose_place_it_has_taken() 
 }
 
 #[test]
+fn status_says_nothing_of_a_lease_duration_that_is_not_known_while_a_keeper_comes_back() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = Served::start(scratch.path());
+    let left = LockStatus {
+        state: LockState::Suspended,
+        session: None,
+        ..held(Duration::from_secs(60))
+    };
+    served.publish(left.clone());
+    let text = run(&served.socket, &["status"]).1;
+    assert!(
+        text.contains("\nremaining  ") && !text.contains("\nlease"),
+        "{text}"
+    );
+    let lease_duration = Some(Duration::from_millis(8_500));
+    served.publish(LockStatus {
+        lease_duration,
+        ..left
+    });
+    let text = run(&served.socket, &["status"]).1;
+    assert!(text.contains("\nlease      8500ms without a renewal"), "{text}");
+}
+
+#[test]
 fn status_is_readable_and_good_whether_or_not_the_lock_is_held() {
     let scratch = tempfile::tempdir().unwrap();
     let served = Served::start(scratch.path());

@@ -82,8 +82,8 @@ fn kill(stage: &mut Stage) -> anyhow::Result<()> {
         &format!(
             "We kill the process that the user started. Nothing is left to stop {name}'s application in good \
              order, nor the two daemons that it has left in sessions of their own, deaf to SIGTERM; all of \
-             them have to die with it at once. The lock stays taken until the ensemble gives {name}'s \
-             session up: 4 s after it last heard of it, plus up to a tick of 1 s.",
+             them have to die with it at once. {name}'s keeper lives. It releases the lock as soon as it has \
+             the proof that none of them is left, so the next one does not wait for the end of a lease.",
         ),
     )?;
     // Its daemons may just have started.
@@ -111,7 +111,7 @@ fn kill(stage: &mut Stage) -> anyhow::Result<()> {
     )?;
     let deleted = stage.deletion(*token)?;
     let (next, gap) = stage.next_after(*token, Reason::Killed)?;
-    stage.tell(deleted, &format!("the ensemble gives {name}'s place up"))?;
+    stage.tell(deleted, &format!("{name}'s keeper has released the lock"))?;
     stage.tell(
         next.begin,
         &format!(

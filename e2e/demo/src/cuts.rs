@@ -104,7 +104,7 @@ pub(crate) fn cut_off_without(stage: &mut Stage, cut_before: usize) -> anyhow::R
         &format!("6. dave knows no other server than {server}, which is cut off again."),
         "dave comes to the end of the queue, and the others hand over until it is its turn. This time there \
          is no way out: its lease ends without a renewal, and its application has to be gone before the \
-         leader deletes its place in the queue.",
+         next one takes its place in the queue.",
     )?;
     let mut options = stage.worker_options("dave")?;
     options.connect = stage.ensemble.address(follower).to_string();
@@ -133,12 +133,12 @@ pub(crate) fn cut_off_without(stage: &mut Stage, cut_before: usize) -> anyhow::R
     )?;
     let spare = deleted.saturating_since(last);
     let text = format!(
-        "the leader deletes dave's place, {} after the cut: {} to spare",
+        "dave's place is taken, {} after the cut: {} to spare",
         after(deleted),
         seconds(spare)
     );
     stage.tell(deleted, &text)?;
-    stage.note("dave's place is deleted".to_owned(), deleted);
+    stage.note("dave's place is taken".to_owned(), deleted);
     stage.tell(next.begin, &format!("{} runs; token {}", next.name, next.token))?;
     stage.pause(LOOK)?;
     heal(stage, follower, &label)

@@ -55,7 +55,7 @@ impl Reason {
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Released => "handed over by `lockkeeper release`",
-            Self::Killed => "kill -9: the session timeout has to pass",
+            Self::Killed => "kill -9: released when nothing was left",
             Self::Election => "no leader for too long: stopped in time",
             Self::CutOff => "its server was cut off: stopped in time",
             Self::Over => "end of the demonstration",

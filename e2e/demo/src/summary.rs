@@ -127,18 +127,18 @@ fn conclusions(report: &Report, reasons: &BTreeMap<i64, Reason>, spares: &[Spare
         ),
         (
             Reason::Killed,
-            "a crash",
-            "the ensemble waits for the session timeout, 4 s, and up to one and a half ticks of 1 s",
+            "a kill -9",
+            "the keeper releases the lock as soon as nothing of the application is left",
         ),
         (
             Reason::Election,
             "an election",
-            "the new leader starts the clocks of all sessions anew",
+            "without a leader no worker can take a place in the queue, or give its own up",
         ),
         (
             Reason::CutOff,
             "a cut-off server",
-            "the application is stopped early enough, then the session has to time out",
+            "the application is stopped early enough, then the next worker takes the silent one's place",
         ),
     ] {
         let gaps = gaps(reason);

@@ -104,7 +104,8 @@ impl Pod {
     /// Starts the container once the lease file exists, as a kubelet does for a container that takes its
     /// environment from that file.
     fn start_foreign_container(&mut self, name: &str) {
-        let lease = wait_for(BOUND, || self.lease_file()).expect("the lock is held");
+        let lease =
+            wait_for(BOUND, || self.lease_file()).unwrap_or_else(|| panic!("not held:\n{}", self.said()));
         let token = lease.split('\'').nth(1).unwrap().to_owned();
         let script = format!(
             "mount --bind {}/0 app-log && exec {} {} --name {name}",
@@ -233,6 +234,21 @@ impl Pod {
     /// The output of both.
     pub fn said(&self) -> String {
         fs::read_to_string(self.volume.join("log")).unwrap_or_default()
+    }
+
+    /// Waits until one of them has said this, so many times: a keeper's log may come a moment after what it tells of.
+    pub fn says_times(&self, times: usize, sentence: &str) {
+        wait_for(BOUND, || {
+            (self.said().matches(sentence).count() >= times).then_some(())
+        });
+        let said = self.said();
+        assert_eq!(said.matches(sentence).count(), times, "{said}");
+    }
+
+    /// Waits until one of them has said this.
+    pub fn says(&self, sentence: &str) {
+        wait_for(BOUND, || self.said().contains(sentence).then_some(()))
+            .unwrap_or_else(|| panic!("not said: {sentence}\n{}", self.said()));
     }
 
     /// Runs `lockkeeper COMMAND` in the pod, and returns its exit code.

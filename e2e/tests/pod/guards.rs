@@ -75,7 +75,7 @@ fn a_second_guard_is_refused(more: &[&str]) {
     let third = third.expect("a guard that is refused ends");
     assert_eq!(third.code(), Some(77), "{}", first.said());
     let sentence = "the keeper has another guard already, whose process has not ended";
-    assert!(first.said().contains(sentence), "{}", first.said());
+    first.says(sentence);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_guard_whose_container_has_a_clock_of_its_own_is_refused_and_starts_nothing(
     let code = guard.wait(BOUND).unwrap().expect("it ends").code();
     assert_eq!(code, Some(77), "{}", pod.said());
     let sentence = "the keeper is in another time namespace";
-    assert!(pod.said().contains(sentence), "{}", pod.said());
+    pod.says(sentence);
     assert!(!pod.volume.join("started").exists());
 }
 
@@ -150,11 +150,7 @@ fn a_second_sidecar_does_not_take_the_sockets_of_the_first() {
         .code();
     first.sidecar = running;
     assert_eq!(code, Some(64), "{}", first.said());
-    assert!(
-        first.said().contains("choose another --guard-socket"),
-        "{}",
-        first.said()
-    );
+    first.says("choose another --guard-socket");
     std::thread::sleep(LONGER_THAN_A_SESSION);
     assert_only_the_first_runs(&first, &second, token);
 }

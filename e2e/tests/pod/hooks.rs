@@ -80,11 +80,7 @@ fn an_http_hook_is_sent_after_the_start_and_ends_the_container_if_nobody_answers
     let token = pod.wait_until_it_runs(0);
     drop(asked);
     assert_eq!(pod.container_ends(), Some(1), "{}", pod.said());
-    assert!(
-        pod.said().contains("The postStart hook has failed"),
-        "{}",
-        pod.said()
-    );
+    pod.says("The postStart hook has failed");
     assert_eq!(pod.lease_file(), None);
 
     // The kubelet restarts the container, and the pod gets the lock anew.

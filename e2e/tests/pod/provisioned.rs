@@ -200,7 +200,7 @@ fn a_pod_waits_for_its_nodes_and_rights_and_needs_no_more_than_it_is_given() {
         says(pod, "/lockkeeper/locks/shop/report is not provided");
         assert_eq!(pod.lease_file(), None);
     }
-    assert!(second.said().contains("ContenderDeleted"), "{}", second.said());
+    second.says("ContenderDeleted");
     provide(&ensemble, ROOT, &only(NAMESPACE_ID, of_locks));
     let again = || {
         let newest = |pod: &Pod| pod.records().iter().map(|record| record.token).max();

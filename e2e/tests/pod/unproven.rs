@@ -34,7 +34,7 @@ fn a_lock_is_left_to_expire_and_nothing_is_started_under_it_where_the_end_of_a_g
         let queued = ["wait", "--for", "queued", "--timeout", "30s"];
         assert_eq!(second.lockkeeper(&queued), Some(0));
         let sentence = "The kernel does not tell which process connects";
-        assert!(first.said().contains(sentence), "{}", first.said());
+        first.says(sentence);
 
         kill_process(first.guard(), Signal::KILL).unwrap();
         first.container_ends();

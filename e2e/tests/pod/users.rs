@@ -102,7 +102,7 @@ fn a_user_that_may_not_guard_cannot_connect_to_the_guards_socket_and_the_pods_ow
     });
     assert!(guard.is_running(), "{}", first.said());
     let sentence = "this user may not connect to the keeper's socket: name the user with --guard-user";
-    assert_eq!(first.said().matches(sentence).count(), 1, "{}", first.said());
+    first.says_times(1, sentence);
     assert!(!stranger.started.exists());
 }
 
@@ -121,7 +121,7 @@ fn where_the_socket_is_open_a_guard_of_a_user_that_is_not_named_is_refused_with_
         let code = stranger.guard(pod).wait(BOUND).unwrap().expect("it ends").code();
         assert_eq!(code, Some(77), "{}", pod.said());
         let sentence = "the keeper takes no guard of this user: name it with --guard-user";
-        assert_eq!(pod.said().matches(sentence).count(), times, "{}", pod.said());
+        pod.says_times(times, sentence);
     };
     // There is no other guard yet, so only its user speaks against it.
     is_refused(&first, 1);

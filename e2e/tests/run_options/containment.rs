@@ -151,11 +151,10 @@ fn log_status_and_metrics_each_name_the_containment_that_is_really_in_force() {
         let application = program_of(guard).expect("its application runs");
         assert_eq!(in_force(guard, application), expected, "{name}");
 
+        let sentence = "The application is held together";
+        wait_for(BOUND, || run.stderr().contains(sentence).then_some(())).expect("it is said");
         let log = run.stderr();
-        let said: Vec<_> = log
-            .lines()
-            .filter(|line| line.contains("The application is held together"))
-            .collect();
+        let said: Vec<_> = log.lines().filter(|line| line.contains(sentence)).collect();
         let word = format!("by=\"{expected}\"");
         assert!(said.len() == 1 && said[0].contains(&word), "{name}: {log}");
 

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
 use lockkeeper_product::binaries;
-use lockkeeper_product::worker::{anchor_of, keeper_of};
+use lockkeeper_product::worker::{anchor_of, keeper_of, program_of};
 use lockkeeper_testbed::faults;
 use lockkeeper_testbed::process::wait_for;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{BOUND, Run, SHORT, contenders, ensemble, wait_for_contenders, worker};
+use crate::harness::{
+    BOUND, Run, SHORT, client, contenders, ensemble, has_ended, wait_for_contenders, worker,
+};
 
 /// Prints the path of its socket, and runs until a signal.
 pub const TELL_SOCKET: [&str; 3] = ["sh", "-c", "echo $LOCKKEEPER_SOCKET; exec sleep 600"];
@@ -229,12 +231,7 @@ fn a_keeper_whose_guard_and_anchor_were_killed_kills_the_control_group() {
     let bare = lines.iter().find_map(|line| Pid::from_raw(line.parse().ok()?));
     let bare = bare.expect("its number");
     let socket = PathBuf::from(lines.iter().find(|line| line.starts_with('/')).expect("a path"));
-    let guard = run.process.pid();
-    let anchor = anchor_of(guard).expect("it has an anchor");
-    // A stopped guard does not react to the kill of its anchor.
-    faults::stop(guard).unwrap();
-    faults::kill(anchor).unwrap();
-    faults::kill(guard).unwrap();
+    kill_with_its_anchor(run.process.pid());
     run.wait();
     let is_gone = || (!Path::new(&format!("/proc/{bare}")).exists()).then_some(());
     wait_for(BOUND, is_gone).expect("it is killed");
@@ -242,32 +239,66 @@ fn a_keeper_whose_guard_and_anchor_were_killed_kills_the_control_group() {
     assert!(!run.stderr().contains("releasing the lock"), "{}", run.stderr());
 }
 
+fn kill_with_its_anchor(guard: Pid) {
+    let anchor = anchor_of(guard).expect("it has an anchor");
+    // A stopped guard does not react to the kill of its anchor.
+    faults::stop(guard).unwrap();
+    faults::kill(anchor).unwrap();
+    faults::kill(guard).unwrap();
+}
+
+#[test]
+fn what_the_anchor_of_an_application_before_has_shown_proves_nothing_of_the_next_application() {
+    let ensemble = ensemble();
+    let lock = "/ending/killed-both-later";
+    let options = ["--containment", "sweep"];
+    let mut run = Run::start(&ensemble, "killed-both-later", lock, &options, &TELL_SOCKET);
+    let socket = run.first_line();
+    // The first application ends, and the lock comes back to the only contender.
+    assert_eq!(client(&["release", "--socket", &socket]).0, 0);
+    assert_eq!(run.line(1), socket);
+    kill_with_its_anchor(run.process.pid());
+    run.wait();
+    assert_nothing_is_left(Path::new(&socket));
+    assert!(!run.stderr().contains("releasing the lock"), "{}", run.stderr());
+}
+
 #[test]
 fn the_lock_of_a_killed_guard_is_free_when_its_anchor_has_shown_that_nothing_is_left() {
     for containment in ["sweep", "cgroup"] {
-        assert_free_after_a_kill_of_the_guard(containment, |guard| faults::kill(guard).unwrap());
+        assert_free_after_a_kill_of_the_guard("alone", containment, |guard| faults::kill(guard).unwrap());
+    }
+}
+
+/// As when one kill ends a whole control group, with the guard in it: the anchor sees its children end before it sees
+/// that of the guard.
+#[test]
+fn the_lock_of_a_killed_guard_is_free_when_its_application_had_ended_before() {
+    for containment in ["sweep", "cgroup"] {
+        assert_free_after_a_kill_of_the_guard("before", containment, |guard| {
+            let anchor = anchor_of(guard).expect("it has an anchor");
+            let application = program_of(guard).expect("it runs");
+            faults::stop(guard).unwrap();
+            faults::kill(application).unwrap();
+            wait_for(BOUND, || has_ended(anchor).then_some(())).expect("nothing is left below the anchor");
+            faults::kill(guard).unwrap();
+        });
     }
 }
 
 #[test]
 fn the_lock_of_a_killed_guard_is_free_when_the_kernel_has_ended_its_namespace() {
-    assert_free_after_a_kill_of_the_guard("pidns", |guard| faults::kill(guard).unwrap());
+    assert_free_after_a_kill_of_the_guard("alone", "pidns", |guard| faults::kill(guard).unwrap());
 }
 
 #[test]
 fn the_lock_is_free_when_the_namespace_of_a_guard_has_ended_that_was_killed_with_its_anchor() {
-    assert_free_after_a_kill_of_the_guard("pidns", |guard| {
-        let anchor = anchor_of(guard).expect("it has an anchor");
-        // A stopped guard does not react to the kill of its anchor.
-        faults::stop(guard).unwrap();
-        faults::kill(anchor).unwrap();
-        faults::kill(guard).unwrap();
-    });
+    assert_free_after_a_kill_of_the_guard("both", "pidns", kill_with_its_anchor);
 }
 
-fn assert_free_after_a_kill_of_the_guard(containment: &str, kill: impl FnOnce(Pid)) {
+fn assert_free_after_a_kill_of_the_guard(case: &str, containment: &str, kill: impl FnOnce(Pid)) {
     let ensemble = ensemble();
-    let name = format!("proven-{containment}");
+    let name = format!("{case}-{containment}");
     let lock = format!("/ending/{name}");
     let timeout = Duration::from_secs(20);
     let options = [
@@ -291,6 +322,6 @@ fn assert_free_after_a_kill_of_the_guard(containment: &str, kill: impl FnOnce(Pi
     println!("{containment}: free {free:?} after the kill");
     assert!(free < timeout / 2, "it expired: {free:?}");
     run.wait();
-    assert!(run.stderr().contains("releasing the lock"), "{}", run.stderr());
     assert_nothing_is_left(&socket);
+    assert!(run.stderr().contains("releasing the lock"), "{}", run.stderr());
 }

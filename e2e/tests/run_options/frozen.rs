@@ -16,11 +16,11 @@ use crate::harness::{BOUND, Run, client, ensemble, wait_for_contenders, worker};
 use crate::survivors::{SOME_SESSIONS, survivor};
 
 /// A file system of its own on a loop device.
-struct Disk(PathBuf);
+pub struct Disk(pub PathBuf);
 
 impl Disk {
     /// `None` where the machine cannot mount one; prints why.
-    fn new(directory: &Path) -> Option<Self> {
+    pub fn new(directory: &Path) -> Option<Self> {
         let (image, point) = (directory.join("disk"), directory.join("mounted"));
         std::fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
         std::fs::create_dir(&point).unwrap();
@@ -41,14 +41,14 @@ impl Disk {
         Some(Self(point))
     }
 
-    fn freeze(&self) {
+    pub fn freeze(&self) {
         assert!(
             do_as("fsfreeze", ["-f".as_ref(), self.0.as_os_str()]),
             "it cannot be frozen"
         );
     }
 
-    fn thaw(&self) {
+    pub fn thaw(&self) {
         assert!(
             do_as("fsfreeze", ["-u".as_ref(), self.0.as_os_str()]),
             "it cannot be thawed"

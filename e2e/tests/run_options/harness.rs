@@ -11,7 +11,7 @@ pub use lockkeeper_testbed::ensemble::shared as ensemble;
 use lockkeeper_testbed::ensemble::{block_on, connector};
 use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Ensemble, Host, Process};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use zookeeper_client::Client;
 
 /// Generous: the machine may be busy.
@@ -44,6 +44,11 @@ pub struct Run {
 impl Run {
     /// With T = [`CALM`], a stop grace of 0.4 s, and the ensemble's tick, unless `options` say otherwise.
     pub fn start(ensemble: &Ensemble, name: &str, lock: &str, options: &[&str], command: &[&str]) -> Self {
+        Self::spawn(ensemble, name, Self::command(ensemble, lock, options, command))
+    }
+
+    /// The command of [`Run::start`].
+    pub fn command(ensemble: &Ensemble, lock: &str, options: &[&str], command: &[&str]) -> Command {
         let connect = ensemble.connect_string();
         let tick = format!("{}ms", ensemble.config().tick.as_millis());
         let calm = format!("{}s", CALM.as_secs());
@@ -64,7 +69,7 @@ impl Run {
             .collect();
         let mut lockkeeper = Command::new(binaries::lockkeeper().unwrap());
         lockkeeper.arg("run").args(arguments);
-        Self::spawn(ensemble, name, lockkeeper)
+        lockkeeper
     }
 
     /// Starts any program, on a host of its own.
@@ -186,4 +191,10 @@ pub fn wait_for_contenders(ensemble: &Ensemble, lock: &str, count: usize) {
     };
     wait_for(BOUND, is_it)
         .unwrap_or_else(|| panic!("{:?} instead of {count} contenders", contenders(ensemble, lock)));
+}
+
+/// Whether a process has ended, though nobody may have reaped it.
+pub fn has_ended(pid: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    status.map_or(true, |status| status.contains(") Z "))
 }

@@ -58,7 +58,9 @@ fn a_release_hands_the_lock_to_the_next_worker_and_says_that_it_was_clean() {
         "{control:?}"
     );
 
-    // It queued again, behind the second one.
+    // It queues again, behind the second one.
+    let queued = ["wait", "--for", "queued", "--socket", socket, "--timeout", "30s"];
+    assert_eq!(client(&queued).0, 0);
     let (_, said) = client(&["status", "--socket", socket, "--output", "json"]);
     let status: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(

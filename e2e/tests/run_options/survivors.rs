@@ -40,7 +40,9 @@ pub fn survivor(run: &Run, socket: &str) -> Value {
         let status: Value = serde_json::from_str(&said).ok().filter(|_| code == 0)?;
         status.get("survivors").is_some().then_some(status)
     };
-    wait_for(BOUND, survivor).unwrap_or_else(|| panic!("{socket} knows of none: {}", run.stderr()))
+    // The deadline of a session of [`LONG`] is almost a minute away; a guard that is slow then is killed, and its keeper
+    // tells of the survivor a second later.
+    wait_for(2 * BOUND, survivor).unwrap_or_else(|| panic!("{socket} knows of none: {}", run.stderr()))
 }
 
 /// A holder whose application is a process of root, though it is not root itself.

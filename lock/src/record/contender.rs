@@ -61,7 +61,7 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.len() <= LONGEST_WORD && text.bytes().all(is_part)
 }
 
-/// The contender whose place its successor has taken, because it did not renew for longer than its lease.
+/// The contender whose place another one has taken, because it did not renew for longer than its lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TookOver {
@@ -77,10 +77,14 @@ pub struct TookOver {
 impl TookOver {
     /// Whether this may be a contender of a queue. Any client can write here.
     pub(crate) fn is_plausible(&self) -> bool {
-        is_contender(&self.contender)
-            && self.contender.len() <= LONGEST_NAME
-            && self.contender.bytes().all(|byte| byte.is_ascii_graphic())
-            && self.pod.as_ref().is_none_or(Pod::is_plausible)
+        Self::can_name(&self.contender) && self.pod.as_ref().is_none_or(Pod::is_plausible)
+    }
+
+    /// Whether a contender with this name can be stated here. Other clients choose their names, up to 1 MB.
+    pub(crate) fn can_name(contender: &str) -> bool {
+        is_contender(contender)
+            && contender.len() <= LONGEST_NAME
+            && contender.bytes().all(|byte| byte.is_ascii_graphic())
     }
 }
 

@@ -6,7 +6,7 @@ use crate::clock::BootInstant;
 use crate::ensemble::Node;
 use crate::error::LockError;
 use crate::queue::Ahead;
-use crate::record::{ContenderData, Pod};
+use crate::record::{ContenderData, Pod, TookOver};
 use crate::takeover::Sighting;
 
 pub(super) struct Line {
@@ -24,6 +24,16 @@ enum Turn {
     Behind(Ahead),
     /// Those before us, as far as they are known, may hold beside us.
     Ours(Option<Ahead>),
+}
+
+/// A contender before us whose place we may take when its silence has lasted for long enough.
+pub(super) struct Silent<'a> {
+    pub(super) sighting: Sighting,
+    pub(super) name: &'a str,
+    /// The pod that it names.
+    pub(super) pod: Option<&'a Pod>,
+    /// Whether it said that it holds.
+    pub(super) is_holder: bool,
 }
 
 /// What we have seen of a contender before us.
@@ -136,7 +146,7 @@ impl Line {
     /// A watch shows this contender. Returns whether we could not read it before.
     pub(super) fn seen(&mut self, name: &str, node: &Node, said: ContenderData, now: BootInstant) -> bool {
         let seen = self.watched.entry(name.to_owned()).or_default();
-        seen.look(node, said, now);
+        seen.look(name, node, said, now);
         std::mem::take(&mut seen.is_unreadable)
     }
 
@@ -197,14 +207,18 @@ impl Line {
         }
     }
 
-    /// The one whose silence lasts too long first, of those that we wait for; its name and its pod.
-    pub(super) fn silent(&self) -> Option<(Sighting, &str, Option<&Pod>)> {
+    /// The one whose silence lasts too long first, of those that we wait for.
+    pub(super) fn silent(&self) -> Option<Silent<'_>> {
         let Turn::Behind(_) = self.turn else { return None };
-        let silent = self
-            .watched
-            .iter()
-            .filter_map(|(name, seen)| Some((seen.sighting?, name.as_str(), seen.pod.as_ref())));
-        silent.min_by_key(|(sighting, name, _)| (sighting.silent_at(), *name))
+        let silent = self.watched.iter().filter_map(|(name, seen)| {
+            Some(Silent {
+                sighting: seen.sighting?,
+                name,
+                pod: seen.pod.as_ref(),
+                is_holder: seen.was_held,
+            })
+        });
+        silent.min_by_key(|silent| (silent.sighting.silent_at(), silent.name))
     }
 
     /// We do not get the place of a contender that has this version. It is left to its session until another one is
@@ -229,10 +243,12 @@ impl Line {
 }
 
 impl Seen {
-    /// An answer shows its node. A node that stays without a session is no contender that could be silent.
-    fn look(&mut self, node: &Node, said: ContenderData, now: BootInstant) {
+    /// An answer shows its node. A node that stays without a session is no contender that could be silent. One whose name
+    /// does not fit into our data is left to its session, since a takeover states that name there.
+    fn look(&mut self, name: &str, node: &Node, said: ContenderData, now: BootInstant) {
         self.was_held |= said.is_held();
-        let lease = said.lease().filter(|_| node.is_ephemeral());
+        let is_replaceable = node.is_ephemeral() && TookOver::can_name(name);
+        let lease = said.lease().filter(|_| is_replaceable);
         let sighting = lease.and_then(|lease| Sighting::new(node.version, lease, now));
         let is_repeated = sighting.is_some_and(|new| self.sighting.is_some_and(|old| new.repeats(&old)));
         if !is_repeated {

@@ -13,10 +13,16 @@ pub(super) struct Statement {
     survivors: Option<Survivors>,
     /// Whether they may state others: a write that changes them is under way, or its answer was lost.
     is_unsure: bool,
-    /// Whose place we have taken.
+    /// The holder whose place we have taken.
     took_over: Option<TookOver>,
     /// Whose place we have asked to take, until we know whether that was carried out: through a lost connection, too.
-    taking: Option<TookOver>,
+    taking: Option<Taking>,
+}
+
+struct Taking {
+    of: TookOver,
+    /// Whether it said that it holds. Otherwise it waited, and we got no lock from it.
+    is_from_holder: bool,
 }
 
 impl Statement {
@@ -89,22 +95,25 @@ impl Statement {
     }
 
     pub(super) fn taking(&self) -> Option<&TookOver> {
-        self.taking.as_ref()
+        self.taking.as_ref().map(|taking| &taking.of)
     }
 
-    /// We ask to take this place.
-    pub(super) fn take(&mut self, of: TookOver) {
-        self.taking = Some(of);
+    /// We ask to take this place, of a contender that holds or that waits.
+    pub(super) fn take(&mut self, of: TookOver, is_from_holder: bool) {
+        self.taking = Some(Taking { of, is_from_holder });
     }
 
     /// We have the place that we asked for. Returns whose it was.
-    pub(super) fn taken(&mut self) -> Option<&TookOver> {
-        self.took_over = Some(self.taking.take()?);
-        self.took_over()
+    pub(super) fn taken(&mut self) -> Option<TookOver> {
+        let Taking { of, is_from_holder } = self.taking.take()?;
+        if is_from_holder {
+            self.took_over = Some(of.clone());
+        }
+        Some(of)
     }
 
     /// We have not got it. Returns whose it is.
     pub(super) fn not_taken(&mut self) -> Option<TookOver> {
-        self.taking.take()
+        self.taking.take().map(|taking| taking.of)
     }
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::Task;
 use super::answer::Answer;
+use super::line::Silent;
 use super::pending::Write;
 use super::place::Place;
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Connection, Ensemble, EnsembleError, MultiError, Op};
 use crate::loss::LossReason;
-use crate::record::{Pod, TookOver, contender_data};
-use crate::takeover::Sighting;
+use crate::record::{TookOver, contender_data};
 use crate::timing;
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
@@ -64,11 +64,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     /// When the next contender before us has been silent for too long.
     pub(super) fn takeover_due(&self) -> Option<BootInstant> {
-        self.silent().map(|(sighting, ..)| sighting.silent_at())
+        self.silent().map(|silent| silent.sighting.silent_at())
     }
 
-    /// The contender before us whose silence lasts too long first, with its name and its pod.
-    fn silent(&self) -> Option<(Sighting, &str, Option<&Pod>)> {
+    /// The contender before us whose silence lasts too long first.
+    fn silent(&self) -> Option<Silent<'_>> {
         let entry = self.place.entry()?;
         entry.renewals.lease()?;
         if self.wishes.is_over() || self.pending.has_any(&[Write::TakeOver]) {
@@ -81,8 +81,14 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     /// our own in the same transaction.
     pub(super) fn drive_takeover(&mut self, connection: &Arc<E::Connection>) {
         let now = self.clock.now();
-        let silent = self.silent().filter(|(sighting, ..)| sighting.silent_at() < now);
-        let Some((sighting, name, pod)) = silent else {
+        let silent = self.silent().filter(|silent| silent.sighting.silent_at() < now);
+        let Some(Silent {
+            sighting,
+            name,
+            pod,
+            is_holder,
+        }) = silent
+        else {
             return;
         };
         let of = TookOver {
@@ -107,7 +113,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             },
         ]);
         if let Place::In(entry) = &mut self.place {
-            entry.statement.take(of);
+            entry.statement.take(of, is_holder);
         }
         self.pending.ask(taking, move |result| Answer::TookOver {
             sent,

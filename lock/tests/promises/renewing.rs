@@ -140,7 +140,8 @@ async fn a_contender_that_slept_does_not_replace_one_that_has_renewed_meanwhile(
 #[tokio::test(start_paused = true)]
 async fn a_contender_whose_server_shows_renewals_late_replaces_nobody_who_has_renewed() {
     let mut tries = 0;
-    for seed in 0..20 {
+    // In four of nine worlds the third is at a server of its own.
+    for seed in 0..200 {
         let world = world_of(seed);
         let [holder, heir, third] = ["holder", "heir", "third"].map(|name| leasing(&world, name));
         holder.acquire().await.unwrap();
@@ -160,11 +161,11 @@ async fn a_contender_whose_server_shows_renewals_late_replaces_nobody_who_has_re
         tokio::time::sleep(10 * T).await;
         let is_gone = |record: &Record| matches!(record.happened, Happened::Deleted { .. });
         assert!(!world.records().iter().any(is_gone), "seed {seed}");
+        if tries == 8 {
+            return;
+        }
     }
-    assert!(
-        tries > 3,
-        "the three were at servers of their own in {tries} worlds"
-    );
+    panic!("the third was at a server of its own in {tries} worlds");
 }
 
 #[tokio::test(start_paused = true)]

@@ -119,6 +119,55 @@ async fn a_dead_heir_is_replaced_while_it_waits_and_the_one_behind_it_waits_on()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_holder_that_has_replaced_a_waiter_does_not_say_that_it_got_the_lock_from_it() {
+    for seed in 0..20 {
+        let world = world_of(seed);
+        let [holder, heir] = ["holder", "heir"].map(|name| leasing(&world, name));
+        let count = Arc::new(Takeovers::default());
+        let observer = Some(count.clone() as _);
+        let third = LockOptions {
+            observer,
+            ..with_lease()
+        };
+        let third = lock_with(&world, "third", third);
+        holder.acquire().await.unwrap();
+        queued_at(&heir, 1).await;
+        queued_at(&third, 2).await;
+        states_its_lease(&world, &contender(&heir)).await;
+        drop(heir);
+        queued_at(&third, 1).await;
+        eventually("it has taken the place", || count.count() == 1).await;
+        holder.release().await.unwrap();
+        let status = state(&third, LockState::Held).await;
+        assert_eq!(status.took_over, None, "seed {seed}");
+        let own = contender(&third);
+        let said = || ContenderData::parse(&world.node(&own).unwrap().data);
+        eventually("it says that it holds", || said().is_held()).await;
+        assert_eq!(said().took_over, None, "seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_contender_whose_name_does_not_fit_into_our_data_is_left_to_its_session() {
+    let world = world_of(0);
+    let owner = leasing(&world, "owner");
+    owner.acquire().await.unwrap();
+    let session = owner.status().session.unwrap();
+    states_its_lease(&world, &contender(&owner)).await;
+    let data = String::from_utf8(world.node(&contender(&owner)).unwrap().data.clone()).unwrap();
+    let waiting = data.replace("\"held\"", "\"waiting\"");
+    let long = format!("{ROOT}/{}-lock-0000000001", "x".repeat(300));
+    world.create_owned(&long, waiting.as_bytes(), session);
+    let heir = leasing(&world, "heir");
+    queued_at(&heir, 2).await;
+    let began = world.now();
+    drop(owner);
+    state(&heir, LockState::Held).await;
+    let gone = deleted(&world, &long).unwrap() - began;
+    assert!(!world.is_alive(session) && gone > T / 2, "{gone:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn any_dead_holder_of_a_semaphore_is_replaced_whichever_place_it_has() {
     for (seed, dies) in (0..20).zip([0, 1].into_iter().cycle()) {
         let world = world_of(seed);

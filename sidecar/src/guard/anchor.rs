@@ -151,14 +151,12 @@ pub(super) fn run(
     loop {
         let left = reap_children(application, &pipes.reports);
         if left == Left::Nothing {
-            // A guard that lives may start another application, which this word does not cover.
-            if guard_is_gone || is_orphan() {
-                if let Some(group) = group {
-                    group.remove();
-                }
-                if let Some(words) = pipes.words.filter(|_| !is_first) {
-                    word::say(words, Word::Nothing);
-                }
+            if let Some(group) = group.filter(|_| guard_is_gone || is_orphan()) {
+                group.remove();
+            }
+            // Also to a guard that seems to live: what ended all children may be ending it as well.
+            if let Some(words) = pipes.words.filter(|_| !is_first) {
+                word::say(words, Word::Nothing);
             }
             sys::exit_now(0);
         }

@@ -7,12 +7,12 @@ use lockkeeper_lock::BootInstant;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::keepers::Keepers;
-use super::say::{refusal, say};
 use super::schedule::{self, Action, EXIT_SOFTWARE, Event, Schedule};
 use super::signals;
 use super::target::Target;
 use super::timer::Timer;
 use super::unconnected::Unconnected;
+use super::voice::{Voice, refusal};
 use crate::link::guard_end::{GuardEnd, Received};
 use crate::link::protocol::{FromGuard, ToGuard};
 use crate::sys::{self, Caught, Precedence};
@@ -37,6 +37,7 @@ pub(super) struct EventLoop<T> {
     /// The process that was last reported as doubtful.
     told_doubt: Option<u32>,
     unconnected: Unconnected,
+    voice: Voice,
     /// Set once the schedule wants to end.
     exit: Option<u8>,
 }
@@ -60,12 +61,22 @@ impl<T: Target> EventLoop<T> {
             has_touched_much: true,
             told_doubt: None,
             unconnected: Unconnected::default(),
+            voice: Voice::new(),
             exit: None,
         })
     }
 
     /// Runs until the schedule wants to end, and returns the exit code.
-    pub(super) fn run(mut self) -> io::Result<u8> {
+    pub(super) fn run(mut self) -> u8 {
+        let code = self.run_until_the_end().unwrap_or_else(|error| {
+            self.voice.say(format_args!("{error}"));
+            EXIT_SOFTWARE
+        });
+        self.say_what_was_kept();
+        code
+    }
+
+    fn run_until_the_end(&mut self) -> io::Result<u8> {
         if self.keeper.socket().is_some() {
             self.greet();
         }
@@ -83,6 +94,7 @@ impl<T: Target> EventLoop<T> {
                 sys::lock_memory();
                 self.rehearse();
             }
+            self.say_what_was_kept();
             self.precedence.set(self.schedule.is_pressed(BootInstant::now()));
             self.wait()?;
             self.read_keeper();
@@ -91,11 +103,17 @@ impl<T: Target> EventLoop<T> {
         }
     }
 
+    fn say_what_was_kept(&mut self) {
+        if self.schedule.is_idle() {
+            self.voice.say_what_was_kept();
+        }
+    }
+
     fn connect(&mut self) {
         let now = BootInstant::now();
         let connected = self.keeper.connect(now);
         if let Some(sentence) = self.unconnected.after(now, connected) {
-            say(format_args!("{sentence}"));
+            self.voice.say(format_args!("{sentence}"));
         }
         if connected == Ok(true) {
             self.greet();
@@ -154,13 +172,14 @@ impl<T: Target> EventLoop<T> {
                 Received::Frame(frame) => {
                     self.handle(Event::Frame(frame));
                     if let (ToGuard::Refuse { why }, Some(_)) = (frame, self.exit) {
-                        say(format_args!("{}", refusal(why)));
+                        self.voice.say(format_args!("{}", refusal(why)));
                     }
                 }
                 Received::Nothing => return,
                 Received::Lost(error) => {
                     if let Some(error) = error {
-                        say(format_args!("closed the connection to the keeper: {error}"));
+                        self.voice
+                            .say(format_args!("closed the connection to the keeper: {error}"));
                     }
                     self.lose_keeper();
                     return;
@@ -174,7 +193,8 @@ impl<T: Target> EventLoop<T> {
         // One that has sent its last frame is not missed.
         let returns = self.exit.is_none() && self.keepers.lost(now);
         if returns {
-            say(format_args!("the keeper has gone; starting another one"));
+            self.voice
+                .say(format_args!("the keeper has gone; starting another one"));
         }
         if let (true, Some(keeper)) = (returns, self.target.keeper()) {
             // It has mostly ended already. Two keepers must not have one session.
@@ -183,7 +203,7 @@ impl<T: Target> EventLoop<T> {
         self.keeper.hang_up(now);
         self.handle(Event::KeeperLost { returns });
         if self.exit == Some(EXIT_SOFTWARE) {
-            say(format_args!(
+            self.voice.say(format_args!(
                 "the keeper has gone and nothing is running: nothing to guard"
             ));
         }
@@ -205,7 +225,8 @@ impl<T: Target> EventLoop<T> {
                 self.greet();
             }
             Err(error) => {
-                say(format_args!("cannot start another keeper: {error}"));
+                self.voice
+                    .say(format_args!("cannot start another keeper: {error}"));
                 if !self.keepers.lost(now) {
                     self.handle(Event::KeeperLost { returns: false });
                 }
@@ -233,6 +254,11 @@ impl<T: Target> EventLoop<T> {
     }
 
     fn read_target(&mut self) {
+        if let Some(code) = self.target.take_failed_hook() {
+            self.voice.say(format_args!(
+                "the postStart hook ended with {code}; ending the application"
+            ));
+        }
         while let Some(event) = self.target.news() {
             self.handle(event);
         }
@@ -276,7 +302,7 @@ impl<T: Target> EventLoop<T> {
     fn tell_doubt(&mut self) {
         let Some(pid) = self.target.in_doubt() else { return };
         if self.told_doubt.replace(pid) != Some(pid) {
-            say(format_args!(
+            self.voice.say(format_args!(
                 "process {pid} of this pod shows no mount of any container (chroot?), so it may be of the guarded one: \
                  it is killed with that, and the lock is kept until it has ended"
             ));

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use rustix::process::Pid;
 
+use super::anchor::word::Speaker;
 use super::command::resolve_command;
 use super::container::Container;
 use super::containment::Hold;
@@ -24,8 +25,8 @@ pub struct GuardOptions {
     pub environment: Vec<(OsString, OsString)>,
     /// The exit code after a loss.
     pub loss_code: u8,
-    /// The pipe for the anchors' words to such a keeper after the end of the guard.
-    pub words: Option<OwnedFd>,
+    /// The pipe for words to such a keeper that count after the end of the guard.
+    pub words: Option<Speaker>,
 }
 
 /// What a guard guards.

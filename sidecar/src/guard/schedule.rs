@@ -35,6 +35,8 @@ pub struct Schedule {
     is_elsewhere: bool,
     /// A lost keeper may come back, or another one in its place.
     returns: bool,
+    /// The keeper never takes this guard.
+    is_refused: bool,
     connected: bool,
     /// The keeper is a child of ours, and not the first one.
     is_successor: bool,
@@ -66,6 +68,7 @@ impl Schedule {
             mode,
             is_elsewhere,
             returns: is_elsewhere,
+            is_refused: false,
             connected: false,
             is_successor: false,
             kept: Kept::default(),
@@ -121,6 +124,11 @@ impl Schedule {
         let ended = self.ended.filter(|_| self.phase == Phase::Idle);
         let first = deadline.into_iter().chain(ended);
         first.chain(halves.map(FromGuard::Kept)).chain(ending)
+    }
+
+    /// Whether nothing runs, and nothing of what ran is left.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle
     }
 
     /// Whether nothing has to be stopped so soon that a fork of ours could make it late.
@@ -243,7 +251,8 @@ impl Schedule {
                 let Active { grant, pid, .. } = *active;
                 if now >= grant.kill_at {
                     // If no keeper can come back, nothing could ever resume a paused tree.
-                    if grant.pause && !active.stopping && (self.connected || self.returns) {
+                    let may_resume = (self.connected || self.returns) && !self.is_refused;
+                    if grant.pause && !active.stopping && may_resume {
                         mode.remove_lease(out);
                         self.pause(grant.token, pid, now, out);
                     } else {

@@ -58,6 +58,11 @@ pub(super) trait Target {
     /// Reaps children that have ended. Called whenever some may have.
     fn reap(&mut self);
 
+    /// The exit code of a `postStart` hook that has failed, for which the application is being ended; once.
+    fn take_failed_hook(&mut self) -> Option<u8> {
+        None
+    }
+
     /// Whether [`Target::reap`] has left some to be reaped, so that the guard looks at its deadline in between.
     fn has_more_to_reap(&self) -> bool {
         false

@@ -1,12 +1,14 @@
 //! What the guard of `run` passes to its keeper for the case that it is killed: the mark of the application's
-//! processes, the pipe from the anchors, and the application's control group.
+//! processes, the pipe from it and its anchors, and the application's control group.
 //!
 //! It is in the keeper's socket, with its descriptors, before the keeper is started.
 
 use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
+#[cfg(test)]
+use std::os::fd::OwnedFd;
 
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{
@@ -14,7 +16,7 @@ use rustix::net::{
     SendFlags,
 };
 
-use super::anchor::word::{self, Word, Words};
+use super::anchor::word::{self, Speaker, Word, Words};
 use super::cgroup::GroupKiller;
 use super::containment::Hold;
 
@@ -85,18 +87,19 @@ impl RunId {
 }
 
 impl Will {
-    /// For the keeper of a run that is held together by `hold`, and the end of the pipe at which its guard's anchors speak.
+    /// For the keeper of a run that is held together by `hold`, and the end of the pipe at which its guard and that guard's
+    /// anchors speak.
     ///
     /// # Errors
     /// When there is no room for more descriptors.
-    pub(crate) fn make(run: RunId, hold: &Hold) -> io::Result<(Self, OwnedFd)> {
-        let (ours, anchors) = word::channel()?;
+    pub(crate) fn make(run: RunId, hold: &Hold) -> io::Result<(Self, Speaker)> {
+        let (ours, speaker) = word::channel()?;
         let will = Self {
             run,
             words: Words::new(ours),
             group: hold.killer()?,
         };
-        Ok((will, anchors))
+        Ok((will, speaker))
     }
 
     /// Puts it into the keeper's socket.
@@ -212,9 +215,9 @@ mod tests {
         assert_eq!(will.run(), run);
         assert!(will.group_is_empty(), "there is none");
         assert_eq!(will.below(), Below::Left { count: 0, pid: 0 });
-        word::say(&anchor, Word::Left { count: 2, pid: 7 });
+        word::say(anchor.pipe(), Word::Left { count: 2, pid: 7 });
         assert_eq!(will.below(), Below::Left { count: 2, pid: 7 });
-        word::say(&anchor, Word::Nothing);
+        word::say(anchor.pipe(), Word::Nothing);
         assert_eq!(will.below(), Below::Left { count: 0, pid: 0 }, "the anchor lives");
         drop(anchor);
         word::until_over(&will.words);

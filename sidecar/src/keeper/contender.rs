@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use lockkeeper_daemon::exit::Failure;
 use lockkeeper_lock::{
-    BootClock, BootInstant, FencingToken, Lock, LockError, LockOptions, LockState, LockStatus, LockView,
-    Ticket,
+    BootClock, FencingToken, Lock, LockError, LockOptions, LockState, LockStatus, LockView, Ticket,
 };
 use tokio::sync::watch;
 
-use super::decider::Ask;
+use super::decider::{Ask, LeftLock};
 use super::ensemble::{self, Identities};
 use super::observer::Observer;
 use crate::args::Settings;
@@ -83,13 +82,14 @@ impl Contender {
         self.published.send_replace(status.clone());
     }
 
-    /// Shows sockets and probes a lock that was left to us, while it is on its way: its application runs until this moment.
-    pub(super) fn publish_left(&self, token: FencingToken, until: BootInstant) {
+    /// Shows sockets and probes a lock that was left to us, while it is on its way.
+    pub(super) fn publish_left(&self, left: LeftLock) {
         let timing = self.source.settings.timing;
         let shown = LockStatus {
             state: LockState::Suspended,
-            token: Some(token),
-            lease_end: Some(timing.lease_end(until)),
+            token: Some(left.token),
+            lease_end: Some(timing.lease_end(left.until)),
+            lease_duration: left.lease,
             session_timeout: Some(timing.session_timeout),
             ..LockStatus::new()
         };

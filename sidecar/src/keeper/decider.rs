@@ -31,6 +31,7 @@ use self::act::Next;
 pub use self::act::{Act, Ask, Ending};
 use self::application::{App, Application, Cause};
 use self::inheritance::Inheritance;
+pub(super) use self::inheritance::LeftLock;
 use self::place::Queue;
 use self::told::Told;
 use self::watch::Watch;
@@ -101,6 +102,9 @@ impl Decider {
             self.abandon(&mut acts);
         }
         if self.inheritance.is_awaited() && self.wishes.ending().is_none() {
+            if let App::Granted { .. } | App::Stopping { .. } = self.application.state() {
+                self.watch_the_guard(now, &mut acts);
+            }
             return acts;
         }
         self.take_what_is_left(&mut acts);
@@ -192,13 +196,18 @@ impl Decider {
         self.application.running().filter(|_| !self.told.is_suspect())
     }
 
-    /// The token of a lock that was left to us and that we do not hold yet, and until when its application runs.
-    pub(super) fn left_until(&self) -> Option<(FencingToken, BootInstant)> {
+    /// The lock that was left to us and that we do not hold yet.
+    pub(super) fn left(&self) -> Option<LeftLock> {
         let App::Granted { token, .. } = self.application.state() else {
             return None;
         };
         let is_left = self.inheritance.is_awaited() || self.inheritance.is_left(token);
-        Some((token, self.watch.deadline()?)).filter(|_| is_left)
+        let left = LeftLock {
+            token,
+            until: self.watch.deadline()?,
+            lease: self.inheritance.lease(),
+        };
+        Some(left).filter(|_| is_left)
     }
 
     /// Whether the contender is to be kept even if the lock is lost: something of the application may be left, and

@@ -112,8 +112,8 @@ impl Keeper<'_> {
 
     /// Clients of the socket see a lock that was left to us as one that is in doubt.
     fn show(&self) {
-        if let Some((token, until)) = self.decider.left_until() {
-            self.contender.publish_left(token, until);
+        if let Some(left) = self.decider.left() {
+            self.contender.publish_left(left);
         }
     }
 
@@ -159,7 +159,7 @@ impl Keeper<'_> {
 
     fn lock_changed(&mut self, status: LockStatus) {
         self.metrics.lock_changed(&status);
-        if self.decider.left_until().is_none() {
+        if self.decider.left().is_none() {
             self.contender.publish(&status);
         }
         self.has_seen_others |= status.position.is_some_and(|position| position > 0);
@@ -201,7 +201,7 @@ impl Keeper<'_> {
                 tracing::debug!(?frame, "Guard told");
                 self.metrics.guard_told(&frame);
                 self.leftovers.told(&frame);
-                self.guards.tell(frame).await;
+                self.guards.tell(frame);
             }
             Act::WriteLease(token) => {
                 if let Some(lease) = &self.lease {
@@ -224,11 +224,10 @@ impl Keeper<'_> {
                 }
             }
             Act::KillGuard => {
-                tracing::error!(
-                    "The guard has not stopped the application by its deadline; killing the guard"
-                );
                 self.leftovers.kill_container().await;
                 self.guards.kill();
+                self.leftovers.kill_run();
+                tracing::error!("The guard has not stopped the application by its deadline; it was killed");
             }
             Act::AnswerStepDown => {
                 for reply in self.step_downs.drain(..) {

@@ -17,7 +17,7 @@ use rustix::process::Pid;
 use tokio::sync::mpsc;
 
 use self::first::{First, Known};
-use self::look::{Look, kill_marked};
+use self::look::{Look, hunt, kill_marked};
 use super::contender::Contender;
 use super::decider::patience_for_release;
 use super::observer::Observer;
@@ -92,6 +92,21 @@ impl Leftovers {
         let end = BootInstant::now() + PATIENCE_FOR_KILL;
         while !killer.kill() && BootInstant::now() < end {
             BootClock.sleep(PAUSE_BETWEEN_KILLS).await;
+        }
+    }
+
+    /// Kills the application of a run in place of its guard, which is being killed. The kernel ends a guard in
+    /// uninterruptible sleep much later, and nothing else ends the application before.
+    pub(super) fn kill_run(&self) {
+        let Some(will) = &self.will else { return };
+        will.kill_group();
+        match self.known.first() {
+            Some(first) => first.kill(),
+            // Until we end: with that guard, or with a signal.
+            None => hunt(
+                will.run(),
+                |round| if round < ROUNDS { PAUSE } else { LONG_PAUSE },
+            ),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod connection;
 mod listener;
+mod outbox;
 mod parent;
 
 use std::io;
@@ -85,15 +86,12 @@ impl KeeperEnd {
         }
     }
 
-    /// Sends a frame to the guard. If that fails, [`KeeperEnd::hear`] reports the end of the connection.
-    pub(crate) async fn tell(&mut self, frame: ToGuard) {
-        let told = match self {
-            Self::Parent(Some(parent)) => parent.send(&frame).await,
-            Self::Parent(None) => Err(io::ErrorKind::NotConnected.into()),
-            Self::Listener(listener) => listener.send(&frame).await,
-        };
-        if let Err(error) = told {
-            tracing::debug!(%error, ?frame, "Guard not told");
+    /// Sends a frame to the guard, now or as soon as it reads. If it is gone, [`KeeperEnd::hear`] reports that.
+    pub(crate) fn tell(&mut self, frame: ToGuard) {
+        match self {
+            Self::Parent(Some(parent)) => parent.send(frame),
+            Self::Parent(None) => {}
+            Self::Listener(listener) => listener.send(frame),
         }
     }
 }

@@ -305,8 +305,8 @@ fn carry_out(
     Ok(Outcome { struck, restarts })
 }
 
-/// Kills a guard now and then. It never stops one (SIGSTOP), because no other process could then stop the
-/// application in time.
+/// Kills a guard now and then. It never stops one (SIGSTOP), because the plan stops keepers. While guard and keeper are both
+/// stopped, no process stops the application (docs/safety.md, "A guard that is stopped").
 fn kill_guards(crew: &Crew, random: &mut Rng, over: &AtomicBool, events: &mpsc::Sender<Event>) {
     loop {
         let pause = Duration::from_millis(random.u64(5_000..25_000));

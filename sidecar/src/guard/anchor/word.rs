@@ -1,7 +1,8 @@
-//! What an anchor says of its tree once the guard is gone, for the keeper to read.
+//! What is left of a guard's tree once the guard is gone, in words for the keeper to read.
 //!
 //! All anchors of a guard write into one pipe, of which the guard and they alone hold the writing end. So the end of
-//! the pipe means that neither lives, and the last word is what the last anchor saw.
+//! the pipe means that neither lives, and the last word is what the last anchor saw. The guard says the first word for
+//! each anchor, before it forks it: what an earlier anchor said proves nothing of a later one.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,10 +17,19 @@ const NOTHING: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::guard) enum Word {
-    /// So many processes still descend from the anchor, and one of them is this; zeros for what is not known.
+    /// So many processes still descend from the anchor, and one of them is this; zeros for what is not known, as before
+    /// there is an anchor.
     Left { count: u32, pid: u32 },
     /// The anchor has no child any more. For a subreaper that is the proof that nothing descends from it.
     Nothing,
+}
+
+/// The guard's end of the pipe.
+#[derive(Debug)]
+pub struct Speaker {
+    pipe: OwnedFd,
+    /// The other end again: what the keeper has not read yet.
+    unread: OwnedFd,
 }
 
 /// The keeper's end of the pipe.
@@ -31,9 +41,33 @@ pub(in crate::guard) struct Words {
 }
 
 /// A pipe for words: the keeper's end, and that of the guard and its anchors. Neither blocks.
-pub(in crate::guard) fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(in crate::guard) fn channel() -> io::Result<(OwnedFd, Speaker)> {
     use rustix::pipe::{PipeFlags, pipe_with};
-    Ok(pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?)
+    let (ours, pipe) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    let unread = ours.try_clone()?;
+    Ok((ours, Speaker { pipe, unread }))
+}
+
+impl Speaker {
+    /// Says that an application is about to be started, for which no earlier word counts. Words that no keeper has read
+    /// make room for this one: they are older.
+    ///
+    /// # Errors
+    /// When the word cannot be written: then nothing may be started.
+    pub(in crate::guard) fn begin(&self) -> io::Result<()> {
+        let mut bytes = [0; 32 * WORD_LEN];
+        while matches!(rustix::io::read(&self.unread, &mut bytes), Ok(1..)) {}
+        let word = Word::Left { count: 0, pid: 0 }.encode();
+        match rustix::io::write(&self.pipe, &word)? {
+            WORD_LEN => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
+    }
+
+    /// The end at which anchors speak.
+    pub(in crate::guard) fn pipe(&self) -> &OwnedFd {
+        &self.pipe
+    }
 }
 
 /// Writes a word, if there is room for it: a keeper that does not read does not block the anchor.
@@ -43,9 +77,9 @@ pub(in crate::guard) fn say(pipe: &OwnedFd, word: Word) {
 
 /// For tests of the reader: says that so many are left, or that nothing is.
 #[cfg(test)]
-pub(crate) fn says(pipe: &OwnedFd, count: u32, pid: u32) {
+pub(crate) fn says(speaker: &Speaker, count: u32, pid: u32) {
     say(
-        pipe,
+        speaker.pipe(),
         if count > 0 {
             Word::Left { count, pid }
         } else {
@@ -121,7 +155,7 @@ mod tests {
     #[test]
     fn the_newest_word_counts_and_the_end_is_that_of_all_who_could_say_one() {
         let (ours, guards) = channel().expect("a pipe");
-        let anchors = guards.try_clone().expect("a descriptor");
+        let anchors = guards.pipe().try_clone().expect("a descriptor");
         let mut words = Words::new(ours);
         assert_eq!(words.listen(), (None, true));
         let left = |count| Word::Left { count, pid: 7 };
@@ -141,9 +175,37 @@ mod tests {
         let (ours, theirs) = channel().expect("a pipe");
         let mut words = Words::new(ours);
         for noise in [&[2; WORD_LEN][..], b"2"] {
-            say(&theirs, Word::Nothing);
-            rustix::io::write(&theirs, noise).expect("written");
+            say(theirs.pipe(), Word::Nothing);
+            rustix::io::write(theirs.pipe(), noise).expect("written");
             assert_eq!(words.listen(), (None, true));
         }
+    }
+
+    #[test]
+    fn no_word_of_an_earlier_anchor_counts_for_a_later_one_however_often_a_guard_starts_one() {
+        let (ours, guards) = channel().expect("a pipe");
+        let mut words = Words::new(ours);
+        // More than a pipe takes of what nobody reads.
+        for _ in 0..10_000 {
+            guards.begin().expect("said");
+            say(guards.pipe(), Word::Nothing);
+        }
+        guards.begin().expect("said");
+        drop(guards);
+        until_over(&words);
+        assert_eq!(words.listen(), (Some(Word::Left { count: 0, pid: 0 }), false));
+    }
+
+    #[test]
+    fn nothing_begins_whose_word_cannot_be_said() {
+        let (_ours, guards) = channel().expect("a pipe");
+        // A pipe that is full, and that this end cannot empty.
+        let (_other, unread) = channel().expect("a pipe");
+        while rustix::io::write(&guards.pipe, &[0; WORD_LEN]).is_ok() {}
+        let guards = Speaker {
+            unread: unread.unread,
+            ..guards
+        };
+        assert!(guards.begin().is_err());
     }
 }

@@ -15,7 +15,6 @@ use crate::guard::kill::{found_marked, sweep_twice};
 use crate::guard::post_start::PostStart;
 use crate::guard::processes::Processes;
 use crate::guard::reaping::{Left, reap};
-use crate::guard::say::say;
 use crate::guard::schedule::{EXIT_SOFTWARE, Event, Mode, Sight, Sweep};
 use crate::guard::target::Target;
 use crate::link::protocol::Containment;
@@ -33,6 +32,7 @@ pub(in crate::guard) struct Pid1 {
     /// The hook after each start, and its process while that runs.
     post_start: Option<PostStart>,
     hook: Option<Pid>,
+    failed_hook: Option<u8>,
     /// After the last reaping. For PID 1 the absence of children proves that nothing is left of what it has started:
     /// an orphan of its namespace is its child.
     left: Left,
@@ -59,6 +59,7 @@ impl Pid1 {
             application: Application::default(),
             post_start,
             hook: None,
+            failed_hook: None,
             left: Left::Nothing,
         })
     }
@@ -176,12 +177,14 @@ impl Target for Pid1 {
             let is_hook = self.hook.take_if(|hook| *hook == pid).is_some();
             // A kubelet ends a container whose hook fails.
             if is_hook && code != 0 && self.application.is_running() {
-                say(format_args!(
-                    "the postStart hook ended with {code}; ending the application"
-                ));
+                self.failed_hook = Some(code);
                 self.application.ended(code);
             }
         });
+    }
+
+    fn take_failed_hook(&mut self) -> Option<u8> {
+        self.failed_hook.take()
     }
 
     fn pipes(&self) -> [Option<BorrowedFd<'_>>; 2] {

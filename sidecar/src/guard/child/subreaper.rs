@@ -11,6 +11,7 @@ use rustix::thread::Timespec;
 use super::application::Application;
 use super::pipe::pipe;
 use crate::guard::anchor::report::{self, Report};
+use crate::guard::anchor::word::Speaker;
 use crate::guard::anchor::{self, Pipes};
 use crate::guard::cgroup::{Group, State};
 use crate::guard::containment::{Hold, Kind};
@@ -46,8 +47,8 @@ pub(in crate::guard) struct Subreaper {
     application: Application,
     anchor: Option<Anchor>,
     hold: Hold,
-    /// The pipe for the anchors' words after our end.
-    words: Option<OwnedFd>,
+    /// The pipe for words that count after our end.
+    words: Option<Speaker>,
     tree: Tree,
     /// After the last reaping: the orphans of an anchor that was killed are our children.
     left: Left,
@@ -80,11 +81,11 @@ struct Anchor {
 }
 
 impl Subreaper {
-    /// What it starts is held together by `hold`. Its anchors say their `words` there.
+    /// What it starts is held together by `hold`. It and its anchors speak into `words`.
     ///
     /// # Errors
     /// When the guard cannot be a subreaper, or cannot read `/proc`.
-    pub(crate) fn new(program: Program, hold: Hold, words: Option<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn new(program: Program, hold: Hold, words: Option<Speaker>) -> io::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         Ok(Self {
             program,
@@ -225,6 +226,9 @@ impl Target for Subreaper {
         let (exec_read, exec) = pipe()?;
         let (reports_read, reports) = report::channel()?;
         let (lifeline_read, lifeline) = pipe()?;
+        if let Some(words) = &self.words {
+            words.begin()?;
+        }
         let forked = match &self.hold.0 {
             Kind::Pidns => sys::fork_into_namespace()?,
             Kind::Cgroup(_) | Kind::Sweep => sys::fork()?,
@@ -236,7 +240,7 @@ impl Target for Subreaper {
                 lifeline: lifeline_read,
                 reports,
                 exec,
-                words: self.words.as_ref(),
+                words: self.words.as_ref().map(Speaker::pipe),
             };
             anchor::run(
                 guard,

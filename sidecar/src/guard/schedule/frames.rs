@@ -11,10 +11,12 @@ use super::exit::{EXIT_REFUSED, EXIT_SOFTWARE};
 use super::phase::{Active, Outcome, Phase, Suspended};
 use super::times::{START_LOOK, interval};
 use crate::guard::signals;
-use crate::link::protocol::{FromGuard, Grant, Kept, ToGuard};
+use crate::link::protocol::{FromGuard, Grant, Kept, Refusal, ToGuard};
 
 impl Schedule {
     pub(super) fn frame(&mut self, frame: ToGuard, now: BootInstant, out: &mut Actions) {
+        // Another guard may end. What else this guard is refused for stays.
+        self.is_refused = matches!(frame, ToGuard::Refuse { why } if why != Refusal::Another);
         match frame {
             ToGuard::Grant(grant) => self.grant(grant, now, out),
             ToGuard::Suspect { token } => {
@@ -53,11 +55,14 @@ impl Schedule {
                 self.ended = None;
             }
             // A guard that has something running keeps its deadlines, and tries again.
-            ToGuard::Refuse { .. } => {
-                if self.phase == Phase::Idle {
-                    out.push(Action::Exit(EXIT_REFUSED));
+            ToGuard::Refuse { .. } => match self.phase {
+                Phase::Idle => out.push(Action::Exit(EXIT_REFUSED)),
+                // This keeper never resumes it.
+                Phase::Pausing { token, .. } | Phase::Paused { token, .. } if self.is_refused => {
+                    self.kill(token, Outcome::Gone(None), now, out);
                 }
-            }
+                _ => {}
+            },
             ToGuard::Finish { code } => match &mut self.phase {
                 // A keeper that cannot even begin says nothing about what the one before it has granted.
                 Phase::Active(_) if self.is_successor && self.newest_grant.is_none() => {}

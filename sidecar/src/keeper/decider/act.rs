@@ -19,8 +19,8 @@ pub enum Act {
     Resume(Ticket),
     /// Let the contender expire, and make a new lock. Requests to step down fail.
     Abandon,
-    /// Kill the guard, which has not answered: everything that it started dies with it. A container that it guards
-    /// from outside is killed before.
+    /// Kill the guard, which has not answered, and everything that it started. A container that it guards from outside is
+    /// killed before.
     KillGuard,
     /// Answer requests to step down: the lock is released.
     AnswerStepDown,

@@ -1,9 +1,22 @@
 //! What passes from one keeper to the next over the guard, which outlives both: the ticket of the lock.
 
-use lockkeeper_lock::{FencingToken, LockState, LockStatus, Ticket};
+use std::time::Duration;
+
+use lockkeeper_lock::{BootInstant, FencingToken, LockState, LockStatus, Ticket};
 
 use super::act::Ask;
 use crate::link::protocol::{Kept, TicketHalf};
+
+/// A lock that was left to us, as it is shown while it is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeftLock {
+    /// The token under which its application runs.
+    pub(crate) token: FencingToken,
+    /// Until when its application runs.
+    pub(crate) until: BootInstant,
+    /// L of its contender, as far as that is known.
+    pub(crate) lease: Option<Duration>,
+}
 
 /// What the keeper before us has left, and what we leave.
 #[derive(Debug, Default)]
@@ -93,6 +106,14 @@ impl Inheritance {
     /// Whether this is the token of a lock that was left to us, and that we have not held yet.
     pub(crate) fn is_left(&self, token: FencingToken) -> bool {
         matches!(self.left, Left::Taken(ticket) if ticket.token == token)
+    }
+
+    /// L of the contender that was left to us; `None` if it states none, or while its ticket is not here.
+    pub(crate) fn lease(&self) -> Option<Duration> {
+        match self.left {
+            Left::Here(ticket) | Left::Taken(ticket) => ticket.lease,
+            Left::Nothing | Left::Announced => None,
+        }
     }
 
     /// The lock is held: from now on it is ours like any other.

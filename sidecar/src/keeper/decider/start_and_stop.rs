@@ -20,9 +20,7 @@ impl Decider {
         acts: &mut Vec<Act>,
     ) {
         let held = self.queue.held(now).filter(|(held, _)| *held == token);
-        let goes_on = self
-            .inheritance
-            .goes_on(token, self.queue.status(), self.queue.asked());
+        let goes_on = self.goes_on(token);
         // While the lock is on its way, the guard ends what runs at the deadline that it has from the keeper before us.
         let deadline = match held {
             Some((_, deadline)) => deadline,
@@ -60,7 +58,8 @@ impl Decider {
                 .map_or(deadline, |gone_by| gone_by.max(now).min(deadline));
             let kill_at = latest.min(now + self.policy.stop_grace);
             acts.push(Act::Tell(ToGuard::Stop { token, kill_at }));
-            self.watch.expect(kill_at);
+            // The guard takes the earlier moment, too: also that of a keeper before us, which is not in `latest`.
+            self.watch.expect_at_latest(kill_at);
             self.told.stop(self.grant_until(token, kill_at));
             self.application.stop(Cause::Wish);
             return;
@@ -77,6 +76,12 @@ impl Decider {
                 ToGuard::Confirm { token }
             }));
         }
+    }
+
+    /// Whether the application that runs under this token waits for the lock that was left with it.
+    fn goes_on(&self, token: FencingToken) -> bool {
+        self.inheritance
+            .goes_on(token, self.queue.status(), self.queue.asked())
     }
 
     /// Whether the keeper alone is asked to end, so that the next one can go on: its container is replaced, for example
@@ -170,18 +175,20 @@ impl Decider {
 
     /// A server may grant less time than the one before, so that the deadline which the guard knows is too
     /// late. The keeper sends the earlier one, or the order to act now: also if it has passed already, if the lock is
-    /// lost by it, or if the application is being ended.
+    /// lost by it, or if the application is being ended. So it does if a lock that was left to it is gone: another
+    /// contender may have it already.
     pub(super) fn tell_an_earlier_deadline(
         &mut self,
         token: FencingToken,
         now: BootInstant,
         acts: &mut Vec<Act>,
     ) {
-        if !self.queue.is_ours(token) {
+        let is_ours = self.queue.is_ours(token);
+        if !is_ours && (self.goes_on(token) || !self.inheritance.is_left(token)) {
             return; // another keeper's, whose lease is not known
         }
         let deadline = self.queue.status().deadline();
-        let deadline = deadline.filter(|_| !self.queue.is_revoked(token));
+        let deadline = deadline.filter(|_| is_ours && !self.queue.is_revoked(token));
         let kill_at = deadline.map_or(now, |deadline| deadline.max(now));
         if self.told.is_earlier(kill_at) {
             self.watch.expect_at_latest(kill_at);

@@ -15,6 +15,9 @@ use crate::sys;
 /// How long other work waits for a look. Most take some milliseconds.
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// A look needs little more than a buffer for names, and the pages may be locked.
+const STACK: usize = 128 * 1024;
+
 /// What a look finds.
 type Find = Arc<dyn Fn() -> Vec<Pid> + Send + Sync>;
 
@@ -52,8 +55,6 @@ impl Look {
 }
 
 fn begin(find: Find) -> io::Result<oneshot::Receiver<Vec<Pid>>> {
-    /// A look needs little more than a buffer for names, and the pages may be locked.
-    const STACK: usize = 128 * 1024;
     let (told, under_way) = oneshot::channel();
     thread::Builder::new()
         .name("look".to_owned())
@@ -63,14 +64,30 @@ fn begin(find: Find) -> io::Result<oneshot::Receiver<Vec<Pid>>> {
     Ok(under_way)
 }
 
-/// Kills what has the mark of the run, and returns it.
+/// Kills what has the mark of the run, again and again, in a thread of its own that does not end.
+pub(super) fn hunt(run: RunId, pause: impl Fn(u32) -> Duration + Send + 'static) {
+    let hunt = move || {
+        for round in 0.. {
+            kill_marked(run);
+            thread::sleep(pause(round));
+        }
+    };
+    let begun = thread::Builder::new()
+        .name("hunt".to_owned())
+        .stack_size(STACK)
+        .spawn(hunt);
+    if begun.is_err() {
+        kill_marked(run);
+    }
+}
+
+/// Kills what has the mark of the run, each as soon as it is found, and returns it.
 pub(super) fn kill_marked(run: RunId) -> Vec<Pid> {
-    let found = marked(run);
-    for pid in &found {
+    let kill = |pid: &Pid| {
         // It may be gone, or belong to another user: then the anchor has more rights than we.
         let _ = kill_one(*pid, run);
-    }
-    found
+    };
+    each_marked(run).inspect(kill).collect()
 }
 
 /// Kills exactly the process of this number that is a part of the run, and no later one.
@@ -93,11 +110,15 @@ fn is_marked(pid: Pid, run: RunId) -> bool {
 }
 
 /// Processes with the mark of the run, except this one.
+#[cfg(test)]
 pub(super) fn marked(run: RunId) -> Vec<Pid> {
+    each_marked(run).collect()
+}
+
+/// Processes with the mark of the run, except this one, each as soon as it is found.
+fn each_marked(run: RunId) -> impl Iterator<Item = Pid> {
     let own = rustix::process::getpid();
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
+    let entries = std::fs::read_dir("/proc").into_iter().flatten();
     entries
         .filter_map(|entry| {
             entry
@@ -108,9 +129,7 @@ pub(super) fn marked(run: RunId) -> Vec<Pid> {
                 .ok()
                 .and_then(Pid::from_raw)
         })
-        .filter(|pid| *pid != own)
-        .filter(|pid| is_marked(*pid, run))
-        .collect()
+        .filter(move |pid| *pid != own && is_marked(*pid, run))
 }
 
 #[cfg(test)]

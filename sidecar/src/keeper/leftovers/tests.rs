@@ -1,7 +1,6 @@
 //! What is found of a run, and killed, and waited for.
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::process::{self, Child, Stdio};
 use std::sync::{Arc, Mutex};
@@ -12,7 +11,7 @@ use tokio::sync::oneshot;
 use super::look::marked;
 use super::*;
 use crate::guard::will::{RUNS, RunId};
-use crate::guard::{ContainmentChoice, Hold, anchor_says};
+use crate::guard::{ContainmentChoice, Hold, Speaker, anchor_says};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -29,7 +28,7 @@ fn application(run: RunId, outer: Option<RunId>, script: &str) -> Child {
 }
 
 /// What a guard has left to us that is not held together, and what its anchor would speak into.
-fn will(run: RunId) -> (Will, OwnedFd) {
+fn will(run: RunId) -> (Will, Speaker) {
     let hold = Hold::new(ContainmentChoice::Sweep).expect("nothing");
     Will::make(run, &hold).expect("a pipe")
 }
@@ -72,6 +71,18 @@ fn everything_of_the_run_is_killed_also_what_left_its_parent_and_session() {
     until_there(run, 5);
     kill_and_wait(run);
     assert_eq!(marked(run), []);
+    shell.wait().expect("reaped");
+}
+
+#[test]
+fn an_application_whose_guard_does_not_end_is_killed_without_it() {
+    let run = RunId::draw();
+    let mut shell = application(run, None, "sleep 60 & sleep 60; :");
+    until_there(run, 3);
+    // Its anchor lives on.
+    let (will, _anchor) = will(run);
+    Leftovers::new(None, Some(will)).kill_run();
+    until_there(run, 0);
     shell.wait().expect("reaped");
 }
 
@@ -195,7 +206,7 @@ struct Anchor(Arc<Mutex<Life>>);
 
 /// Its pipe while it lives, and what it will say, the last first: nothing stands for its end.
 struct Life {
-    pipe: Option<OwnedFd>,
+    pipe: Option<Speaker>,
     words: Vec<Option<u32>>,
 }
 

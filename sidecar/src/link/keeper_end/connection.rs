@@ -3,10 +3,11 @@
 use std::io;
 use std::task::{Context, Poll, ready};
 
+use rustix::io::Errno;
 use rustix::net::SendFlags;
-use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 
+use super::outbox::Outbox;
 use crate::link::protocol::{FRAME_LEN, Frame, FrameError, FromGuard, ToGuard};
 
 /// An event of the guard.
@@ -36,6 +37,7 @@ pub(super) struct Connection {
     buffer: Frame,
     filled: usize,
     misunderstood: Option<FrameError>,
+    outbox: Outbox,
 }
 
 impl Connection {
@@ -45,6 +47,7 @@ impl Connection {
             buffer: [0; FRAME_LEN],
             filled: 0,
             misunderstood: None,
+            outbox: Outbox::default(),
         }
     }
 
@@ -57,24 +60,32 @@ impl Connection {
         Ok(Self::new(UnixStream::from_std(stream)?))
     }
 
-    /// Sends a frame.
-    ///
-    /// # Errors
-    /// When the guard is gone. It is not cancel-safe: a frame that was sent in part breaks the connection.
-    pub(crate) async fn send(&mut self, frame: &ToGuard) -> io::Result<()> {
-        self.stream.write_all(&frame.encode()).await
+    /// Sends a frame at once, or as soon as the guard has read what it was sent before: while [`Connection::recv`] is
+    /// waited for. If the guard is gone, that reports it.
+    pub(crate) fn send(&mut self, frame: ToGuard) {
+        self.outbox.push(frame);
+        while let Some(bytes) = self.outbox.bytes() {
+            match send_at_once(&self.stream, bytes) {
+                Ok(taken) => self.outbox.took(taken),
+                Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
     }
 
     /// Sends a last frame, if there is room for it, and closes the connection.
     pub(super) fn send_last(self, frame: &ToGuard) {
-        // Not `try_write`: right after a connection was accepted tokio has not heard yet that it can be written to.
-        let at_once = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let _ = rustix::net::send(&self.stream, &frame.encode(), at_once);
+        let _ = send_at_once(&self.stream, &frame.encode());
     }
 
-    /// The next frame; `None` when the connection is over, or a frame is invalid. Cancel-safe.
+    /// The next frame; `None` when the connection is over, or a frame is invalid. Cancel-safe. Meanwhile frames are sent
+    /// that the guard had no room for.
     pub(crate) async fn recv(&mut self) -> Option<FromGuard> {
-        let frame = std::future::poll_fn(|context| self.poll_recv(context)).await;
+        let frame = std::future::poll_fn(|context| {
+            self.poll_send(context);
+            self.poll_recv(context)
+        })
+        .await;
         if let Some(error) = self.misunderstood() {
             tracing::warn!(%error, "Closing the connection of the guard");
         }
@@ -86,7 +97,23 @@ impl Connection {
         self.misunderstood
     }
 
-    /// As [`Connection::recv`], without a log message.
+    /// Sends what the socket has room for.
+    fn poll_send(&mut self, context: &mut Context<'_>) {
+        while let Some(bytes) = self.outbox.bytes() {
+            let taken = match self.stream.poll_write_ready(context) {
+                Poll::Pending => return,
+                Poll::Ready(ready) => ready.and_then(|()| self.stream.try_write(bytes)),
+            };
+            match taken {
+                Ok(taken) => self.outbox.took(taken),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The end of the connection is read, too.
+                Err(_) => return self.outbox.clear(),
+            }
+        }
+    }
+
+    /// As [`Connection::recv`], without a log message, and nothing is sent.
     pub(super) fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<FromGuard>> {
         while self.filled < FRAME_LEN {
             if ready!(self.stream.poll_read_ready(context)).is_err() {
@@ -106,13 +133,20 @@ impl Connection {
     }
 }
 
+/// Not `try_write`: right after a connection was accepted tokio has not heard yet that it can be written to.
+fn send_at_once(stream: &UnixStream, bytes: &[u8]) -> Result<usize, Errno> {
+    rustix::net::send(stream, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+    use std::time::Duration;
 
-    use lockkeeper_lock::FencingToken;
+    use lockkeeper_lock::{BootInstant, FencingToken};
 
     use super::*;
+    use crate::link::protocol::Grant;
 
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread()
@@ -142,13 +176,50 @@ mod tests {
             let revoke = ToGuard::Revoke {
                 token: FencingToken(5),
             };
-            link.send(&revoke).await.expect("sent");
+            link.send(revoke);
             let mut frame = [0; FRAME_LEN];
             guards.read_exact(&mut frame).expect("read");
             assert_eq!(ToGuard::decode(&frame), Ok(revoke));
 
             guards.write_all(&[9; FRAME_LEN]).expect("written");
             assert_eq!(link.recv().await, None);
+        });
+    }
+
+    /// A socket takes 278 frames that nobody reads.
+    #[test]
+    fn a_keeper_waits_for_no_guard_and_one_that_reads_again_gets_the_newest_grant() {
+        runtime().block_on(async {
+            let (ours, mut guards) = std::os::unix::net::UnixStream::pair().expect("a pair");
+            let mut link = Connection::from_std(ours).expect("a link");
+            let grant = |generation| {
+                ToGuard::Grant(Grant {
+                    token: FencingToken(5),
+                    generation,
+                    start: false,
+                    pause: false,
+                    term_at: BootInstant::from_nanos(1),
+                    kill_at: BootInstant::from_nanos(2),
+                })
+            };
+            const LAST: u32 = 10_000;
+            (1..=LAST).for_each(|generation| link.send(grant(generation)));
+
+            guards
+                .set_read_timeout(Some(Duration::from_secs(30)))
+                .expect("a timeout");
+            let reader = std::thread::spawn(move || {
+                let mut frame = [0; FRAME_LEN];
+                let mut count = 0;
+                while ToGuard::decode(&frame) != Ok(grant(LAST)) {
+                    guards.read_exact(&mut frame).expect("read");
+                    count += 1;
+                }
+                count
+            });
+            assert_eq!(link.recv().await, None, "the reader hangs up at the end");
+            let count = reader.join().expect("read");
+            assert!(count < LAST / 2, "{count} frames were kept for it");
         });
     }
 }

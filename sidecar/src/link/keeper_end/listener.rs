@@ -99,14 +99,10 @@ impl GuardListener {
         })
     }
 
-    /// Sends a frame to the guard that is connected.
-    ///
-    /// # Errors
-    /// `NotConnected` when there is none, else what the socket says.
-    pub(crate) async fn send(&mut self, frame: &ToGuard) -> io::Result<()> {
-        match &mut self.connection {
-            Some(connection) => connection.send(frame).await,
-            None => Err(io::ErrorKind::NotConnected.into()),
+    /// Sends a frame to the guard that is connected, if there is one, as [`Connection::send`] does.
+    pub(crate) fn send(&mut self, frame: ToGuard) {
+        if let Some(connection) = &mut self.connection {
+            connection.send(frame);
         }
     }
 
@@ -201,6 +197,10 @@ impl GuardListener {
             if let Some(error) = error.filter(|_| error != self.misunderstood) {
                 tracing::warn!(%error, "Closing a connection at the guards' socket");
                 self.misunderstood = Some(error);
+            }
+            if let Some(FrameError::Version(_)) = newcomer.connection.misunderstood() {
+                let why = Refusal::Version;
+                newcomer.connection.send_last(&ToGuard::Refuse { why });
             }
             return;
         };

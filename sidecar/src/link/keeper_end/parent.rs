@@ -48,8 +48,8 @@ impl Parent {
     }
 
     /// As [`Connection::send`].
-    pub(super) async fn send(&mut self, frame: &ToGuard) -> io::Result<()> {
-        self.connection.send(frame).await
+    pub(super) fn send(&mut self, frame: ToGuard) {
+        self.connection.send(frame);
     }
 
     pub(super) fn kill(&self) -> Result<(), Errno> {

@@ -51,6 +51,9 @@ pub fn of_the_keeper() -> Vec<ToGuard> {
         },
         ToGuard::Refuse { why: Refusal::User },
         ToGuard::Refuse { why: Refusal::Clock },
+        ToGuard::Refuse {
+            why: Refusal::Version,
+        },
         ToGuard::Keep(SESSION),
         ToGuard::Keep(CONTENDER),
         ToGuard::Forget,

@@ -115,6 +115,15 @@ fn a_frame_with_more_in_it_than_its_kind_says_is_not_understood() {
     assert_eq!(FromGuard::decode(&hello), Err(FrameError::Contents(HELLO)));
 }
 
+/// A guard of any release reads it, so these bytes stay.
+#[test]
+fn a_keeper_says_in_the_same_bytes_for_ever_that_it_does_not_speak_a_guards_version() {
+    let why = Refusal::Version;
+    let mut bytes = [0; FRAME_LEN];
+    (bytes[0], bytes[4]) = (7, 4);
+    assert_eq!(ToGuard::Refuse { why }.encode(), bytes);
+}
+
 #[test]
 fn a_guard_of_another_release_is_told_apart_by_its_hello() {
     let mut hello = FromGuard::Hello(Hello {

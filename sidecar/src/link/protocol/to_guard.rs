@@ -45,6 +45,9 @@ pub enum Refusal {
     User,
     /// The guard reads another clock than the keeper: [`Hello::clock`](super::Hello::clock).
     Clock,
+    /// The guard speaks another version of the protocol: [`VERSION`](super::frame::VERSION). Every version writes this
+    /// refusal in the same way.
+    Version,
 }
 
 /// The right to run until two instants.
@@ -83,6 +86,7 @@ const PAUSE: u8 = 2;
 const BY_ANOTHER: u32 = 1;
 const BY_USER: u32 = 2;
 const BY_CLOCK: u32 = 3;
+const BY_VERSION: u32 = 4;
 impl ToGuard {
     pub fn encode(&self) -> Frame {
         let fields = match *self {
@@ -132,6 +136,7 @@ impl ToGuard {
                     Refusal::Another => BY_ANOTHER,
                     Refusal::User => BY_USER,
                     Refusal::Clock => BY_CLOCK,
+                    Refusal::Version => BY_VERSION,
                 },
                 ..Fields::default()
             },
@@ -173,6 +178,7 @@ impl ToGuard {
                     BY_ANOTHER => Refusal::Another,
                     BY_USER => Refusal::User,
                     BY_CLOCK => Refusal::Clock,
+                    BY_VERSION => Refusal::Version,
                     _ => return Err(FrameError::Contents(REFUSE)),
                 },
             },

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::guard::schedule::exit::EXIT_REFUSED;
+use crate::link::protocol::Refusal;
 
 #[test]
 fn losing_the_keeper_changes_nothing_before_the_deadline() {
@@ -206,7 +207,7 @@ fn a_container_has_ended_by_itself_once_nothing_is_left_of_what_was_seen_in_it()
 fn a_guard_that_the_keeper_does_not_take_ends_once_it_has_nothing_to_guard() {
     let refused = || {
         Event::Frame(ToGuard::Refuse {
-            why: crate::link::protocol::Refusal::Another,
+            why: Refusal::Another,
         })
     };
     let mut run = Run::new(Mode::Pid1, true);
@@ -221,4 +222,36 @@ fn a_guard_that_the_keeper_does_not_take_ends_once_it_has_nothing_to_guard() {
     assert_eq!(run.at(200, GONE), [told_killed()]);
     run.at(210, Event::KeeperConnected);
     assert_eq!(run.at(210, refused()), [Action::Exit(EXIT_REFUSED)]);
+}
+
+#[test]
+fn a_paused_application_whose_guard_no_keeper_takes_is_ended_with_its_container() {
+    let refused = |why| Event::Frame(ToGuard::Refuse { why });
+    let mut run = Run::paused();
+    run.at(200, Event::KeeperLost { returns: false });
+    run.at(300, Event::KeeperConnected);
+    assert_eq!(run.at(300, refused(Refusal::Another)), [], "that one may end");
+    assert_eq!(
+        run.at(310, refused(Refusal::Version)),
+        [Action::Sweep(Sweep::Kill)]
+    );
+    run.at(311, GONE);
+    run.at(320, Event::KeeperConnected);
+    assert_eq!(
+        run.at(320, refused(Refusal::Version)),
+        [Action::Exit(EXIT_REFUSED)]
+    );
+}
+
+#[test]
+fn an_application_that_no_keeper_could_resume_is_ended_at_its_deadline_and_not_paused() {
+    let mut run = Run::new(Mode::Pid1, true);
+    run.at(0, pausing(A, true, 100));
+    run.at(1, Event::Started { pid: 42 });
+    run.at(10, Event::KeeperLost { returns: false });
+    run.at(20, Event::KeeperConnected);
+    let why = Refusal::Version;
+    assert_eq!(run.at(20, Event::Frame(ToGuard::Refuse { why })), []);
+    run.at(20, Event::KeeperLost { returns: false });
+    assert_eq!(run.at(100, Event::Tick), [Action::Sweep(Sweep::Kill)]);
 }

@@ -6,6 +6,8 @@ use uuid::Uuid;
 use super::*;
 use crate::link::protocol::TicketHalf;
 
+const L: Duration = Duration::from_millis(8_500);
+
 const TICKET: Ticket = Ticket {
     session: SessionKey {
         id: 1,
@@ -14,7 +16,7 @@ const TICKET: Ticket = Ticket {
     session_timeout: T,
     contender: Uuid::from_u128(5),
     token: A,
-    lease: None,
+    lease: Some(L),
 };
 
 fn with_ticket(token: Option<FencingToken>, is_paused: bool) -> FromGuard {
@@ -76,6 +78,24 @@ fn a_keeper_goes_on_with_the_lock_of_the_one_before_it_and_the_application_notic
 }
 
 #[test]
+fn a_lock_that_comes_back_is_shown_with_the_lease_duration_that_its_contender_states() {
+    let mut desk = Desk::new(run());
+    desk.said(with_ticket(Some(A), false));
+    desk.said(FromGuard::Deadline {
+        token: A,
+        kill_at: ms(10_650),
+    });
+    let shown = |desk: &Desk| desk.decider.left().map(|left| (left.token, left.lease));
+    assert_eq!(shown(&desk), Some((A, None)));
+    for half in halves() {
+        desk.said(FromGuard::Kept(half));
+    }
+    assert_eq!(shown(&desk), Some((A, Some(L))));
+    desk.lock(held_with_ticket());
+    assert_eq!(shown(&desk), None);
+}
+
+#[test]
 fn what_ran_under_a_lock_that_is_gone_is_stopped() {
     let mut desk = inheriting(run(), Some(A), false);
     desk.lock(connecting());
@@ -125,6 +145,20 @@ fn a_user_is_heard_while_the_lock_of_the_keeper_before_is_on_its_way() {
 }
 
 #[test]
+fn what_is_being_ended_has_no_time_left_when_the_lock_that_was_left_to_it_is_gone() {
+    let mut desk = inheriting(run(), Some(A), false);
+    desk.lock(connecting());
+    assert!(desk.decider.step_down_wanted());
+    assert_eq!(desk.decide(), [stop(3_000)]);
+    desk.now = 1_000;
+    let lost = LockStatus {
+        token: None,
+        ..lost(LossReason::SessionExpired)
+    };
+    assert_eq!(desk.answered(lost), [grant(A, false, 1_350)]);
+}
+
+#[test]
 fn a_lock_whose_application_has_ended_is_released_and_never_granted_again() {
     for (tree, is_paused) in [(None, false), (Some(A), true)] {
         let mut desk = inheriting(run(), tree, is_paused);
@@ -155,6 +189,36 @@ fn a_silent_guard_is_killed_after_the_deadline_that_it_has_from_the_keeper_befor
         kill_at: ms(5_000),
     };
     assert_eq!(desk.said(deadline), []);
+    assert_eq!(desk.at(5_000), []);
+    assert_eq!(desk.at(5_100), [Act::KillGuard]);
+}
+
+#[test]
+fn a_silent_guard_has_no_more_time_because_a_user_wants_the_lock_released_that_was_left() {
+    let mut desk = inheriting(run(), Some(A), false);
+    let deadline = FromGuard::Deadline {
+        token: A,
+        kill_at: ms(5_000),
+    };
+    assert_eq!(desk.said(deadline), []);
+    desk.lock(connecting());
+    desk.now = 4_900;
+    assert!(desk.decider.step_down_wanted());
+    assert_eq!(desk.decide(), [stop(7_900)]);
+    assert_eq!(desk.at(5_000), []);
+    assert_eq!(desk.at(5_100), [Act::KillGuard]);
+}
+
+#[test]
+fn a_guard_that_falls_silent_before_it_has_told_its_whole_ticket_is_killed_at_its_deadline() {
+    let mut desk = Desk::new(run());
+    assert_eq!(desk.said(with_ticket(Some(A), false)), []);
+    let deadline = FromGuard::Deadline {
+        token: A,
+        kill_at: ms(5_000),
+    };
+    assert_eq!(desk.said(deadline), []);
+    assert_eq!(desk.wake_at(), Some(ms(5_000)));
     assert_eq!(desk.at(5_000), []);
     assert_eq!(desk.at(5_100), [Act::KillGuard]);
 }
