@@ -11,6 +11,8 @@ pub const GROUP: &str = "lockkeeper.io";
 
 /// Name of the sidecar's container, and of its port.
 pub const SIDECAR: &str = "lockkeeper";
+/// Variable of the sidecar with the `leaseDuration` that its pod was created with.
+pub const LEASE_DURATION: &str = "LOCKKEEPER_LEASE_DURATION";
 
 /// Name of the `DistributedLock` in the pod's namespace. Label and annotation.
 pub const LOCK: &str = "lockkeeper.io/lock";

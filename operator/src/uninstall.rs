@@ -102,8 +102,8 @@ fn refusal(marked: &[String], release: &str) -> String {
         "the operator was not removed, because without it these would run without their locks: {}. Scale them to zero, \
          remove {} from them, wait until their pods are gone, and uninstall again. Or keep the release: run `helm \
          rollback {release} REVISION` with the newest revision of `helm history {release}`, because helm refuses \
-         upgrades before that. Or allow them to run without locks: after that rollback, helm upgrade --reuse-values \
-         --set uninstall.allowUnguarded=true, and uninstall again",
+         upgrades before that. Or allow them to run without locks: after that rollback, helm upgrade \
+         --reset-then-reuse-values --set uninstall.allowUnguarded=true, and uninstall again",
         names::first(marked, NAMED),
         keys::LOCK
     )
@@ -376,7 +376,7 @@ mod tests {
             "and 5 more",
             "remove lockkeeper.io/lock from them",
             "`helm rollback mine --namespace system REVISION`",
-            "helm upgrade --reuse-values --set uninstall.allowUnguarded=true",
+            "helm upgrade --reset-then-reuse-values --set uninstall.allowUnguarded=true",
         ] {
             assert!(sentence.contains(part), "{sentence}");
         }

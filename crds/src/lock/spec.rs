@@ -34,7 +34,7 @@ use crate::lease::ApiLease;
     printcolumn(name = "Node", type_ = "string", json_path = ".status.holders[0].node", priority = 1, description = "The holder's node"),
     printcolumn(name = "Max-Holders", type_ = "integer", json_path = ".spec.maxHolders", priority = 1, description = "How many may hold the lock at once"),
     printcolumn(name = "Session-Timeout", type_ = "string", json_path = ".spec.sessionTimeout", priority = 1, description = "How long the ensemble keeps the lock of a silent holder"),
-    printcolumn(name = "Lease", type_ = "string", json_path = ".status.holders[0].leaseDuration", priority = 1, description = "How long the holder may be silent before the next pod takes its place"),
+    printcolumn(name = "Lease", type_ = "string", json_path = ".status.holders[0].leaseDuration", priority = 1, description = "How long the holder may be silent before a next pod with a lease duration takes its place"),
     printcolumn(name = "Taken-From", type_ = "string", json_path = ".status.holders[0].takenFrom.pod", priority = 1, description = "The silent pod whose place the holder took"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason", priority = 1, description = "Why the lock is ready or not"),
     validation = cel::name(),
@@ -78,11 +78,11 @@ pub struct DistributedLockSpec {
     #[x_kube(validation = cel::between("renewInterval", MIN_RENEW_INTERVAL, MAX_RENEW_INTERVAL))]
     pub renew_interval: Option<ApiDuration>,
 
-    /// How long a holder may be silent before the next pod takes its place, whatever `sessionTimeout` is. The silent
-    /// one has stopped its application by then. `off`: only `sessionTimeout` decides. `auto`: the shortest with which
-    /// `sessionTimeout` stays as patient as without, 8.5 s with the defaults. A duration, from `500ms` to `1h`: this one;
-    /// `renewInterval` (at most an eighth of it) + `stopGrace` + 1 % of it + 200 ms must be at most four fifths of it.
-    /// Default: `auto`. In YAML write `"off"` with quotes: the bare word is a boolean.
+    /// How long a holder may be silent before the next pod takes its place. If its session ends sooner, the place is
+    /// free then. The silent one has stopped its application by then. `off`: only `sessionTimeout` decides. `auto`: the
+    /// shortest with which `sessionTimeout` stays as patient as without, 8.5 s with the defaults. A duration, from
+    /// `500ms` to `1h`: this one; `renewInterval` (at most an eighth of it) + `stopGrace` + 1 % of it + 200 ms must be
+    /// at most four fifths of it. Default: `auto`. In YAML write `"off"` with quotes: the bare word is a boolean.
     #[serde(default)]
     #[x_kube(validation = cel::lease_between(MIN_LEASE_DURATION, MAX_LEASE_DURATION))]
     pub lease_duration: ApiLease,

@@ -157,9 +157,9 @@ pub struct Holder {
     #[schemars(length(max = 16))]
     pub guard: Option<String>,
 
-    /// How long it may be silent before the next pod takes its place, as its pod reports: a duration. What the
-    /// `leaseDuration` that this pod was created with means with its other times: `auto` is resolved. Missing if only
-    /// its session decides.
+    /// How long it may be silent before a next pod with a lease duration takes its place, as its pod reports: a duration.
+    /// What the `leaseDuration` that this pod was created with means with its other times: `auto` is resolved. Missing if
+    /// only its session decides.
     #[serde(
         default,
         deserialize_with = "readable",
@@ -167,8 +167,8 @@ pub struct Holder {
     )]
     pub lease_duration: Option<ApiDuration>,
 
-    /// The contender whose place it took, because that one was silent for longer than its `leaseDuration`. Missing if it
-    /// took none.
+    /// The holder whose place it took, because that one was silent for longer than its `leaseDuration`. Missing if there
+    /// was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_from: Option<TakenFrom>,
 
@@ -208,7 +208,7 @@ impl fmt::Display for Survivors {
     }
 }
 
-/// A contender that was silent for longer than its `leaseDuration`.
+/// A holder that was silent for longer than its `leaseDuration`.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct TakenFrom {

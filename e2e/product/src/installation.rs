@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
 use crate::binaries;
-use crate::chart::{Helm, SYSTEM, WORKSPACE};
+use crate::chart::{CHART, Helm, SYSTEM, WORKSPACE};
 
 /// The name of the helm release.
 const RELEASE: &str = "lockkeeper";
@@ -186,6 +186,17 @@ impl<'a> Installation<'a> {
             said.words.trim()
         );
         Ok(said.output)
+    }
+
+    /// Upgrades the operator's chart with these words after the values that it has (`helm upgrade
+    /// --reset-then-reuse-values`), as the pages tell an administrator to.
+    ///
+    /// # Errors
+    /// As [`Self::helm`].
+    pub fn upgrade_with(&self, words: &[&str]) -> anyhow::Result<String> {
+        let system = format!("--namespace={SYSTEM}");
+        let upgrade = ["upgrade", RELEASE, CHART, &system, "--reset-then-reuse-values"];
+        self.helm(&[&upgrade[..], words].concat())
     }
 
     pub fn cluster(&self) -> &'a Cluster {

@@ -71,13 +71,13 @@ struct Line {
 /// By namespace; writes about other namespaces go through.
 type State = HashMap<String, Line>;
 
-/// Whether the API server's watch of all Secrets is late: what it tells waits.
-type IsLate = watch::Sender<bool>;
+/// The API server's watches that are late, by a part of their paths: what they tell waits.
+type Late = watch::Sender<Option<&'static str>>;
 
 /// The proxies of one operator.
 pub struct Gate {
     state: Arc<watch::Sender<State>>,
-    are_secrets_late: Arc<IsLate>,
+    late: Arc<Late>,
     tasks: [AbortHandle; 2],
     /// The address of the API server for the operator.
     pub server: String,
@@ -89,12 +89,12 @@ impl Gate {
     /// Open to everything.
     pub async fn new(environment: &Environment) -> Self {
         let state = Arc::<watch::Sender<State>>::default();
-        let are_secrets_late = Arc::<IsLate>::default();
-        let (api, server) = api::serve(environment, Arc::clone(&state), Arc::clone(&are_secrets_late)).await;
+        let late = Arc::<Late>::default();
+        let (api, server) = api::serve(environment, Arc::clone(&state), Arc::clone(&late)).await;
         let (ensemble, connect) = ensemble::serve(environment, Arc::clone(&state)).await;
         Self {
             state,
-            are_secrets_late,
+            late,
             tasks: [api, ensemble],
             server,
             connect,
@@ -116,9 +116,14 @@ impl Gate {
         self.set(namespace, Rule::Hold { what });
     }
 
-    /// From now on the operator does not hear of Secrets that are made or changed.
-    pub fn hold_secrets(&self) {
-        self.are_secrets_late.send_replace(true);
+    /// From now on the operator does not hear of these objects of all namespaces that are made or changed: `secrets?`.
+    pub fn hold_watch(&self, what: &'static str) {
+        self.late.send_replace(Some(what));
+    }
+
+    /// Lets it hear of all that it did not.
+    pub fn open_watches(&self) {
+        self.late.send_replace(None);
     }
 
     /// Lets everything through, also waiting writes.

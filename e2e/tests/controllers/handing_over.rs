@@ -7,30 +7,21 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Resource, ResourceExt};
 use lockkeeper_crds::DistributedLockSpec;
-use lockkeeper_product::beside::Tenant;
 use lockkeeper_product::beside::conditions::{condition, holders, waiting};
+use lockkeeper_product::beside::{Environment, Tenant};
 use lockkeeper_product::binaries;
 use lockkeeper_testbed::eventually::eventually;
 use serde_json::json;
 
 use crate::contender::Contender;
 use crate::environment::{alone, shared};
+use crate::killed::Gated;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_hands_over_by_an_annotation_which_goes_when_it_was_heard() {
     let Some(environment) = shared().await else { return };
     let space = environment.namespace("asked").await;
-    space.lock("report", DistributedLockSpec::default()).await;
-    let mut contenders = Vec::new();
-    for name in ["a", "b", "c"] {
-        let pod = space.pod(name, "report").await;
-        contenders.push(Contender::join(&environment, &space, "report", &pod).await);
-        space
-            .wait_for_lock("report", "it is in the queue", |lock| {
-                holders(lock).iter().chain(&waiting(lock)).any(|pod| pod == name)
-            })
-            .await;
-    }
+    let contenders = queue(&environment, &space, &["a", "b", "c"]).await;
     space.annotate("report", "lockkeeper.io/handoff", "c").await;
     space
         .wait_for_lock("report", "c holds, and the annotation is gone", |lock| {
@@ -104,6 +95,57 @@ async fn a_user_hands_over_by_an_annotation_which_goes_when_it_was_heard() {
         contender.leave().await;
     }
     space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_request_is_one_handoff_though_the_operator_hears_late_of_its_own_answer() {
+    let Some(environment) = alone().await else { return };
+    let connection = environment.connection().await;
+    let leader = Gated::replacing(&environment, &connection, "late-answer").await;
+    let space = environment.namespace("once").await;
+    let contenders = queue(&environment, &space, &["a", "b", "c"]).await;
+
+    let annotation = "distributedlocks/report?";
+    leader.gate.hold(&space.name, annotation);
+    space.annotate("report", "lockkeeper.io/handoff", "").await;
+    leader.gate.met(&space.name).await;
+    // The holder was asked, and the annotation is about to go.
+    leader.gate.hold_watch("/distributedlocks?");
+    leader.gate.open(&space.name);
+    space.wait_for_role("b", "active").await;
+    leader.gate.open_watches();
+
+    space.annotate("report", "lockkeeper.io/handoff", "nobody").await;
+    space.wait_for_note("report", "HandoffRefused", "nobody ").await;
+    space
+        .wait_for_lock("report", "b holds, and was asked for nothing", |lock| {
+            holders(lock) == ["b"] && waiting(lock) == ["c", "a"]
+        })
+        .await;
+    let writes = leader.gate.writes(&space.name);
+    let acknowledged = writes.iter().filter(|write| write.contains(annotation));
+    assert_eq!(acknowledged.count(), 2, "{writes:#?}");
+    for contender in contenders {
+        contender.leave().await;
+    }
+    space.leave().await;
+    environment.put_operator(environment.operator("operator-once", &[]).await);
+}
+
+/// Makes the lock `report` and these pods, which queue in this order.
+async fn queue(environment: &Environment, space: &Tenant, names: &[&str]) -> Vec<Contender> {
+    space.lock("report", DistributedLockSpec::default()).await;
+    let mut contenders = Vec::new();
+    for name in names {
+        let pod = space.pod(name, "report").await;
+        contenders.push(Contender::join(environment, space, "report", &pod).await);
+        space
+            .wait_for_lock("report", "it is in the queue", |lock| {
+                holders(lock).iter().chain(&waiting(lock)).any(|pod| pod == name)
+            })
+            .await;
+    }
+    contenders
 }
 
 fn deployment(replicas: i32, version: &str) -> Deployment {

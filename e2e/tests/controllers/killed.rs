@@ -31,6 +31,15 @@ impl Gated {
         Self { operator, gate }
     }
 
+    /// In place of the environment's own operator; returns when it leads.
+    pub async fn replacing(environment: &Environment, connection: &Onlooker, name: &str) -> Self {
+        let leader = Self::start(environment, name).await;
+        drop(environment.take_operator());
+        forget_leader(connection).await;
+        leader.leads().await;
+        leader
+    }
+
     /// Kills it (SIGKILL), and deletes its contender as the ensemble does after the session's expiry, so that
     /// no test waits for that.
     pub async fn kill(self, connection: &Onlooker) {
@@ -119,10 +128,7 @@ async fn the_next_operator_finishes_what_one_has_begun_that_was_killed_between_a
 async fn an_answer_that_gets_lost_changes_nothing_whichever_it_is() {
     let Some(environment) = alone().await else { return };
     let connection = environment.connection().await;
-    let leader = Gated::start(&environment, "unheard").await;
-    drop(environment.take_operator());
-    forget_leader(&connection).await;
-    leader.leads().await;
+    let leader = Gated::replacing(&environment, &connection, "unheard").await;
     let space = environment.namespace("heard").await;
     leader.gate.open(&space.name);
     live(&environment, &space, &connection).await;
@@ -155,7 +161,7 @@ async fn an_operator_that_leads_before_it_hears_of_a_secret_leaves_the_locks_ope
     drop(environment.take_operator());
     forget_leader(&connection).await;
     leader.leads().await;
-    heir.gate.hold_secrets();
+    heir.gate.hold_watch("/api/v1/secrets?");
 
     let space = environment.namespace("late").await;
     heir.gate.open(&space.name);

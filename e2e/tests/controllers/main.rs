@@ -23,5 +23,6 @@ mod replicas;
 mod rotating;
 mod seat;
 mod secured;
+mod taking_over;
 mod unfollowed;
 mod unreadable;

@@ -112,10 +112,7 @@ async fn when_the_leader_is_killed_amid_changes_no_lock_shows_another_ones_queue
 async fn a_status_that_a_replica_wrote_before_it_lost_its_lease_and_that_comes_late_is_refused() {
     let Some(environment) = alone().await else { return };
     let connection = environment.connection().await;
-    let slow = Gated::start(&environment, "slow").await;
-    drop(environment.take_operator());
-    forget_leader(&connection).await;
-    slow.leads().await;
+    let slow = Gated::replacing(&environment, &connection, "slow").await;
     let busy = Busy::start(&environment, "late").await;
     let space = &busy.space;
     slow.gate.hold(&space.name, "/status");

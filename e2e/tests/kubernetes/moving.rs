@@ -1,6 +1,5 @@
 //! The operator moves to another root of its ensemble, in the documented order and in the wrong one.
 
-use lockkeeper_product::chart::{CHART, SYSTEM};
 use lockkeeper_product::space::{Mend, Space, calm};
 use lockkeeper_testbed::ensemble::{SUPER, block_on, connector};
 use serde_json::json;
@@ -76,16 +75,16 @@ fn scale_up(space: &Space) -> String {
 
 /// The page leaves out the names of chart and release, and waits for no rollout of the operator.
 fn upgrade_as_the_page_says(space: &Space) {
-    let (_, rest) = PAGE.split_once("`helm upgrade … --reuse-values ").unwrap();
+    let (_, rest) = PAGE
+        .split_once("`helm upgrade … --reset-then-reuse-values ")
+        .unwrap();
     let (rest, _) = rest.split_once('`').unwrap();
-    let system = format!("--namespace={SYSTEM}");
-    let upgrade = ["upgrade", "lockkeeper", CHART, &system, "--reuse-values"];
-    let words: Vec<_> = upgrade.into_iter().chain(rest.split_whitespace()).collect();
+    let words: Vec<_> = rest.split_whitespace().collect();
     assert!(
         words.contains(&&*format!("zookeeper.root={OTHER}")),
         "it moves to another root: {rest}"
     );
-    space.installation.helm(&words).unwrap();
+    space.installation.upgrade_with(&words).unwrap();
 }
 
 /// First for `False`, then for `True`; for the lock of this test, since those of earlier tests may still be ending.

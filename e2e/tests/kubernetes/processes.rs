@@ -118,7 +118,8 @@ fn an_application_goes_on_when_the_image_of_its_sidecar_is_replaced() {
     let keeper = space.process(&pair.holder, KEEPER);
     // The same image under another name: the kubelet replaces the container for it.
     let digest = r#"--output=jsonpath={.status.initContainerStatuses[?(@.name=="lockkeeper")].imageID}"#;
-    let image = space.kubectl(&["get", "pod", &pair.holder, digest]).unwrap();
+    // The kubelet says it some time after the start.
+    let image = space.wait_for(&["get", "pod", &pair.holder, digest], |image| !image.is_empty());
     let container = json!({ "name": "lockkeeper", "image": image });
     let patch = json!({ "spec": { "initContainers": [container] } }).to_string();
     space

@@ -1,6 +1,6 @@
 //! The uninstallation by a user who wants the workloads to go on without their locks.
 
-use lockkeeper_product::chart::{CHART, SYSTEM};
+use lockkeeper_product::chart::SYSTEM;
 use lockkeeper_product::space::{BOUND, Mend, Space, calm};
 use lockkeeper_testbed::process::wait_for;
 use serde_json::json;
@@ -27,15 +27,14 @@ fn an_uninstallation_that_allows_it_removes_all_and_guards_only_the_pods_that_ru
     let standby = before.iter().find(|pod| **pod != pair.holder).unwrap();
 
     let (_, value) = PAGE
-        .split_once("`helm upgrade --reuse-values --set uninstall.")
+        .split_once("`helm upgrade --reset-then-reuse-values --set uninstall.")
         .unwrap();
     let (value, _) = value.split_once('`').unwrap();
     let value = format!("--set=uninstall.{value}");
-    let system = format!("--namespace={SYSTEM}");
-    let upgrade = ["upgrade", "lockkeeper", CHART, &system, "--reuse-values", &value];
     installation
-        .helm(&[&upgrade[..], &["--wait", "--timeout=3m"]].concat())
+        .upgrade_with(&[&value, "--wait", "--timeout=3m"])
         .unwrap();
+    let system = format!("--namespace={SYSTEM}");
     installation
         .helm(&["uninstall", "lockkeeper", &system, "--wait", "--timeout=3m"])
         .unwrap();

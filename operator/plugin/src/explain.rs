@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use lockkeeper_crds::settings::word_of;
-use lockkeeper_crds::{DistributedLock, keys};
+use lockkeeper_crds::{ApiLease, DistributedLock, keys};
 use serde::Serialize;
 
 use crate::holders::{named, taken};
@@ -147,9 +147,11 @@ fn of_queue(
         };
         // With several holders each may have another lease duration.
         let silence = match status.holders.as_slice() {
-            [holder] if index == 0 => holder.lease_duration.map_or_else(String::new, |lease| {
-                format!("; it takes over if {} is silent for {lease}", holder.pod)
-            }),
+            [holder] if index == 0 && takes_over(pod) => {
+                holder.lease_duration.map_or_else(String::new, |lease| {
+                    format!("; it takes over if {} is silent for {lease}", holder.pod)
+                })
+            }
             _ => String::new(),
         };
         format!(
@@ -158,6 +160,18 @@ fn of_queue(
         )
     };
     explanation
+}
+
+/// Whether a pod takes the place of a silent holder: it was created with a lease duration, which no release before
+/// `leaseDuration` has written.
+fn takes_over(pod: &Pod) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    let sidecars = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let mut variables = sidecars
+        .filter(|container| container.name == keys::SIDECAR)
+        .flat_map(|sidecar| sidecar.env.iter().flatten());
+    let off = ApiLease::Off.to_string();
+    variables.any(|one| one.name == keys::LEASE_DURATION && one.value.as_ref() != Some(&off))
 }
 
 /// Whether a handoff can be asked for, by what the status shows.
@@ -256,7 +270,15 @@ mod tests {
         holder.lease_duration = Some("8500ms".parse().unwrap());
         let from = json!({"pod": "z", "contender": "c0", "silence": "8612ms"});
         holder.taken_from = serde_json::from_value(from).unwrap();
-        let sentence = |name: &str| explain(&pod(name), &Above::Nothing, false, Some(&lock)).sentence;
+        let of = |lease: serde_json::Value, name: &str| {
+            let mut pod = pod(name);
+            let sidecar = json!({"name": "lockkeeper", "env": lease});
+            pod.spec =
+                serde_json::from_value(json!({"containers": [], "initContainers": [sidecar]})).unwrap();
+            explain(&pod, &Above::Nothing, false, Some(&lock)).sentence
+        };
+        let with = |lease: &str| json!([{"name": "LOCKKEEPER_LEASE_DURATION", "value": lease}]);
+        let sentence = |name: &str| of(with("auto"), name);
         assert_eq!(
             sentence("a"),
             "a holds report under token 7; it took the place of z, which was silent for 8612ms"
@@ -265,6 +287,9 @@ mod tests {
             sentence("b"),
             "b is the next for report, held by a on n1; it takes over if a is silent for 8500ms"
         );
+        for without in [with("off"), json!([])] {
+            assert_eq!(of(without, "b"), "b is the next for report, held by a on n1");
+        }
         assert_eq!(
             sentence("c"),
             "c is number 2 in the queue for report, held by a on n1"

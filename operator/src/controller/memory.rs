@@ -32,6 +32,8 @@ pub(crate) struct Memory {
     pub(crate) nodes: KnownNodes,
     /// When a yield was requested last.
     pub(crate) yielded: Last,
+    /// The request for a handoff that was carried out, until its annotation is removed.
+    pub(crate) served: Served,
     /// How the handoffs of its rollouts turned out.
     pub(crate) trials: Trials,
     /// Contenders that were removed because their nodes are out of service, until that is told.
@@ -46,8 +48,28 @@ pub(crate) struct Memory {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Last(Option<Instant>);
 
+/// A request of a user that was carried out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Served(Option<String>);
+
 #[derive(Debug, Default)]
 pub(crate) struct Memories(Mutex<HashMap<LockKey, Memory>>);
+
+// === impl Served ===
+
+impl Served {
+    pub(crate) fn done(&mut self, request: Option<String>) {
+        self.0 = request;
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.0 = None;
+    }
+
+    pub(crate) fn is(&self, request: Option<&String>) -> bool {
+        self.0.is_some() && self.0.as_ref() == request
+    }
+}
 
 // === impl Memory ===
 

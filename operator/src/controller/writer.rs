@@ -161,6 +161,22 @@ impl Writer<'_> {
         }
     }
 
+    /// Removes the annotation of a handoff from this version of a lock. Returns the new version; `None` if the lock has
+    /// another one by now, or is gone.
+    ///
+    /// # Errors
+    /// Those of the API server; [`NotLeading`].
+    pub(crate) async fn acknowledge(&self, key: &LockKey, version: &str) -> Result<Option<String>, Error> {
+        let client = self.counted("annotation")?;
+        let patch = json!({"metadata": {"resourceVersion": version, "annotations": {keys::HANDOFF: null}}});
+        let patch = Patch::Merge(patch);
+        match objects::patch::<DistributedLock>(&client, &key.namespace, &key.name, &patch).await {
+            Ok(lock) => Ok(lock.metadata.resource_version),
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(None),
+            Err(error) => Err(Error::writing("the DistributedLock")(error)),
+        }
+    }
+
     /// Writes the role label of a pod; false when there is no pod of this name and UID.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use kube::core::{NamespaceResourceScope, Resource};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 
-use super::objects::{self, Finalizers};
+use super::objects::{self, Finalizers, LockPart};
 
 /// A client that only reads. Cheap to clone.
 #[derive(Clone)]
@@ -43,6 +43,17 @@ impl Reader {
         P: Clone + DeserializeOwned + std::fmt::Debug,
     {
         objects::list(&Api::namespaced(self.0.clone(), namespace), chosen, take).await
+    }
+
+    /// A lock as it is at this moment; `None` when it is gone. It is listed by its name: the right to list locks is there.
+    ///
+    /// # Errors
+    /// Those of the API server.
+    pub(crate) async fn lock(&self, namespace: &str, name: &str) -> Result<Option<LockPart>, kube::Error> {
+        let one = ListParams::default().fields(&format!("metadata.name={name}"));
+        let mut found = None;
+        self.list(namespace, one, |lock| found = Some(lock)).await?;
+        Ok(found)
     }
 
     /// The finalizers of a lock, see [`Finalizers::of`].

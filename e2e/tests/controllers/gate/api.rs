@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::{Fate, IsLate, State, admit, line_of};
+use super::{Fate, Late, State, admit, line_of};
 
 type AnyBody = UnsyncBoxBody<Bytes, kube::Error>;
 
@@ -29,7 +29,7 @@ struct Lost;
 pub(super) async fn serve(
     environment: &Environment,
     state: Arc<watch::Sender<State>>,
-    are_secrets_late: Arc<IsLate>,
+    late: Arc<Late>,
 ) -> (AbortHandle, String) {
     let client = client(environment.kubeconfig()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -40,9 +40,9 @@ pub(super) async fn serve(
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             let (client, state) = (client.clone(), Arc::clone(&state));
-            let are_secrets_late = Arc::clone(&are_secrets_late);
+            let late = Arc::clone(&late);
             connections.spawn(async move {
-                let service = service_fn(|request| pass(&client, &state, &are_secrets_late, request));
+                let service = service_fn(|request| pass(&client, &state, &late, request));
                 // An error of either side ends the connection.
                 let _ = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service)
@@ -56,7 +56,7 @@ pub(super) async fn serve(
 async fn pass(
     client: &Client,
     state: &watch::Sender<State>,
-    are_secrets_late: &IsLate,
+    late: &Late,
     request: Request<Incoming>,
 ) -> Result<Response<AnyBody>, Lost> {
     let (mut head, body) = request.into_parts();
@@ -72,7 +72,7 @@ async fn pass(
         false => Fate::Passes,
     };
     let what = format!("{} {path}", head.method);
-    let tells_of_secrets = path.starts_with("/api/v1/secrets?") && path.contains("watch=true");
+    let is_watch = path.contains("watch=true");
     head.headers.remove(hyper::header::HOST);
     let body = body.collect().await.map_err(|_| Lost)?.to_bytes();
     let answer = client
@@ -88,20 +88,22 @@ async fn pass(
     }
     match fate {
         Fate::LosesItsAnswer => Err(Lost),
-        Fate::Passes | Fate::Waits if tells_of_secrets => Ok(late(answer, are_secrets_late)),
+        Fate::Passes | Fate::Waits if is_watch => Ok(in_time(answer, late, path)),
         Fate::Passes | Fate::Waits => Ok(answer.map(BodyExt::boxed_unsync)),
     }
 }
 
-/// The answer, whose parts wait while `is_late`.
-fn late(answer: Response<Body>, is_late: &IsLate) -> Response<AnyBody> {
-    let is_late = is_late.subscribe();
+/// The answer to the watch of `path`, whose parts wait while that is late.
+fn in_time(answer: Response<Body>, late: &Late, path: String) -> Response<AnyBody> {
+    let late = late.subscribe();
     answer.map(|body| {
         let parts = BodyStream::new(body).then(move |part| {
-            let mut is_late = is_late.clone();
+            let (mut late, path) = (late.clone(), path.clone());
             async move {
                 // An error says that the gate is gone, and so is the operator.
-                let _ = is_late.wait_for(|is_late| !is_late).await;
+                let _ = late
+                    .wait_for(|late| late.is_none_or(|late| !path.contains(late)))
+                    .await;
                 part
             }
         });

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
 use lockkeeper_crds::lock::LockMode;
-use lockkeeper_crds::{ApiDuration, DistributedLockSpec};
+use lockkeeper_crds::{ApiDuration, DistributedLockSpec, keys};
 use lockkeeper_daemon::log::LogFormat;
 
 use super::context::Context;
@@ -44,7 +44,7 @@ pub(crate) fn of_lock(name: &str, spec: &DistributedLockSpec, context: &Context<
         var("LOCKKEEPER_TICK_TIME", tick_time),
         var("LOCKKEEPER_SESSION_TIMEOUT", spec.session_timeout),
         var("LOCKKEEPER_STOP_GRACE", spec.stop_grace),
-        var("LOCKKEEPER_LEASE_DURATION", spec.lease_duration),
+        var(keys::LEASE_DURATION, spec.lease_duration),
         var("LOCKKEEPER_ON_LOSS", spec.on_loss.as_str().to_lowercase()),
         var("LOCKKEEPER_ON_SUSPECT", spec.on_suspect.as_str().to_lowercase()),
         var("LOCKKEEPER_ON_EXIT", spec.on_exit.as_str().to_lowercase()),

@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use futures_util::{TryStreamExt, stream};
 use kube::ResourceExt;
-use kube::api::Patch;
-use lockkeeper_crds::keys::HANDOFF;
 use lockkeeper_crds::lock::ConditionType;
 use lockkeeper_lock::Agreement;
-use serde_json::json;
 
-use super::build::{Finalizer, Handoff, Nodes, Plan, Request, RoleChange};
+use super::build::{Finalizer, Nodes, Plan, RoleChange};
 use super::claim;
 use super::fenced;
 use super::resolve::Resolved;
@@ -20,8 +17,9 @@ use crate::controller::memory::{Disorder, Order};
 use crate::controller::writer::{LeasedWay, Writer};
 use crate::identity::Identity;
 use crate::kubernetes::events::{Notice, Reason};
-use crate::metrics::Cause;
 use crate::zookeeper::nodes::{Agreed, Removal, TreeError};
+
+mod handoff;
 
 /// Least time between two attempts to bring another agreement into force.
 const AGREE_AGAIN: Duration = Duration::from_secs(10);
@@ -154,25 +152,7 @@ pub(crate) async fn apply(
         .try_buffer_unordered(ROLES)
         .try_collect::<()>()
         .await?;
-    match handoff {
-        Handoff::None => {}
-        Handoff::Later(rest) => applied.come_again(*rest),
-        Handoff::Rollout(request, trial) => {
-            step_down(ctx, writer, way()?, resolved, request, "rollout", &mut applied).await?;
-            ctx.memories
-                .edit(&resolved.key, |memory| memory.trials.request(trial.clone()));
-        }
-        Handoff::Asked(request) => {
-            step_down(ctx, writer, way()?, resolved, request, "user", &mut applied).await?;
-            applied.changed(acknowledge(writer, resolved).await?);
-        }
-        Handoff::Refused(refusal) => {
-            applied
-                .notices
-                .push(Notice::new(Reason::HandoffRefused, refusal.as_str()));
-            applied.changed(acknowledge(writer, resolved).await?);
-        }
-    }
+    handoff::carry_out(ctx, writer, way, resolved, handoff, &mut applied).await?;
     if *finalizer == Finalizer::Remove {
         if resolved.situation.way().is_none() {
             tracing::warn!(lock = %resolved.key, "There is no way to the ensemble of a lock; its nodes stay there");
@@ -294,27 +274,6 @@ fn was_ready(resolved: &Resolved) -> bool {
         .any(|one| one.type_ == ConditionType::Ready.as_str() && one.status == "True")
 }
 
-async fn step_down(
-    ctx: &Context,
-    writer: Writer<'_>,
-    way: &LeasedWay,
-    resolved: &Resolved,
-    request: &Request,
-    cause: &'static str,
-    applied: &mut Applied,
-) -> Result<(), Error> {
-    let is_new = writer.request_yield(way, &resolved.key, &request.request).await?;
-    if is_new {
-        ctx.metrics.handoffs.get_or_create(&Cause { cause }).inc();
-        ctx.memories.edit(&resolved.key, |memory| memory.yielded.done());
-        tracing::info!(lock = %resolved.key, contenders = ?request.request.contenders, cause, "Handoff requested");
-        applied
-            .notices
-            .push(Notice::new(Reason::HandoffRequested, request.note.as_str()));
-    }
-    Ok(())
-}
-
 async fn set_role(
     ctx: &Context,
     writer: Writer<'_>,
@@ -326,13 +285,6 @@ async fn set_role(
         ctx.pods.set_role(&resolved.key, pod, uid, *role);
     }
     Ok(())
-}
-
-async fn acknowledge(writer: Writer<'_>, resolved: &Resolved) -> Result<Option<String>, Error> {
-    let patch = json!({"metadata": {"annotations": {HANDOFF: null}}});
-    writer
-        .patch_lock(&resolved.key, "annotation", &Patch::Merge(patch))
-        .await
 }
 
 async fn set_finalizer(

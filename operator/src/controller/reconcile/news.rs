@@ -1,6 +1,8 @@
 //! What changed between two statuses, for events. Pure.
 
-use lockkeeper_crds::lock::{ConditionType, DistributedLockStatus, Holder, Reason as ConditionReason};
+use lockkeeper_crds::lock::{
+    ConditionType, DistributedLockStatus, Holder, Reason as ConditionReason, TakenFrom,
+};
 use lockkeeper_lock::{CleanRelease, FencingToken};
 
 use crate::controller::removals::Removals;
@@ -28,6 +30,15 @@ fn subject(holder: &Holder) -> Subject {
     match &holder.uid {
         Some(uid) => Subject::pod(&holder.pod, Some(uid.clone())),
         None => Subject::Contender(holder.contender.clone()),
+    }
+}
+
+/// A contender without a pod is named by its contender alone.
+fn subject_of_taken(from: &TakenFrom) -> Subject {
+    if from.pod == from.contender {
+        Subject::Contender(from.contender.clone())
+    } else {
+        Subject::pod(&from.pod, None)
     }
 }
 
@@ -75,7 +86,7 @@ pub(super) fn news(
                     "{} was silent for {}, and {} took its place",
                     from.pod, from.silence, holder.pod
                 );
-                notices.push(Notice::new(Reason::TakenOver, note).about(Subject::pod(&from.pod, None)));
+                notices.push(Notice::new(Reason::TakenOver, note).about(subject_of_taken(from)));
             }
             let note = format!(
                 "{} holds the lock under token {}",
@@ -128,7 +139,7 @@ pub(super) fn news(
 mod tests {
     use k8s_openapi::jiff::Timestamp;
     use lockkeeper_crds::ApiDuration;
-    use lockkeeper_crds::lock::{Survivors, TakenFrom};
+    use lockkeeper_crds::lock::Survivors;
 
     use super::*;
     use crate::fencing::Suspect;
@@ -244,6 +255,25 @@ mod tests {
             told(&[&before, &nobody, &after]),
             ["LockLost", "TakenOver", "LockAcquired"]
         );
+    }
+
+    #[test]
+    fn the_event_of_a_takeover_is_about_the_pod_or_about_the_contender_if_there_is_no_pod() {
+        let contender = "_c_a-lock-0000000001";
+        let about = |pod: &str| {
+            let from = TakenFrom {
+                pod: pod.to_owned(),
+                contender: contender.to_owned(),
+                silence: ApiDuration::from_millis(8_612),
+            };
+            let [before, after] = [held_by("a", None), held_by("b", Some(from))];
+            let lost = [contender.to_owned()];
+            let taken = news(&before, &after, &lost, &Removals::default()).remove(0);
+            assert_eq!(taken.reason, Reason::TakenOver);
+            taken.subject
+        };
+        assert_eq!(about("a"), Some(Subject::pod("a", None)));
+        assert_eq!(about(contender), Some(Subject::Contender(contender.to_owned())));
     }
 
     #[test]

@@ -29,26 +29,12 @@ impl Finalizers {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Self>, kube::Error> {
-        #[derive(Deserialize)]
-        struct List {
-            items: Vec<Object>,
-        }
-        #[derive(Deserialize)]
-        struct Object {
-            metadata: Meta,
-        }
-        #[derive(Deserialize)]
-        struct Meta {
-            #[serde(default, deserialize_with = "positions")]
-            finalizers: Finalizers,
-        }
         let request = Request::new(DistributedLock::url_path(&(), Some(namespace)));
         let one = ListParams::default()
             .fields(&format!("metadata.name={name}"))
             .limit(1);
         let request = request.list_metadata(&one).map_err(kube::Error::BuildRequest)?;
-        let mut list = client.request::<List>(request).await?;
-        Ok(list.items.pop().map(|object| object.metadata.finalizers))
+        Ok(client.request::<List>(request).await?.only())
     }
 
     /// The patch that adds or removes ours; `None` if nothing is to be done. It depends on the version of the object,
@@ -69,6 +55,30 @@ impl Finalizers {
         };
         let seen = add("/metadata/resourceVersion", version.into());
         Some(Patch::Json(JsonPatch(vec![seen, change])))
+    }
+}
+
+/// The lock of a name, as the API server lists it: one object or none.
+#[derive(Deserialize)]
+struct List {
+    /// The API server says `null`, and not `[]`, when it lists the metadata of no object.
+    items: Option<Vec<Object>>,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    metadata: Meta,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    #[serde(default, deserialize_with = "positions")]
+    finalizers: Finalizers,
+}
+
+impl List {
+    fn only(self) -> Option<Finalizers> {
+        self.items?.pop().map(|object| object.metadata.finalizers)
     }
 }
 
@@ -101,6 +111,20 @@ mod tests {
             "the version is a condition"
         );
         Some(object["metadata"]["finalizers"].clone())
+    }
+
+    #[test]
+    fn a_lock_that_is_gone_has_no_finalizers_however_an_empty_list_is_written() {
+        for items in ["null", "[]"] {
+            let list = format!(
+                r#"{{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{{"resourceVersion":"2089"}},"items":{items}}}"#
+            );
+            let list: List = serde_json::from_str(&list).unwrap();
+            assert!(list.only().is_none(), "{items}");
+        }
+        let one = format!(r#"{{"items":[{{"metadata":{{"finalizers":["a","{FINALIZER}"]}}}}]}}"#);
+        let found = serde_json::from_str::<List>(&one).unwrap().only().unwrap();
+        assert_eq!((found.count, found.ours), (2, Some(1)));
     }
 
     #[test]
