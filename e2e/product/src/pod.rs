@@ -30,8 +30,10 @@ pub struct Pod {
     pub record: PathBuf,
     /// The keeper; in `signal` mode the guard, whose child the keeper is.
     pub sidecar: Option<Process>,
-    /// The parent of the container's first process.
+    /// The parent of the container's first process; in `signal` mode that process itself.
     pub container: Option<Process>,
+    /// In `signal` mode the parent of the first process of the PID namespace that all containers share.
+    sandbox: Option<Process>,
 }
 
 impl Pod {
@@ -50,6 +52,7 @@ impl Pod {
             volume,
             sidecar: None,
             container: None,
+            sandbox: None,
         }
     }
 
@@ -73,9 +76,20 @@ impl Pod {
     }
 
     /// A pod whose container knows nothing of locks (`signal` mode): its guard recognises it by the
-    /// termination message file that a kubelet mounts.
+    /// termination message file that a kubelet mounts. The containers share a PID namespace (`shareProcessNamespace`),
+    /// in which the first process does nothing but wait for others.
     pub fn start_with_foreign_container(ensemble: &Ensemble, name: &str, lock: &str, more: &[&str]) -> Self {
         let mut pod = Self::empty(ensemble, name);
+        let mut sandbox = Command::new("unshare");
+        sandbox.args([
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "sh",
+            "-c",
+            "sleep infinity & wait",
+        ]);
+        pod.sandbox = Some(pod.host.spawn("sandbox", sandbox).unwrap());
         for container in ["app", "lockkeeper"] {
             let last_words = pod.volume.join(pod.last_words(container));
             fs::create_dir_all(&last_words).unwrap();
@@ -88,7 +102,7 @@ impl Pod {
         let own = pod.last_words("lockkeeper");
         let script = format!("mount --bind {own}/0 lockkeeper-log && exec \"$@\"");
         let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", &script, "sh"]);
+        command.args(["--mount-proc", "sh", "-c", &script, "sh"]);
         command.arg(binaries::lockkeeper().unwrap());
         pod.start_sidecar_by(command, &ensemble.connect_string(), lock, &options);
         pod
@@ -115,11 +129,19 @@ impl Pod {
         );
         let mut command = Command::new("unshare");
         command
-            .args(["--mount", "sh", "-c", &script])
+            .args(["--mount-proc", "sh", "-c", &script])
             .current_dir(&self.volume)
             .env("LOCKKEEPER_FENCING_TOKEN", token)
             .stderr(self.log());
-        self.container = Some(self.host.spawn("container", command).unwrap());
+        self.container = Some(self.spawn("container", command));
+    }
+
+    fn spawn(&self, name: &str, command: Command) -> Process {
+        let spawned = match &self.sandbox {
+            Some(sandbox) => self.host.spawn_beside(first_child(sandbox.pid()), name, command),
+            None => self.host.spawn(name, command),
+        };
+        spawned.unwrap()
     }
 
     /// The file to which both write their output.
@@ -163,7 +185,7 @@ impl Pod {
             .arg(self.volume.join("lease.env"))
             .args(more)
             .stderr(self.log());
-        self.sidecar = Some(self.host.spawn("sidecar", command).unwrap());
+        self.sidecar = Some(self.spawn("sidecar", command));
     }
 
     /// Starts the container: a PID namespace of its own, whose first process is the guard.

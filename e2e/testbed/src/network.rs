@@ -23,10 +23,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::process::Pid;
 use rustix::thread::LinkNameSpaceType;
 
 use crate::Process;
 use crate::owner::{MARK, Owner};
+use crate::process::Namespaces;
 use crate::sys;
 
 mod join;
@@ -227,9 +229,31 @@ impl Host {
     }
 
     /// Starts a program on this host. It dies with the harness.
-    pub fn spawn(&self, name: impl Into<String>, mut command: Command) -> io::Result<Process> {
+    pub fn spawn(&self, name: impl Into<String>, command: Command) -> io::Result<Process> {
+        self.spawn_in(name, command, None)
+    }
+
+    /// The same in the PID namespace of a process. Only there the program sees what is in that namespace alone, and only
+    /// if it mounts another `/proc`.
+    pub fn spawn_beside(
+        &self,
+        process: Pid,
+        name: impl Into<String>,
+        command: Command,
+    ) -> io::Result<Process> {
+        let pids = File::open(format!("/proc/{process}/ns/pid"))?;
+        self.spawn_in(name, command, Some(pids.into()))
+    }
+
+    fn spawn_in(
+        &self,
+        name: impl Into<String>,
+        mut command: Command,
+        pids: Option<Arc<File>>,
+    ) -> io::Result<Process> {
         command.env(MARK, &self.mark);
-        Process::spawn_in(name, command, self.namespace.clone())
+        let network = self.namespace.clone();
+        Process::spawn_in(name, command, Namespaces { network, pids })
     }
 
     /// Runs `work` on a thread of its own on this host: the sockets that it opens stay on that host.
@@ -306,7 +330,11 @@ fn ip(namespace: &Arc<File>, lines: &str) -> io::Result<()> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    let mut process = Process::spawn_in("ip", command, Some(Arc::clone(namespace)))?;
+    let namespaces = Namespaces {
+        network: Some(Arc::clone(namespace)),
+        pids: None,
+    };
+    let mut process = Process::spawn_in("ip", command, namespaces)?;
     let child = process.child_mut();
     let mut input = child.stdin.take().expect("the command has a pipe");
     input.write_all(lines.as_bytes())?;

@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::clock::since_boot;
 use crate::sys;
@@ -26,19 +28,19 @@ pub struct Process {
 impl Process {
     /// Starts a program in the namespace of the harness itself. See [`crate::Host::spawn`].
     pub fn spawn(name: impl Into<String>, command: Command) -> io::Result<Self> {
-        Self::spawn_in(name, command, None)
+        Self::spawn_in(name, command, Namespaces::default())
     }
 
     pub(crate) fn spawn_in(
         name: impl Into<String>,
         mut command: Command,
-        namespace: Option<Arc<File>>,
+        namespaces: Namespaces,
     ) -> io::Result<Self> {
         let name = name.into();
-        sys::bind(&mut command, namespace);
+        sys::bind(&mut command, namespaces.network, namespaces.pids.is_some());
         // A Ctrl-C in the terminal goes only to the harness, which ends its children in order.
         sys::new_session(&mut command);
-        let child = spawn_on_lasting_thread(command)
+        let child = spawn_on_lasting_thread(command, namespaces.pids)
             .map_err(|error| io::Error::new(error.kind(), format!("cannot start {name}: {error}")))?;
         let pid = Pid::from_child(&child);
         Ok(Self { name, pid, child })
@@ -196,20 +198,55 @@ pub fn resident_memory(pid: Pid) -> io::Result<u64> {
     Ok(kib.unwrap_or_default() * 1024)
 }
 
-type Order = (Command, Sender<io::Result<Child>>);
+/// Where a process is started: in the namespaces of the harness unless others are given.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Namespaces {
+    pub(crate) network: Option<Arc<File>>,
+    pub(crate) pids: Option<Arc<File>>,
+}
+
+struct Order {
+    command: Command,
+    pids: Option<Arc<File>>,
+    answer: Sender<io::Result<Child>>,
+}
+
+impl Order {
+    /// `own`: the PID namespace of this thread.
+    fn carry_out(mut self, own: &File) {
+        let spawned = match &self.pids {
+            None => self.command.spawn(),
+            // What this thread starts is in that namespace then; the thread itself stays where it is (setns(2)).
+            Some(pids) => enter(pids).and_then(|()| {
+                let child = self.command.spawn();
+                enter(own).expect("a thread may always start processes in its own namespace again");
+                child
+            }),
+        };
+        // The receiver is gone only if the calling thread has ended.
+        let _ = self.answer.send(spawned);
+    }
+}
+
+fn enter(pids: &File) -> io::Result<()> {
+    Ok(move_into_link_name_space(
+        pids.as_fd(),
+        Some(LinkNameSpaceType::ProcessID),
+    )?)
+}
 
 /// `PR_SET_PDEATHSIG` is about the *thread* that forked: a test's thread ends with the test, and a thread of
 /// an asynchronous runtime at any moment. So one thread, which ends with the process, forks for all.
-fn spawn_on_lasting_thread(command: Command) -> io::Result<Child> {
+fn spawn_on_lasting_thread(command: Command, pids: Option<Arc<File>>) -> io::Result<Child> {
     static SPAWNER: OnceLock<Sender<Order>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
         let (orders, queue) = mpsc::channel::<Order>();
         std::thread::Builder::new()
             .name("spawner".to_owned())
             .spawn(move || {
-                for (mut command, answer) in queue {
-                    // The receiver is gone only if the calling thread has ended.
-                    let _ = answer.send(command.spawn());
+                let own = File::open("/proc/self/ns/pid").expect("the own namespace can be opened");
+                for order in queue {
+                    order.carry_out(&own);
                 }
             })
             .expect("a thread can be started");
@@ -217,6 +254,11 @@ fn spawn_on_lasting_thread(command: Command) -> io::Result<Child> {
     });
     let (answer, child) = mpsc::channel();
     let gone = || io::Error::other("the thread that starts processes is gone");
-    spawner.send((command, answer)).map_err(|_| gone())?;
+    let order = Order {
+        command,
+        pids,
+        answer,
+    };
+    spawner.send(order).map_err(|_| gone())?;
     child.recv().map_err(|_| gone())?
 }

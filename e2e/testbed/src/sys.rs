@@ -14,13 +14,14 @@ use std::sync::Arc;
 use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
-/// Makes the child die with the thread that spawns it, and start in `namespace` if there is one.
-pub(crate) fn bind(command: &mut Command, namespace: Option<Arc<File>>) {
-    let parent = rustix::process::getpid();
+/// Makes the child die with the thread that spawns it, and start in the network `namespace` if there is one. `is_outside`:
+/// the child is to be in another PID namespace than its parent, and does not see it.
+pub(crate) fn bind(command: &mut Command, namespace: Option<Arc<File>>, is_outside: bool) {
+    let parent = (!is_outside).then(rustix::process::getpid);
     let prepare = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         // The parent may have died before the child asked for the signal.
-        if rustix::process::getppid() != Some(parent) {
+        if rustix::process::getppid() != parent {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
         if let Some(namespace) = &namespace {
