@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use lockkeeper_campaign::{SEED_VARIABLE, seed_from_environment};
-use lockkeeper_conformance::report::judge;
+use lockkeeper_conformance::report::{Report, judge};
 use lockkeeper_conformance::rounds::Rounds;
 use lockkeeper_conformance::times;
 use lockkeeper_conformance::tlc::{Tlc, Verdict};
@@ -11,8 +11,11 @@ use lockkeeper_conformance::trace::{Event, Kind, Trace};
 use lockkeeper_conformance::wrong::{Mistake, spoil};
 use lockkeeper_testbed::Unsupported;
 
-/// Enough that all faults occur, and that a takeover is among them.
+/// Locks of a round. On most machines all faults occur in one round, and a takeover is among them.
 const TRACES: usize = 20;
+
+/// The most rounds that are played until enough has happened: a busy machine gets less done in the time of a round.
+const ROUNDS: usize = 6;
 
 /// TLC, where `make` has fetched it.
 fn tlc() -> Option<Tlc> {
@@ -35,13 +38,23 @@ fn what_the_lock_does_on_real_servers_under_faults_is_what_its_specification_all
         Err(error) if error.is::<Unsupported>() => return lockkeeper_skip::skip(error),
         Err(error) => panic!("{error:#}"),
     };
-    let traces = rounds.round(TRACES).unwrap();
-    let report = judge(&tlc, traces).unwrap();
-    println!("{report}");
-    assert!(report.bad.is_empty(), "{}", report.bad.join("\n"));
-    assert!(report.holders > TRACES && report.takeovers > 0, "{report}");
+    let mut report = Report::default();
+    for _ in 0..ROUNDS {
+        let traces = rounds.round(TRACES).unwrap();
+        report.add(&judge(&tlc, traces).unwrap());
+        println!("{report}");
+        assert!(report.bad.is_empty(), "{}", report.bad.join("\n"));
+        if shows_enough(&report) {
+            return;
+        }
+    }
+    panic!("too little happened to show anything: {report}");
+}
+
+/// Handoffs and takeovers, and enough of both to spoil.
+fn shows_enough(report: &Report) -> bool {
     let rejected = report.spoilt.iter().filter(|(_, count)| *count > 0);
-    assert!(rejected.count() >= 4, "{report}");
+    report.holders > TRACES && report.takeovers > 0 && rejected.count() >= 4
 }
 
 /// In milliseconds.

@@ -26,7 +26,7 @@ mod lock;
 mod manifests;
 mod pair;
 
-pub use manifests::{calm, recorder};
+pub use manifests::{UNTIL_TOLD, calm, recorder};
 pub use pair::Pair;
 
 /// Generous: the machine may be busy.

@@ -1,6 +1,6 @@
 //! Applications that end, and applications that do not.
 
-use lockkeeper_product::space::{BOUND, Space};
+use lockkeeper_product::space::{BOUND, Space, UNTIL_TOLD, calm};
 use lockkeeper_testbed::process::wait_for;
 use serde_json::json;
 
@@ -9,7 +9,8 @@ fn an_application_that_exits_gives_the_lock_to_the_other_pod_at_once() {
     let Some(space) = Space::new("exits") else {
         return;
     };
-    let pair = space.pair(&json!({}), &["--hold", "3s"]);
+    let pair = space.pair(&calm(), &UNTIL_TOLD);
+    space.end_application();
     space.assert_other_runs(&pair);
 }
 
@@ -18,7 +19,8 @@ fn an_application_that_crashes_is_started_again_by_the_kubelet_and_the_others_ru
     let Some(space) = Space::new("crashes") else {
         return;
     };
-    let pair = space.pair(&json!({}), &["--hold", "3s", "--exit-code", "3"]);
+    let pair = space.pair(&calm(), &[&UNTIL_TOLD[..], &["--exit-code", "3"]].concat());
+    space.end_application();
     space.assert_other_runs(&pair);
     let code = "--output=jsonpath={.status.containerStatuses[0].lastState.terminated.exitCode}";
     space.wait_for(&["get", "pod", &pair.holder, code], |code| code == "3");
@@ -35,7 +37,8 @@ fn an_application_that_exits_and_is_to_hold_starts_again_under_its_token() {
     let Some(space) = Space::new("holds") else {
         return;
     };
-    let pair = space.pair(&json!({ "onExit": "Hold" }), &["--hold", "3s"]);
+    let pair = space.pair(&json!({ "sessionTimeout": "15s", "onExit": "Hold" }), &UNTIL_TOLD);
+    space.end_application();
     let again = || {
         let began = space.begins();
         (began.len() > 1).then_some(began)

@@ -32,6 +32,9 @@ struct Args {
     /// End by itself after this time.
     #[arg(long, value_parser = duration)]
     hold: Option<Duration>,
+    /// End by itself when this file appears, and remove it: one program ends for each such file.
+    #[arg(long, value_name = "FILE")]
+    until: Option<PathBuf>,
     /// Exit with this code.
     #[arg(long, default_value_t = 0)]
     exit_code: u8,
@@ -86,7 +89,11 @@ fn main() -> io::Result<ExitCode> {
     }
     loop {
         let now = BootInstant::now();
-        let over = args.hold.is_some_and(|hold| now - begin >= hold);
+        let over = args.hold.is_some_and(|hold| now - begin >= hold)
+            || args
+                .until
+                .as_ref()
+                .is_some_and(|file| std::fs::remove_file(file).is_ok());
         if over || (terminated.load(Ordering::Relaxed) && !args.ignore_sigterm) {
             log.write(Moment::End)?;
             return Ok(ExitCode::from(args.exit_code));

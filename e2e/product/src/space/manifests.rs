@@ -15,6 +15,9 @@ pub fn calm() -> Value {
     json!({ "sessionTimeout": "15s" })
 }
 
+/// Arguments of a recorder that runs until [`Space::end_application`].
+pub const UNTIL_TOLD: [&str; 2] = ["--until", "/records/end"];
+
 impl Space {
     /// A lock with short times.
     pub fn lock(&self, name: &str, spec: &Value) -> Value {

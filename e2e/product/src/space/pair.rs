@@ -41,6 +41,11 @@ impl Space {
         }
     }
 
+    /// Ends one application that runs [`UNTIL_TOLD`](super::UNTIL_TOLD).
+    pub fn end_application(&self) {
+        std::fs::write(self.records_directory().join("end"), "").unwrap_or_else(|error| panic!("{error}"));
+    }
+
     /// [`Self::assert_handed_over`], to the other pod. Returns its token and name.
     pub fn assert_other_runs(&self, pair: &Pair) -> (i64, String) {
         let (token, next) = self.assert_handed_over(pair);
