@@ -91,6 +91,8 @@ fn is_first() -> bool {
 }
 
 fn guard(options: GuardOptions) -> io::Result<u8> {
+    // Before the first child: the end of a child is a signal that must not get lost.
+    let signals = sys::take_signals(signals::taken())?;
     let program = options.program()?;
     let post_start = match (&options.keeper, &options.target) {
         (KeeperLink::Path(path), TargetKind::Pid1) if is_first() => {
@@ -107,14 +109,14 @@ fn guard(options: GuardOptions) -> io::Result<u8> {
     match (options.target, program) {
         (TargetKind::Pid1, Some(program)) => {
             let target = Pid1::new(program, post_start)?;
-            Ok(EventLoop::new(target, keeper, keepers, loss_code)?.run())
+            Ok(EventLoop::new(target, keeper, keepers, signals, loss_code)?.run())
         }
         (TargetKind::Subreaper(hold), Some(program)) => {
             let subreaper = Subreaper::new(program, hold, options.words)?;
-            Ok(EventLoop::new(subreaper, keeper, keepers, loss_code)?.run())
+            Ok(EventLoop::new(subreaper, keeper, keepers, signals, loss_code)?.run())
         }
         (TargetKind::Container(container), None) => {
-            Ok(EventLoop::new(*container, keeper, keepers, loss_code)?.run())
+            Ok(EventLoop::new(*container, keeper, keepers, signals, loss_code)?.run())
         }
         (TargetKind::Container(_), Some(_)) => Err(io::Error::other(
             "a command was given, but a guard beside a container starts none",

@@ -190,13 +190,30 @@ pub(crate) fn exit_now(code: u8) -> ! {
     unsafe { libc::_exit(code.into()) }
 }
 
+/// Lets children of this process leave exit codes behind. They do not while SIGCHLD is ignored (wait(2)), which a process
+/// inherits: some supervisors ignore it.
+pub(crate) fn keep_exit_codes() {
+    // SAFETY: the default action is always valid.
+    unsafe {
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+    }
+}
+
+/// Ignores SIGTTOU, in this process and what it executes. A terminal sends it to a process in the background that writes
+/// there while `stty tostop` is set, and stops it.
+pub(crate) fn write_from_the_background() {
+    // SAFETY: to ignore a signal is always valid.
+    unsafe {
+        libc::signal(libc::SIGTTOU, libc::SIG_IGN);
+    }
+}
+
 /// Blocks `set` too and gives a file descriptor from which its signals are read.
 pub(crate) fn take_signals(set: SignalSet) -> io::Result<OwnedFd> {
+    keep_exit_codes();
     let raw = set.to_raw();
     // SAFETY: raw is a valid set that outlives the calls; a new descriptor has no other owner.
     unsafe {
-        // Children of a process that ignores SIGCHLD leave no exit code behind.
-        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         if libc::sigprocmask(libc::SIG_BLOCK, &raw, std::ptr::null_mut()) != 0 {
             return Err(io::Error::last_os_error());
         }

@@ -73,15 +73,20 @@ impl Run {
     }
 
     /// Starts any program, on a host of its own.
-    pub fn spawn(ensemble: &Ensemble, name: &str, mut command: Command) -> Self {
-        let host = ensemble.client(name).unwrap();
+    pub fn spawn(ensemble: &Ensemble, name: &str, command: Command) -> Self {
+        Self::spawn_on(ensemble, ensemble.client(name).unwrap(), command)
+    }
+
+    /// The same on a given host, which has no other run.
+    pub fn spawn_on(ensemble: &Ensemble, host: Host, mut command: Command) -> Self {
+        let name = host.name().to_owned();
         let stdout = ensemble.directory().join(format!("{name}.stdout"));
         let stderr = ensemble.directory().join(format!("{name}.stderr"));
         command
             .stdout(File::create(&stdout).unwrap())
             .stderr(File::create(&stderr).unwrap());
         Self {
-            process: host.spawn(name, command).unwrap(),
+            process: host.spawn(name.as_str(), command).unwrap(),
             host,
             stdout,
             stderr,

@@ -8,6 +8,7 @@ mod frozen;
 mod grants;
 mod harness;
 mod hidden;
+mod inherited;
 mod keepers;
 mod modes;
 mod nested;

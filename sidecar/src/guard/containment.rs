@@ -95,6 +95,7 @@ impl Hold {
     /// # Errors
     /// When it cannot be had and nothing else was allowed.
     pub fn new(choice: ContainmentChoice) -> Result<Self, ContainmentError> {
+        sys::keep_exit_codes();
         let refuse = |wanted| move |why| ContainmentError { wanted, why };
         match choice {
             ContainmentChoice::Auto => Ok(match Group::make() {

@@ -43,11 +43,17 @@ pub(super) struct EventLoop<T> {
 }
 
 impl<T: Target> EventLoop<T> {
-    pub(super) fn new(mut target: T, keeper: GuardEnd, keepers: Keepers, loss_code: u8) -> io::Result<Self> {
+    /// `signals` are those that [`sys::take_signals`] has taken.
+    pub(super) fn new(
+        mut target: T,
+        keeper: GuardEnd,
+        keepers: Keepers,
+        signals: OwnedFd,
+        loss_code: u8,
+    ) -> io::Result<Self> {
         target.keeper_is(keepers.first());
         let mut schedule = Schedule::new(target.mode(), keeper.reconnects(), BootInstant::now());
         schedule.set_loss_code(loss_code);
-        let signals = sys::take_signals(signals::taken())?;
         Ok(Self {
             target,
             keeper,

@@ -80,6 +80,8 @@ impl KeeperProgram {
             .and_then(|()| rustix::stdio::dup2_stdout(&self.nowhere));
         if is_ready.is_ok() {
             sys::release_signals();
+            // It logs from a process group of its own.
+            sys::write_from_the_background();
             self.program.exec();
         }
         sys::exit_now(Exit::Software.code())

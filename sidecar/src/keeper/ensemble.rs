@@ -20,8 +20,12 @@ const PATIENCE_FOR_TICK: Duration = Duration::from_millis(500);
 /// Time between two looks at the credentials file: short beside what a kubelet needs to write it.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// How long the resolver may take before a sidecar goes on without it: the kubelet's probes are waiting.
+/// How long the resolver may take before a keeper goes on without it: the kubelet's probes are waiting, or the user.
 const PATIENCE_FOR_ADDRESSES: Duration = Duration::from_secs(2);
+
+/// How long it may take before a `run` ends that has no address at all: two attempts at a name server, and a bit
+/// (resolv.conf(5): 5 s each by default).
+const PATIENCE_FOR_ANY_ADDRESS: Duration = Duration::from_secs(11);
 
 /// Time between two questions for the tick of a server that has not told it yet.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -30,20 +34,12 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// ensemble of which no server has an address. A pod may start before the names exist, so it waits for them as for
 /// servers.
 pub(super) async fn check(settings: &Settings, zookeeper: &ZooKeeper, kind: Kind) -> Result<(), Failure> {
-    let looked_up = settings.connect.servers().iter().map(async |server| {
-        let looked_up = tokio::net::lookup_host((server.host.as_str(), server.port));
-        match kind {
-            Kind::Run => looked_up.await.map(drop),
-            Kind::Wrap | Kind::Signal => tokio::time::timeout(PATIENCE_FOR_ADDRESSES, looked_up)
-                .await
-                .unwrap_or_else(|_| Err(io::Error::other("the resolver does not answer")))
-                .map(drop),
-        }
-        .map_err(|error| format!("{server} of --connect has no address: {error}"))
-    });
-    let looked_up = futures_util::future::join_all(looked_up).await;
-    // getaddrinfo(3) answers with at least one, or with an error.
-    let has_address = looked_up.iter().any(Result::is_ok);
+    let has_any = |looked_up: &[Result<(), String>]| looked_up.iter().any(Result::is_ok);
+    let mut looked_up = look_up(settings, PATIENCE_FOR_ADDRESSES).await;
+    if kind == Kind::Run && !has_any(&looked_up) {
+        looked_up = look_up(settings, PATIENCE_FOR_ANY_ADDRESS).await;
+    }
+    let has_address = has_any(&looked_up);
     for refusal in looked_up.into_iter().filter_map(Result::err) {
         match kind {
             _ if has_address => tracing::warn!("{refusal}; going on with the other servers"),
@@ -63,6 +59,19 @@ pub(super) async fn check(settings: &Settings, zookeeper: &ZooKeeper, kind: Kind
             Ok(())
         }
     }
+}
+
+/// Whether each server of `--connect` has an address: getaddrinfo(3) answers with at least one, or with an error.
+async fn look_up(settings: &Settings, patience: Duration) -> Vec<Result<(), String>> {
+    let looked_up = settings.connect.servers().iter().map(async |server| {
+        let looked_up = tokio::net::lookup_host((server.host.as_str(), server.port));
+        tokio::time::timeout(patience, looked_up)
+            .await
+            .unwrap_or_else(|_| Err(io::Error::other("the resolver does not answer")))
+            .map(drop)
+            .map_err(|error| format!("{server} of --connect has no address: {error}"))
+    });
+    futures_util::future::join_all(looked_up).await
 }
 
 /// Asks the servers that did not answer [`check`], and all servers again after each new connection. Ends when one of
