@@ -2,7 +2,8 @@
 //!
 //! [`Schedule::handle`] takes an [`Event`] and the moment at which it happened, and gives the
 //! [`Action`]s to carry out; [`Schedule::wake_at`] says when it wants [`Event::Tick`]. Deadlines are
-//! looked at before every event but a grant, so that a late event cannot undo one.
+//! looked at before every event but a grant, so that a late event cannot undo one. After a grant the caller gives the
+//! next event or [`Event::Tick`]: a guard that stood still finds several grants, and only the newest one counts.
 
 mod actions;
 mod container;
@@ -183,8 +184,7 @@ impl Schedule {
     pub fn handle(&mut self, event: Event, now: BootInstant) -> Actions {
         let mut out = Actions::default();
         // Only a renewal of the same lease may come between a deadline and its actions.
-        let renewal = self.is_renewal(&event);
-        if !renewal {
+        if !self.is_renewal(&event) {
             self.tick(now, &mut out);
         }
         match event {
@@ -217,9 +217,6 @@ impl Schedule {
             },
             Event::Saw(sight) => self.saw(sight, now, &mut out),
             Event::Signal { signo, to_group } => self.signal(signo, to_group, now, &mut out),
-        }
-        if renewal {
-            self.tick(now, &mut out);
         }
         out
     }

@@ -43,8 +43,18 @@ pub(super) fn send(reports: &OwnedFd, report: Report) -> Result<(), Errno> {
     .map(drop)
 }
 
+/// What is to be read from the guard's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::guard) enum Received {
+    Report(Report, Pid),
+    /// Nothing at the moment.
+    Nothing,
+    /// Nothing ever again: nobody has the other end any more.
+    End,
+}
+
 /// The next report and its sender, if there is one.
-pub(in crate::guard) fn receive(reports: &OwnedFd) -> Option<(Report, Pid)> {
+pub(in crate::guard) fn receive(reports: &OwnedFd) -> Received {
     let mut bytes = [0; 2];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -54,14 +64,31 @@ pub(in crate::guard) fn receive(reports: &OwnedFd) -> Option<(Report, Pid)> {
         &mut ancillary,
         RecvFlags::CMSG_CLOEXEC,
     );
-    let report = match (received.ok()?.bytes, bytes) {
-        (2, [1, _]) => Report::Forked,
-        (2, [2, code]) => Report::Exited(code),
-        _ => return None,
+    let report = match (received.map(|received| received.bytes), bytes) {
+        (Ok(2), [1, _]) => Report::Forked,
+        (Ok(2), [2, code]) => Report::Exited(code),
+        (Err(Errno::AGAIN | Errno::INTR), _) => return Received::Nothing,
+        _ => return Received::End,
     };
     let sender = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmCredentials(sender) => Some(sender.pid),
         _ => None,
     });
-    Some((report, sender?))
+    sender.map_or(Received::End, |sender| Received::Report(report, sender))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_all_that_could_report_is_told_from_a_silence() {
+        let (guards, others) = channel().expect("a socket pair");
+        assert_eq!(receive(&guards), Received::Nothing);
+        send(&others, Report::Exited(3)).expect("sent");
+        drop(others);
+        let own = rustix::process::getpid();
+        assert_eq!(receive(&guards), Received::Report(Report::Exited(3), own));
+        assert_eq!(receive(&guards), Received::End);
+    }
 }

@@ -10,7 +10,7 @@ use rustix::thread::Timespec;
 
 use super::application::Application;
 use super::pipe::pipe;
-use crate::guard::anchor::report::{self, Report};
+use crate::guard::anchor::report::{self, Received, Report};
 use crate::guard::anchor::word::Speaker;
 use crate::guard::anchor::{self, Pipes};
 use crate::guard::cgroup::{Group, State};
@@ -75,7 +75,8 @@ struct Anchor {
     alive: bool,
     /// It did not end by itself, so that its children may have come to us.
     killed: bool,
-    reports: OwnedFd,
+    /// `None` when nobody can report any more: the kernel may need longer to end the namespace of an anchor.
+    reports: Option<OwnedFd>,
     /// Its end tells the anchor of ours; the first process of a namespace gets its orders through it.
     lifeline: OwnedFd,
 }
@@ -171,6 +172,29 @@ impl Subreaper {
 }
 
 impl Subreaper {
+    fn read_reports(&mut self) {
+        let Some(anchor) = &mut self.anchor else {
+            return;
+        };
+        let mut has_ended = false;
+        while let Some(reports) = &anchor.reports {
+            match report::receive(reports) {
+                Received::Report(Report::Forked, sender) => {
+                    self.application.is(sender, &self.tree.processes);
+                }
+                Received::Report(Report::Exited(code), _) => {
+                    self.application.ended(code);
+                    has_ended = true;
+                }
+                Received::Nothing => break,
+                Received::End => anchor.reports = None,
+            }
+        }
+        if has_ended {
+            self.await_anchor();
+        }
+    }
+
     /// Gives an anchor without children a moment to end.
     fn await_anchor(&mut self) {
         let end = BootInstant::now() + MOMENT;
@@ -261,7 +285,7 @@ impl Target for Subreaper {
             pid,
             alive: true,
             killed: false,
-            reports: reports_read,
+            reports: Some(reports_read),
             lifeline,
         });
         Ok(())
@@ -330,26 +354,13 @@ impl Target for Subreaper {
             .anchor
             .as_ref()
             .filter(|anchor| anchor.alive)
-            .map(|anchor| anchor.reports.as_fd());
+            .and_then(|anchor| anchor.reports.as_ref())
+            .map(AsFd::as_fd);
         [self.application.exec_pipe(), reports]
     }
 
     fn news(&mut self) -> Option<Event> {
-        if let Some(anchor) = &self.anchor {
-            let mut has_ended = false;
-            while let Some((report, sender)) = report::receive(&anchor.reports) {
-                match report {
-                    Report::Forked => self.application.is(sender, &self.tree.processes),
-                    Report::Exited(code) => {
-                        self.application.ended(code);
-                        has_ended = true;
-                    }
-                }
-            }
-            if has_ended {
-                self.await_anchor();
-            }
-        }
+        self.read_reports();
         if self
             .anchor
             .as_ref()

@@ -116,7 +116,15 @@ impl Run {
         }
     }
 
+    /// A grant, behind which none waits.
     fn granted_as(&mut self, generation: u32, millis: u64, grant: Grant) -> Vec<Action> {
+        let mut actions = self.read(generation, millis, grant);
+        actions.extend(self.at(millis, Event::Tick));
+        actions
+    }
+
+    /// A grant, behind which others may wait.
+    fn read(&mut self, generation: u32, millis: u64, grant: Grant) -> Vec<Action> {
         let frame = ToGuard::Grant(Grant { generation, ..grant });
         let actions = self.schedule.handle(Event::Frame(frame), ms(millis));
         actions.iter().collect()

@@ -44,6 +44,22 @@ fn a_deadline_that_has_passed_when_it_is_told_is_kept_at_once() {
 }
 
 #[test]
+fn a_guard_that_stood_still_goes_by_the_newest_of_the_grants_that_wait_for_it() {
+    let mut run = Run::running();
+    assert_eq!(run.read(2, 350, grant(A, false, 200, 300)), []);
+    assert_eq!(run.read(3, 350, grant(A, false, 400, 500)), []);
+    assert_eq!(run.at(350, Event::Tick), []);
+    assert_eq!(run.schedule.wake_at(), Some(ms(400)));
+    // What is no grant comes too late to undo a deadline, and does not hide one.
+    assert_eq!(run.read(4, 550, grant(A, false, 500, 540)), []);
+    let signal = Event::Signal {
+        signo: libc::SIGUSR1 as u8,
+        to_group: false,
+    };
+    assert_eq!(run.at(550, signal), [Action::Sweep(Sweep::Kill)]);
+}
+
+#[test]
 fn an_older_grant_changes_nothing_whenever_it_comes() {
     let mut run = Run::running();
     let late = grant(A, false, 900, 1000);
