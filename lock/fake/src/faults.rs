@@ -103,6 +103,11 @@ impl World {
 
     // Faults of servers.
 
+    /// From now on the disks of all servers need so long for each transaction.
+    pub fn slow_disks(&self, length: Duration) {
+        self.shared.state().writing_takes = length.as_millis() as Millis;
+    }
+
     /// Pauses a server for a while, as a signal or a garbage collection does.
     pub fn stall(&self, server: usize, length: Duration) {
         let mut state = self.shared.state();

@@ -101,7 +101,7 @@ impl State {
     pub(crate) fn submit(&mut self, pending: Pending) {
         self.pending.push_back(pending);
         let delay = self.options.delay.as_millis() as Millis;
-        let delay = self.up_to(delay);
+        let delay = self.up_to(delay) + self.writing_takes;
         let epoch = self.epoch;
         self.after(delay, move |state| state.commit_next(epoch));
     }

@@ -106,6 +106,8 @@ pub(crate) struct State {
     pub(crate) breaks: BTreeSet<String>,
     /// How many requests of a client the server will refuse.
     pub(crate) throttled: BTreeMap<String, u32>,
+    /// How long the disks need for a transaction.
+    pub(crate) writing_takes: Millis,
     pub(crate) records: Vec<Record>,
     links: BTreeMap<LinkId, Link<Delivery>>,
     events: BinaryHeap<Reverse<(Millis, u64)>>,
@@ -148,6 +150,7 @@ impl State {
             protected: BTreeSet::new(),
             breaks: BTreeSet::new(),
             throttled: BTreeMap::new(),
+            writing_takes: 0,
             records: Vec::new(),
             links: BTreeMap::new(),
             events: BinaryHeap::new(),

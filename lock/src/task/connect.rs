@@ -9,13 +9,13 @@ use super::answer::Answer;
 use super::haste::Haste;
 use super::link::Session;
 use super::pending::Write;
-use super::requests::attach::{Attached, attach};
+use super::requests::attach::{Attached, Patience, attach};
 use super::{Entry, Task};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Closed, Connection, Ensemble, EnsembleError};
 use crate::error::LockError;
 
-/// Longest wait for one server.
+/// Longest wait for one server at first.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// With less patience a slow disk of the ensemble would look like a lost connection.
@@ -44,8 +44,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         self.pending.stuck_at(|write| self.patience_for(write))
     }
 
-    fn patience_for_servers(&self) -> Duration {
-        (self.options.timing.interval() / 2).clamp(Duration::from_millis(250), LONGEST_PATIENCE)
+    fn patience_for_servers(&self) -> Patience {
+        Patience {
+            first: (self.options.timing.interval() / 2).clamp(Duration::from_millis(250), LONGEST_PATIENCE),
+            longest: self.options.timing.session_timeout / 3,
+        }
     }
 
     fn needs_link(&self) -> bool {
@@ -61,7 +64,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             let haste = if self.link.is_urgent() || self.is_in_a_hurry() {
                 Haste::AtOnce
             } else {
-                Haste::of_waiter(self.options.timing.session_timeout, self.patience_for_servers())
+                Haste::of_waiter(
+                    self.options.timing.session_timeout,
+                    self.patience_for_servers().first,
+                )
             };
             self.attach_to_another(haste);
         } else if self.link.is_up() && self.stuck_at().is_some_and(|stuck| self.clock.now() > stuck) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockkeeper_lock::{LockError, LockState, LossReason};
 
-use super::{ROOT, T, contender, lock, queued_at, state, status_where, world};
+use super::{ROOT, T, contender, is_still, lock, queued_at, state, status_where, world};
 
 #[tokio::test(start_paused = true)]
 async fn try_acquire_takes_a_free_lock() {
@@ -163,4 +163,14 @@ async fn the_queue_is_first_come_first_served() {
         last = Some(token);
         lock.release().await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_slow_disks_a_lock_is_acquired_though_no_server_begins_a_session_as_soon_as_usual() {
+    let world = world();
+    world.slow_disks(Duration::from_millis(600));
+    let lock = lock(&world, "a");
+    let token = tokio::time::timeout(T * 5, lock.acquire()).await;
+    assert!(token.expect("in time").is_ok());
+    assert!(is_still(&lock, |status| status.state == LockState::Held).await);
 }

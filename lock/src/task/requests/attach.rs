@@ -16,6 +16,15 @@ pub(in crate::task) struct Attached<C> {
     pub(in crate::task) connection: C,
 }
 
+/// How long each server may take to answer.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::task) struct Patience {
+    pub(in crate::task) first: Duration,
+    /// For a session that is to begin, patience doubles up to this after each round in which no server has answered: to
+    /// begin one is a quorum write, and all disks may be slow. To take over one that is there is none, and has no time.
+    pub(in crate::task) longest: Duration,
+}
+
 /// Tries the servers in turn until one takes the session, or refuses for good.
 pub(in crate::task) async fn attach<E: Ensemble, C: Clock>(
     ensemble: Arc<E>,
@@ -23,7 +32,7 @@ pub(in crate::task) async fn attach<E: Ensemble, C: Clock>(
     session: Session<Arc<E::Connection>>,
     first: usize,
     haste: Haste,
-    patience: Duration,
+    patience: Patience,
 ) -> Result<Attached<E::Connection>, EnsembleError> {
     // Only a session that comes back needs the pause.
     let wait = match session {
@@ -35,6 +44,10 @@ pub(in crate::task) async fn attach<E: Ensemble, C: Clock>(
     }
     let mut pause = Duration::from_millis(50);
     let mut is_told = false;
+    let Patience {
+        first: mut patience,
+        longest: longest_patience,
+    } = patience;
     loop {
         let mut last = None;
         for server in (first..first + ensemble.servers()).map(|index| index % ensemble.servers()) {
@@ -62,10 +75,11 @@ pub(in crate::task) async fn attach<E: Ensemble, C: Clock>(
                 Err(error) => return Err(error),
             }
         }
-        if matches!(session, Session::New)
-            && let Some(objection) = ensemble.objection().await
-        {
-            return Err(objection);
+        if matches!(session, Session::New) {
+            if let Some(objection) = ensemble.objection().await {
+                return Err(objection);
+            }
+            patience = (patience * 2).min(longest_patience.max(patience));
         }
         if let (Some(error), false) = (last, is_told) {
             tracing::warn!(%error, "No server reached; trying again");

@@ -26,8 +26,13 @@ pub(super) async fn create_checked(
     match results.pop() {
         // Older servers leave the statistics out of a transaction's answer (ZOOKEEPER-4026, ZOOKEEPER-4667).
         Some(zk::MultiWriteResult::Create { path, stat }) if stat.is_invalid() => {
-            let stat = client.check_stat(&path).await?.ok_or(zk::Error::NoNode)?;
-            Ok((path, stat))
+            match client.check_stat(&path).await {
+                Ok(Some(stat)) => Ok((path, stat)),
+                Err(zk::Error::SessionExpired) => Err(zk::Error::SessionExpired),
+                // The node was created. Every other error would say to the caller that it was not: so it is to look for
+                // the node, as after a lost answer.
+                _ => Err(zk::Error::ConnectionLoss),
+            }
         }
         Some(zk::MultiWriteResult::Create { path, stat }) => Ok((path, stat)),
         _ => Err(zk::Error::UnexpectedError(
