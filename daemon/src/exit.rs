@@ -48,13 +48,17 @@ pub struct Failure {
 // === impl Exit ===
 
 impl Exit {
-    /// The exit for a command that cannot be executed, from the code that a shell would use.
-    pub fn of_command(code: u8) -> Self {
-        if code == Self::NotFound.code() {
-            Self::NotFound
-        } else {
-            Self::CannotExecute
+    /// The exit for a command that cannot be executed, from the error of `execve`.
+    pub fn of_exec(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::NotFound,
+            _ => Self::CannotExecute,
         }
+    }
+
+    /// The same from its number (`errno(3)`).
+    pub fn of_errno(errno: u32) -> Self {
+        Self::of_exec(&io::Error::from_raw_os_error(errno.cast_signed()))
     }
 
     /// The number for the shell.
@@ -67,6 +71,11 @@ impl Termination for Exit {
     fn report(self) -> ExitCode {
         ExitCode::from(self.code())
     }
+}
+
+/// The number for a process that this signal has ended (POSIX shell, "Exit Status for Commands": above 128).
+pub const fn killed_by(signo: u8) -> u8 {
+    128 + signo
 }
 
 // === impl Failure ===
@@ -136,5 +145,10 @@ mod tests {
         for (exit, number) in numbers {
             assert_eq!(exit.code(), number, "{exit:?}");
         }
+        assert_eq!(killed_by(15), 143);
+        assert_eq!(
+            [2, 13, 8].map(|errno| Exit::of_errno(errno).code()),
+            [127, 126, 126]
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Shared parts of Lockkeeper's long-running programs: keeper, guard and operator.
 //!
-//! Without features it has only exit codes, durations and credentials, on every system.
+//! Without features it has only exit codes, durations, credentials and parts of sentences, on every system.
 
 #![warn(unreachable_pub)]
 
@@ -23,6 +23,7 @@ pub mod log;
 pub mod places;
 #[cfg(feature = "http")]
 pub mod send_deadline;
+pub mod sentence;
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(feature = "http")]

@@ -15,10 +15,10 @@ use kube::{Api, Client, Resource, ResourceExt};
 use lockkeeper_crds::DistributedLock;
 use lockkeeper_crds::keys::{self, FINALIZER};
 use lockkeeper_daemon::exit::Failure;
+use lockkeeper_daemon::sentence::first;
 use serde::de::DeserializeOwned;
 
 use crate::kubernetes::answers;
-use crate::kubernetes::names;
 use crate::kubernetes::objects::{self, Finalizers, LockPart, PAGE, PodPart};
 use crate::kubernetes::pods::PodFacts;
 
@@ -104,7 +104,7 @@ fn refusal(marked: &[String], release: &str) -> String {
          rollback {release} REVISION` with the newest revision of `helm history {release}`, because helm refuses \
          upgrades before that. Or allow them to run without locks: after that rollback, helm upgrade \
          --reset-then-reuse-values --set uninstall.allowUnguarded=true, and uninstall again",
-        names::first(marked, NAMED),
+        first(marked, NAMED),
         keys::LOCK
     )
 }

@@ -53,7 +53,7 @@ use self::keepers::Keepers;
 pub use self::options::{GuardOptions, KeeperLink, TargetKind};
 use self::post_start::PostStart;
 pub use self::schedule::EXIT_LOST;
-pub(crate) use self::schedule::{EXIT_SOFTWARE, exit_code_of_errno};
+pub(crate) use self::schedule::EXIT_SOFTWARE;
 use self::voice::Voice;
 use crate::link::guard_end::GuardEnd;
 use crate::sys;

@@ -60,8 +60,7 @@ fn guard_and_keeper(settings: &RunSettings) -> Result<u8, Failure> {
         }
         Err(failure) => return Err(failure),
     }
-    guard::resolve_command(&settings.command[0])
-        .map_err(|error| Failure::new(Exit::of_command(error.exit_code()), error))?;
+    guard::resolve_command(&settings.command[0]).map_err(|error| Failure::new(error.exit(), error))?;
     let hold = Hold::new(settings.containment).map_err(Failure::usage)?;
     let path = settings.socket.clone().unwrap_or_else(socket::private_path);
     let run = RunId::draw();

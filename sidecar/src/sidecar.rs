@@ -52,8 +52,7 @@ pub fn guard(args: GuardArgs) -> Result<u8, Failure> {
     } = args;
     hide()?;
     guard::is_alone().map_err(Failure::usage)?;
-    guard::resolve_command(&command[0])
-        .map_err(|error| Failure::new(Exit::of_command(error.exit_code()), error))?;
+    guard::resolve_command(&command[0]).map_err(|error| Failure::new(error.exit(), error))?;
     let is_first = rustix::process::getpid() == rustix::process::Pid::INIT;
     Ok(guard::run(GuardOptions {
         target: if is_first {

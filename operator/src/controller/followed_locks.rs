@@ -16,10 +16,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::runtime::watcher::{Error, Event};
 use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
+use lockkeeper_daemon::sentence::few;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
-use crate::kubernetes::names;
 use crate::lock_key::LockKey;
 
 pub(crate) const BOUNDS: Bounds = Bounds {
@@ -32,9 +32,6 @@ pub(crate) const BOUNDS: Bounds = Bounds {
 
 /// Time from a deletion to a new list if locks were left out: places may be free.
 const AGAIN: Duration = Duration::from_secs(60);
-
-/// At most this many namespaces are named in a line of the log; the rest are counted.
-const NAMED: usize = 3;
 
 /// Counts of locks.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +163,7 @@ impl std::fmt::Display for Without {
         if self.everywhere {
             return f.write_str("any");
         }
-        f.write_str(&names::first(&self.namespaces, NAMED))
+        f.write_str(&few(&self.namespaces))
     }
 }
 

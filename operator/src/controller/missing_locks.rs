@@ -7,13 +7,14 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use kube::runtime::reflector::{ObjectRef, Store};
 use lockkeeper_crds::DistributedLock;
+use lockkeeper_daemon::sentence::few;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::controller::error::Error;
 use crate::controller::followed_locks;
 use crate::controller::writer::Writers;
-use crate::kubernetes::names::{self, is_label};
+use crate::kubernetes::names::is_label;
 use crate::kubernetes::pods::Pods;
 use crate::lock_key::LockKey;
 
@@ -40,9 +41,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// How often a lock that cannot be made is tried at least.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(600);
-
-/// Locks that a line of the log names; it counts the rest.
-const NAMED: usize = 3;
 
 /// Makes the locks that pods name and that do not exist.
 #[derive(Debug)]
@@ -145,7 +143,7 @@ impl MissingLocks {
             let new: Vec<_> = full.difference(&were_full).map(|name| &**name).collect();
             if !new.is_empty() {
                 tracing::warn!(
-                    namespaces = names::first(&new, NAMED),
+                    namespaces = few(&new),
                     "Made no DistributedLocks for pods that name them: {ENOUGH} are there"
                 );
             }
@@ -185,13 +183,13 @@ impl MissingLocks {
         }
         if !made.is_empty() {
             tracing::info!(
-                locks = names::first(&made, NAMED),
+                locks = few(&made),
                 "Made DistributedLocks with the defaults for pods that name them"
             );
         }
         if let Some((_, error)) = failed.first() {
             let locks: Vec<_> = failed.iter().map(|(key, _)| *key).collect();
-            tracing::warn!(locks = names::first(&locks, NAMED), %error, "Failed to make DistributedLocks; trying again ever more rarely");
+            tracing::warn!(locks = few(&locks), %error, "Failed to make DistributedLocks; trying again ever more rarely");
         }
     }
 

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use lockkeeper_crds::lock::{DistributedLockStatus, Fenced};
+use lockkeeper_daemon::sentence::first;
 
 use crate::controller::status::shown;
 use crate::fencing::Suspect;
 use crate::kubernetes::events::{Notice, Reason, Subject};
-use crate::kubernetes::names;
 
 /// Pods that an event names. With the name of a node, each of 253 bytes, they fit into the 1,024 bytes that an API server
 /// takes as a note.
@@ -91,12 +91,12 @@ impl Removals {
     /// One event about all of which none has told yet.
     pub(crate) fn notice(&self) -> Option<Notice> {
         let untold = self.untold.as_ref()?;
-        let first = untold.pods.first()?;
+        let newest = untold.pods.first()?;
         let pods = match untold.others {
-            0 => names::first(&untold.pods, PODS_NAMED),
+            0 => first(&untold.pods, PODS_NAMED),
             others => format!("{} and {others} more", untold.pods.join(", ")),
         };
-        let nodes = names::first(&untold.nodes, NODES_NAMED);
+        let nodes = first(&untold.nodes, NODES_NAMED);
         let note = match (untold.count, untold.nodes.len()) {
             (1, _) => format!("removed the contender of {pods}: its node {nodes} is out of service"),
             (count, 1) => {
@@ -106,7 +106,7 @@ impl Removals {
                 format!("removed {count} contenders, of {pods}: their nodes {nodes} are out of service")
             }
         };
-        Some(Notice::new(Reason::NodeFenced, note).about(Subject::pod(&**first, None)))
+        Some(Notice::new(Reason::NodeFenced, note).about(Subject::pod(&**newest, None)))
     }
 
     /// The node of a contender that a status shows as a holder, if that contender was removed.

@@ -10,15 +10,12 @@ use lockkeeper_crds::lock::{
     ConditionType, DistributedLockStatus, EnsembleStatus, HOLDERS_SHOWN, Holder, QUEUE_SHOWN,
     QueuedContender, Reason, Survivors, TakenFrom, Trial,
 };
+use lockkeeper_daemon::sentence::few;
 use lockkeeper_lock::Participant;
 
-use crate::kubernetes::names;
 use crate::kubernetes::pods::PodFacts;
 use crate::problem::Problem;
 use crate::zookeeper::queues::picture::Queue;
-
-/// Holders named in a message; more are counted.
-const NAMED: usize = 3;
 
 /// Bytes of a name that are shown: the longest one in Kubernetes has 253 (DNS subdomain), and of a revision, which has a
 /// hash behind it, 264. Contenders may say more, and a status has to stay one that the API server takes.
@@ -98,7 +95,7 @@ pub fn observed(
             Reason::PodsOutdated,
             format!(
                 "the lock can be taken; restart these pods, which were created with other settings: {}",
-                names::first(pods, NAMED)
+                few(pods)
             ),
         ),
         Readiness::HeldBack(message) => ("True", Reason::HandoffHeldBack, message.clone()),
@@ -217,7 +214,7 @@ pub(crate) fn out_of_reach(
 
 /// Names of holders, for a sentence.
 pub(crate) fn named(holders: &[Holder]) -> String {
-    names::first(holders.iter().map(|holder| &holder.pod), NAMED)
+    few(holders.iter().map(|holder| &holder.pod))
 }
 
 fn name(queue: &Queue, one: &Participant) -> String {

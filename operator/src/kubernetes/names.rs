@@ -1,8 +1,6 @@
 //! Names that the API server accepts. A name from a client may be more than one part of a path: with `?` a request
 //! for one object becomes a list.
 
-use std::fmt::Display;
-
 /// Whether this may be the name of a workload, a Secret or a ServiceAccount (DNS subdomain, RFC 1123).
 pub(crate) fn is_subdomain(name: &str) -> bool {
     (1..=253).contains(&name.len()) && name.split('.').all(is_part)
@@ -24,16 +22,6 @@ fn is_part(part: &str) -> bool {
 /// The beginning of a text of any length that a client has written, of `most` bytes at most.
 pub(crate) fn beginning(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
-}
-
-/// The first `most` of these, for a sentence; those that are more are counted.
-pub(crate) fn first<T: Display>(names: impl IntoIterator<Item = T>, most: usize) -> String {
-    let mut names = names.into_iter();
-    let shown: Vec<_> = names.by_ref().take(most).map(|name| name.to_string()).collect();
-    match names.count() {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::client;
-use crate::guard::{self, post_start};
+use crate::guard::post_start;
 use crate::probes::Kind;
 use crate::probes::health::{StartupOrder, Verdict};
 
@@ -109,9 +109,5 @@ fn execute(command: &[OsString]) -> Failure {
 }
 
 fn cannot(program: &std::ffi::OsStr, error: &io::Error) -> Failure {
-    let errno = error.raw_os_error().unwrap_or_default().unsigned_abs();
-    Failure::new(
-        Exit::of_command(guard::exit_code_of_errno(errno)),
-        format!("cannot run {program:?}: {error}"),
-    )
+    Failure::new(Exit::of_exec(error), format!("cannot run {program:?}: {error}"))
 }

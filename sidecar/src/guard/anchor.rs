@@ -29,6 +29,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
+use lockkeeper_daemon::exit::killed_by;
 use lockkeeper_lock::{BootInstant, KILL_ALLOWANCE};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -278,10 +279,9 @@ fn obey(lifeline: &OwnedFd) -> bool {
 
 /// The exit code, or 128 and the number of the signal, as shells count.
 pub(super) fn exit_code(status: WaitStatus) -> u8 {
-    let code = match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => code,
-        (None, Some(signo)) => 128 + signo,
-        (None, None) => i32::from(EXIT_SOFTWARE),
-    };
-    code as u8
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signo)) => killed_by(signo as u8),
+        (None, None) => EXIT_SOFTWARE,
+    }
 }

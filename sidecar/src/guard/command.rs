@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use lockkeeper_daemon::exit::Exit;
 use rustix::fs::{Access, AtFlags, CWD};
 
 /// Why a command cannot be started. The lock is not taken for it.
@@ -20,11 +21,11 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// The exit code that shells give for it: 127 not found, 126 not executable.
-    pub(crate) fn exit_code(&self) -> u8 {
+    /// How a shell would end for it.
+    pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::NotFound(_) => 127,
-            Self::NotExecutable(_) => 126,
+            Self::NotFound(_) => Exit::NotFound,
+            Self::NotExecutable(_) => Exit::CannotExecute,
         }
     }
 }
@@ -119,16 +120,16 @@ mod tests {
     #[test]
     fn a_command_that_cannot_run_is_refused_with_the_exit_code_of_a_shell() {
         let missing = resolve_command(OsStr::new("/no/such/file")).expect_err("not there");
-        assert_eq!(missing.exit_code(), 127);
+        assert_eq!(missing.exit(), Exit::NotFound);
         assert_eq!(
             missing.to_string(),
             "cannot run \"/no/such/file\": no such program; no lock was requested"
         );
         let directory = resolve_command(OsStr::new("/tmp")).expect_err("a directory");
-        assert_eq!(directory.exit_code(), 126);
+        assert_eq!(directory.exit(), Exit::CannotExecute);
         assert_eq!(
-            resolve_command(OsStr::new("")).expect_err("empty").exit_code(),
-            127
+            resolve_command(OsStr::new("")).expect_err("empty").exit(),
+            Exit::NotFound
         );
     }
 }

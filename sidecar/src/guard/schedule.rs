@@ -16,6 +16,7 @@ pub(super) mod rehearsal;
 #[cfg(test)]
 mod tests;
 mod times;
+mod watch;
 
 use std::time::Duration;
 
@@ -24,9 +25,10 @@ use lockkeeper_lock::{BootInstant, FencingToken, KILL_ALLOWANCE};
 pub use self::actions::{Action, Actions, Sight, Sweep};
 pub use self::event::{Event, Mode};
 pub use self::exit::EXIT_LOST;
-pub(crate) use self::exit::{EXIT_SOFTWARE, exit_code_of_errno};
+pub(crate) use self::exit::EXIT_SOFTWARE;
 use self::phase::{Active, Killing, Outcome, Phase, Suspended};
-use self::times::{PAUSED_LOOK, START_LOOK, TIME_TO_FORK, WATCH_SHORTEST, interval};
+use self::times::{PAUSED_LOOK, START_LOOK, TIME_TO_FORK, interval};
+use self::watch::Watch;
 use crate::link::protocol::{Containment, FromGuard, Hello, Kept, ToGuard, Tree};
 
 #[derive(Debug)]
@@ -55,9 +57,8 @@ pub struct Schedule {
     /// How the last tree has ended, for a keeper that was started since. A child of ours has to hear of it: it follows from
     /// that whether anything is started again.
     ended: Option<FromGuard>,
-    /// Container: when it is searched next, and the interval after that while it is without the lock.
-    watch_at: BootInstant,
-    watch_every: Duration,
+    /// Of a container alone.
+    watch: Watch,
     /// Container: nothing is left from before this guard.
     has_cleared: bool,
 }
@@ -79,8 +80,7 @@ impl Schedule {
             last_code: None,
             loss_code: EXIT_LOST,
             ended: None,
-            watch_at: now,
-            watch_every: WATCH_SHORTEST,
+            watch: Watch::new(now),
             has_cleared: false,
         }
     }
@@ -160,14 +160,14 @@ impl Schedule {
     /// When [`Event::Tick`] is due.
     pub fn wake_at(&self) -> Option<BootInstant> {
         match self.phase {
-            Phase::Idle => (self.mode == Mode::Container).then_some(self.watch_at),
+            Phase::Idle => (self.mode == Mode::Container).then_some(self.watch.at()),
             Phase::Active(active) => {
                 let deadline = if active.term_sent || active.grant.pause {
                     active.grant.kill_at
                 } else {
                     active.grant.term_at.min(active.grant.kill_at)
                 };
-                let look_at = (self.mode == Mode::Container).then_some(self.watch_at);
+                let look_at = (self.mode == Mode::Container).then_some(self.watch.at());
                 let sweep_at = match active.suspended {
                     Some(Suspended::Sweeping { sweep_at, .. }) => Some(sweep_at),
                     _ => None,
@@ -234,8 +234,8 @@ impl Schedule {
         let mode = self.mode;
         match &mut self.phase {
             Phase::Idle => {
-                if self.mode == Mode::Container && now >= self.watch_at {
-                    self.watch_at = now + self.watch_every;
+                if self.mode == Mode::Container && self.watch.is_due(now) {
+                    self.watch.again(now);
                     // A guard before this one may have left something behind.
                     out.push(if self.has_cleared {
                         Action::Clear
@@ -267,8 +267,8 @@ impl Schedule {
                     *sweep_at = now + interval(now - *since);
                     out.push(Action::Sweep(Sweep::Stop));
                 }
-                if mode == Mode::Container && now >= self.watch_at {
-                    self.watch_at = now + START_LOOK;
+                if mode == Mode::Container && self.watch.is_due(now) {
+                    self.watch.after(now, START_LOOK);
                     out.push(Action::Sweep(Sweep::Look));
                 }
             }

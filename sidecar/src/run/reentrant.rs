@@ -17,7 +17,6 @@ use lockkeeper_lock::{Agreement, BootInstant};
 use crate::access::Access;
 use crate::args::RunSettings;
 use crate::client::{self, Word};
-use crate::guard;
 use crate::view::Snapshot;
 
 /// Which ensemble the lock is held in: what `LOCKKEEPER_CONNECT` was for the outer run. Not that
@@ -192,9 +191,8 @@ impl Nested {
     /// Becomes the command. Returns only when that fails.
     pub(super) fn exec(self, command: &[OsString]) -> Failure {
         let error = Command::new(&command[0]).args(&command[1..]).exec();
-        let code = guard::exit_code_of_errno(error.raw_os_error().unwrap_or_default().unsigned_abs());
         Failure::new(
-            Exit::of_command(code),
+            Exit::of_exec(&error),
             format!("cannot run {:?}: {error}", command[0]),
         )
     }

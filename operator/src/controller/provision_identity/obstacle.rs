@@ -7,18 +7,16 @@
 
 use std::collections::HashSet;
 
+use lockkeeper_daemon::sentence::few;
+
 use crate::controller::error::Error;
 use crate::controller::writer::LeasedWay;
 use crate::identity::Identity;
-use crate::kubernetes::names;
 use crate::lock_key::LockKey;
 use crate::zookeeper::ensemble::Ensemble;
 use crate::zookeeper::foreign::{OtherEnsembles, Standing};
 use crate::zookeeper::queues::View;
 use crate::zookeeper::queues::picture::Queue;
-
-/// Contenders that are named; more are counted.
-const NAMED: usize = 3;
 
 /// Why a rotation that a user asks for has to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +105,7 @@ fn sentence(behind: &[(LockKey, String)]) -> Option<String> {
         format!(
             "the rotation of the namespace's identity waits: {} does not know the identity in use yet; the \
              kubelet brings it within some minutes, or else restart the pod",
-            names::first(named, NAMED)
+            few(named)
         )
     })
 }

@@ -14,12 +14,12 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 use lockkeeper_crds::lock::Reason;
 use lockkeeper_crds::{DistributedLock, keys};
+use lockkeeper_daemon::sentence::few;
 
 use crate::controller::LOOK;
 use crate::controller::context::Context;
 use crate::controller::error::Error;
 use crate::controller::status::{claimed, resource_outdated};
-use crate::kubernetes::names;
 use crate::kubernetes::objects::PodPart;
 use crate::kubernetes::pods::PodFacts;
 use crate::lock_key::LockKey;
@@ -33,9 +33,6 @@ const BEFORE: Duration = Duration::from_secs(30);
 /// How long no pod is admitted after that: as long as the API server may be at work on a pod that a webhook has
 /// admitted before it heard of the move (`--request-timeout`, by default a minute).
 const AFTER: Duration = Duration::from_secs(60);
-
-/// Pods named in a message; more are counted.
-const NAMED: usize = 3;
 
 /// How a lock stands with the ensemble that the operator reaches.
 pub(crate) enum Membership {
@@ -218,7 +215,7 @@ fn strangers(pods: &BTreeMap<String, PodFacts>, known: &str, seen: &str) -> Vec<
 
 fn were_made(pods: &[String]) -> String {
     let were = if pods.len() == 1 { "was" } else { "were" };
-    format!("{} {were} made", names::first(pods, NAMED))
+    format!("{} {were} made", few(pods))
 }
 
 /// The pods, read from the API server now.

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use lockkeeper_daemon::exit::killed_by;
 use lockkeeper_lock::{BootInstant, FencingToken};
 use rustix::process::Pid;
 use rustix::thread::Timespec;
@@ -26,7 +27,7 @@ use crate::link::protocol::Containment;
 use crate::sys::{self, CommandLine, Program};
 
 /// The exit code that is reported for the main process of an anchor that was killed: SIGKILL.
-const KILLED: u8 = 128 + 9;
+const KILLED: u8 = killed_by(libc::SIGKILL as u8);
 
 /// After the end of the main process the anchor ends as well, unless something else is left: mostly within a fraction of
 /// this. That proves as much as two looks at all of `/proc`, and is there sooner.

@@ -6,7 +6,7 @@ use super::Schedule;
 use super::actions::{Action, Actions, Sight};
 use super::event::Mode;
 use super::phase::{Active, Outcome, Phase};
-use super::times::{END_LOOK, START_LOOK, WATCH_LONGEST, WATCH_SHORTEST};
+use super::times::{END_LOOK, START_LOOK};
 use crate::link::protocol::FromGuard;
 
 impl Schedule {
@@ -17,19 +17,19 @@ impl Schedule {
                 let had_begun = active.has_begun;
                 // Doubtful processes neither count as a start, nor hide an end.
                 active.has_begun |= sight.is_sure();
-                self.watch_at = now + if active.has_begun { END_LOOK } else { START_LOOK };
+                let pause = if active.has_begun { END_LOOK } else { START_LOOK };
+                self.watch.after(now, pause);
                 if had_begun && !sight.is_sure() {
                     self.container_ended(now, out);
                 }
             }
             _ => {
                 self.has_cleared |= !sight.alive;
-                self.watch_every = if sight.is_sure() {
-                    WATCH_SHORTEST
+                if sight.is_sure() {
+                    self.watch.shortest(now);
                 } else {
-                    (self.watch_every * 2).min(WATCH_LONGEST)
-                };
-                self.watch_at = now + self.watch_every;
+                    self.watch.longer(now);
+                }
             }
         }
     }

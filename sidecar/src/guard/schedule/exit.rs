@@ -10,12 +10,3 @@ pub(crate) const EXIT_SOFTWARE: u8 = Exit::Software.code();
 
 /// Exit code when the keeper does not take this guard (`EX_NOPERM`).
 pub(crate) const EXIT_REFUSED: u8 = Exit::Refused.code();
-
-/// What a shell says for a command that it could not execute: 127 when it is not there, else 126.
-pub(crate) fn exit_code_of_errno(errno: u32) -> u8 {
-    if errno == rustix::io::Errno::NOENT.raw_os_error().unsigned_abs() {
-        Exit::NotFound.code()
-    } else {
-        Exit::CannotExecute.code()
-    }
-}

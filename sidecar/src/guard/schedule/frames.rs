@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lockkeeper_daemon::exit::killed_by;
 use lockkeeper_lock::{BootInstant, FencingToken};
 
 use super::Schedule;
@@ -144,7 +145,7 @@ impl Schedule {
         if grant.can_start(now) && self.ending.is_none() {
             self.ended = None;
             self.phase = Phase::Active(Active::new(grant));
-            self.watch_at = now + START_LOOK;
+            self.watch.after(now, START_LOOK);
             out.push(Action::Start(grant.token));
         } else {
             self.never_began(grant.token, now, out);
@@ -184,7 +185,7 @@ impl Schedule {
         match &mut self.phase {
             Phase::Idle => out.push(Action::Exit(match (self.last_code, self.ending) {
                 (Some(code), _) => code,
-                (None, Some(signo)) => 128 + signo,
+                (None, Some(signo)) => killed_by(signo),
                 (None, None) => EXIT_SOFTWARE,
             })),
             Phase::Killing(_) => {}
@@ -214,7 +215,7 @@ impl Schedule {
             Phase::Idle => {
                 if signals::asks_to_end(signo) || signals::hangs_up(signo) {
                     if self.has_keeper_elsewhere() || !self.connected || self.ending.is_some() {
-                        out.push(Action::Exit(self.last_code.unwrap_or(128 + signo)));
+                        out.push(Action::Exit(self.last_code.unwrap_or(killed_by(signo))));
                     }
                     self.ending = Some(signo);
                 }
@@ -223,7 +224,7 @@ impl Schedule {
             Phase::Active(active) if self.mode == Mode::Container => {
                 if ends && !self.connected {
                     let token = active.grant.token;
-                    self.kill(token, Outcome::Gone(None), now, out).finish = Some(128 + signo);
+                    self.kill(token, Outcome::Gone(None), now, out).finish = Some(killed_by(signo));
                 }
             }
             Phase::Active(active) => {

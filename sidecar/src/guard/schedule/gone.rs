@@ -1,13 +1,13 @@
 //! When the application counts as gone: what the guard sees of its processes, and what that changes.
 
+use lockkeeper_daemon::exit::{Exit, killed_by};
 use lockkeeper_lock::BootInstant;
 
 use super::Schedule;
 use super::actions::{Action, Actions, Sight};
 use super::event::Mode;
-use super::exit::exit_code_of_errno;
 use super::phase::{Killing, Outcome, Phase, Suspended};
-use super::times::{AT_WORK_EVERY, PATIENCE, PAUSED_LOOK, SURVIVORS_EVERY, WATCH_SHORTEST};
+use super::times::{AT_WORK_EVERY, PATIENCE, PAUSED_LOOK, SURVIVORS_EVERY};
 use crate::link::protocol::FromGuard;
 
 impl Schedule {
@@ -119,11 +119,10 @@ impl Schedule {
         let token = killing.token;
         self.phase = Phase::Idle;
         self.has_cleared = true;
-        self.watch_every = WATCH_SHORTEST;
-        self.watch_at = now + WATCH_SHORTEST;
+        self.watch.shortest(now);
         let (report, own_code, code) = match killing.outcome {
             Outcome::Gone(code) => {
-                let ended = self.ending.map(|signo| code.unwrap_or(128 + signo));
+                let ended = self.ending.map(|signo| code.unwrap_or(killed_by(signo)));
                 let gone = FromGuard::Gone {
                     token,
                     code,
@@ -133,7 +132,7 @@ impl Schedule {
             }
             Outcome::Exited(code) => (FromGuard::Exited { token, code }, Some(code), code),
             Outcome::StartFailed(errno) => {
-                let code = exit_code_of_errno(errno);
+                let code = Exit::of_errno(errno).code();
                 (FromGuard::StartFailed { token, errno }, Some(code), code)
             }
         };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lockkeeper_daemon::exit::{Exit, killed_by};
 use lockkeeper_lock::{BootInstant, LockState, LockStatus};
 
 use super::Decider;
@@ -50,7 +51,7 @@ impl Decider {
             }
             // The guard is in another container, which may end and start again as often as it likes.
             FromGuard::EndWanted { .. } if self.policy.kind == Kind::Wrap => self.wishes.container_ends(true),
-            FromGuard::EndWanted { signo } => self.wishes.want_end(128 + signo),
+            FromGuard::EndWanted { signo } => self.wishes.want_end(killed_by(signo)),
             FromGuard::Started { token, .. }
             | FromGuard::Exited { token, .. }
             | FromGuard::Gone { token, .. }
@@ -99,7 +100,7 @@ impl Decider {
             }
             (FromGuard::StartFailed { errno, .. }, _) => {
                 self.application.nothing_runs();
-                self.end_unless_ending(Ending::Code(crate::guard::exit_code_of_errno(errno)));
+                self.end_unless_ending(Ending::Code(Exit::of_errno(errno).code()));
             }
             (FromGuard::AtWork { .. }, _) => self.watch.at_work(now),
             // The guard keeps trying, and the lock stays ours until it succeeds.

@@ -50,7 +50,6 @@ fn a_command_that_cannot_be_executed_is_reported_with_its_errno() {
         run.at(1, GONE),
         [report(FromGuard::StartFailed { token: A, errno: 2 })]
     );
-    assert_eq!([2, 13, 8].map(exit_code_of_errno), [127, 126, 126]);
 }
 
 #[test]
