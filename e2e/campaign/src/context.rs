@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use lockkeeper_simulation::Hazard;
 
-use crate::lease::LeaseOption;
+use crate::times::LeaseOption;
 
 pub struct Context<'a> {
     pub rounds: u32,

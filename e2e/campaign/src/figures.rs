@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use crate::times::Times;
+use crate::sample::Sample;
 
 /// The results of a trial, for the table at the end.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -11,7 +11,7 @@ pub struct Figures {
     pub rows: Vec<Figure>,
     /// The spare times: from the end of a holder's program to the deletion of its node by the leader. Empty
     /// for trials that do not measure them.
-    pub spares: Times,
+    pub spares: Sample,
 }
 
 /// One question, and its measurement.

@@ -13,9 +13,9 @@ use lockkeeper_testbed::{Config, Ensemble, Host};
 
 use crate::context::Context;
 use crate::figures::Violations;
-use crate::lease::{LeaseOption, SESSION_TIMEOUT, STOP_GRACE, TICK};
+use crate::sample::seconds;
 use crate::spares::Spare;
-use crate::times::seconds;
+use crate::times::{LeaseOption, SESSION_TIMEOUT, STOP_GRACE, TICK};
 
 /// Bound for steps that take seconds on an idle machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(90);

@@ -11,15 +11,15 @@ mod context;
 mod control;
 mod figures;
 mod fixture;
-mod lease;
 pub mod other_clients;
 pub mod random_faults;
+mod sample;
 mod spares;
 mod times;
 pub mod trials;
 
 pub use context::Context;
 pub use figures::{Figure, Figures, Violated};
-pub use lease::LeaseOption;
 pub use random_faults::{SEED_VARIABLE, seed_from_environment};
-pub use times::Times;
+pub use sample::Sample;
+pub use times::LeaseOption;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockkeeper_lock::Timing;
 
 use crate::figures::{Figures, Violations};
-use crate::times::Times;
+use crate::sample::Sample;
 
 /// The spare time of one holder.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,9 +19,9 @@ pub(crate) struct Spare {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spares {
     /// Of holders whose session ended, or whose place another contender took.
-    pub lapsed: Times,
+    pub lapsed: Sample,
     /// Of holders whose keepers released the lock.
-    pub released: Times,
+    pub released: Sample,
     /// The shortest that was allowed for any of the first, in seconds.
     allowed: Option<f64>,
 }

@@ -5,8 +5,8 @@ use lockkeeper_testbed::Unsupported;
 
 use crate::context::Context;
 use crate::figures::Figures;
-use crate::lease::LeaseOption;
 use crate::random_faults::{SEED_VARIABLE, seed_from_environment};
+use crate::times::LeaseOption;
 
 mod container;
 mod cut;

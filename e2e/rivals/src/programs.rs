@@ -1,5 +1,6 @@
 //! The drivers, and servers that are built with them.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -77,14 +78,28 @@ pub(crate) fn named<'a>(command: &'a mut Command, hosts: &Path) -> &'a mut Comma
 /// # Errors
 /// When they cannot be built.
 pub(crate) fn go() -> anyhow::Result<PathBuf> {
-    let folders = ["consullock", "contract", "etcd", "kube", "redlock"];
+    let sources = Path::new(SOURCES).join("drivers/go");
+    let folders = packages_of(&sources)?;
+    let folders: Vec<&str> = folders.iter().map(String::as_str).collect();
     let packages = [".", "go.etcd.io/etcd/etcdctl/v3", "go.etcd.io/etcd/server/v3"];
-    foreign::go(
-        &Path::new(SOURCES).join("drivers/go"),
-        &folders,
-        &["go.mod", "go.sum", "main.go"],
-        &packages,
-    )
+    foreign::go(&sources, &folders, &["go.mod", "go.sum", "main.go"], &packages)
+}
+
+/// The folders of a module of Go that are packages of it: those without a module of their own.
+fn packages_of(module: &Path) -> std::io::Result<Vec<String>> {
+    let mut packages = Vec::new();
+    for entry in module.read_dir()? {
+        let folder = entry?.path();
+        if let Some(name) = folder.file_name().and_then(OsStr::to_str)
+            && folder.is_dir()
+            && !folder.join("go.mod").exists()
+        {
+            packages.push(name.to_owned());
+        }
+    }
+    // In an order that is the same on each machine: a fingerprint is made of it.
+    packages.sort_unstable();
+    Ok(packages)
 }
 
 /// The folder with the program that the module below `go/consul/` names.

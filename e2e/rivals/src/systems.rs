@@ -34,28 +34,11 @@ pub struct System {
     pub lease: Lease,
     /// The program that has the lock, below the driver, if the driver itself has no library of it.
     pub program: Option<&'static str>,
+    /// The largest crowd of it on one machine; 0 for none.
+    pub(crate) largest_crowd: u32,
 }
 
 impl System {
-    /// The largest crowd of it on one machine; 0 if it is a program, takes part as another row does, or its library makes
-    /// dozens of threads for each client.
-    pub(crate) fn largest_crowd(&self) -> u32 {
-        match self.name {
-            FLOOR => 2,
-            "lockkeeper-short"
-            | "curator-mutex-session-policy"
-            | "kazoo-lost"
-            | "hazelcast-fenced-checked" => 0,
-            "etcdctl-lock" | "consul-lock" => 0,
-            "redisson-lock"
-            | "redisson-lock@sentinel"
-            | "redisson-fenced"
-            | "hazelcast-fenced"
-            | "shedlock" => 50,
-            _ => 500,
-        }
-    }
-
     pub fn named(name: &str) -> Option<&'static Self> {
         SYSTEMS.iter().chain(OF_CROWDS).find(|system| system.name == name)
     }

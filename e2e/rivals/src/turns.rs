@@ -31,10 +31,10 @@ fn turn_of(system: &System, turn: usize, kept: &Mutex<Kept>) -> anyhow::Result<(
     let known = lock(kept).costs(system.name);
     let sizes: Vec<_> = CONTENDERS
         .into_iter()
-        .filter(|&size| size <= system.largest_crowd())
+        .filter(|&size| size <= system.largest_crowd)
         .filter(|size| known.handoffs.get(size).map_or(0, Vec::len) <= turn)
         .collect();
-    let waits = system.largest_crowd() >= cost::CROWD && known.waiting.len() <= turn;
+    let waits = system.largest_crowd >= cost::CROWD && known.waiting.len() <= turn;
     if sizes.is_empty() && !waits {
         return Ok(());
     }
@@ -60,7 +60,7 @@ fn turn_of(system: &System, turn: usize, kept: &Mutex<Kept>) -> anyhow::Result<(
 /// When the lock does not work, or the file of the results cannot be written.
 pub fn fairness(system: &System, time: Duration, kept: &Mutex<Kept>) -> anyhow::Result<()> {
     let is_known = !lock(kept).costs(system.name).fairness.is_empty();
-    if is_known || system.largest_crowd() < cost::CROWD {
+    if is_known || system.largest_crowd < cost::CROWD {
         return Ok(());
     }
     let servers = system.servers.start()?;

@@ -8,7 +8,7 @@ use clap::Parser;
 use fastrand::Rng;
 use lockkeeper_campaign::random_faults::{SEED_VARIABLE, seed_from_environment};
 use lockkeeper_campaign::trials::{TRIALS, Trial};
-use lockkeeper_campaign::{Context, Figures, LeaseOption, Times};
+use lockkeeper_campaign::{Context, Figures, LeaseOption, Sample};
 use lockkeeper_judge::histogram;
 use lockkeeper_simulation::Hazard;
 use lockkeeper_testbed::binaries;
@@ -94,7 +94,7 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 /// Draws the spare times of a trial that measures them.
-fn draw(trial: &str, spares: &Times, settings: &str) -> anyhow::Result<()> {
+fn draw(trial: &str, spares: &Sample, settings: &str) -> anyhow::Result<()> {
     if spares.is_empty() {
         return Ok(());
     }

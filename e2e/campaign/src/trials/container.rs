@@ -15,8 +15,8 @@ use lockkeeper_testbed::{Unsupported, faults};
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture, Round};
-use crate::lease::DEFAULT_SESSION_TIMEOUT;
-use crate::times::{Times, seconds};
+use crate::sample::{Sample, seconds};
+use crate::times::DEFAULT_SESSION_TIMEOUT;
 
 /// A handoff that counts as soon, in seconds: releasing the lock and starting a program take some 10 ms.
 const SOON: f64 = 0.1;
@@ -44,7 +44,7 @@ pub(super) fn container(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     }
     let mut fixture = Fixture::new("container")?;
     let mut violations = Violations::default();
-    let mut times = KINDS.map(|_| Times::default());
+    let mut times = KINDS.map(|_| Sample::default());
     for _ in 0..context.rounds {
         for ((killed, about), times) in KINDS.iter().zip(&mut times) {
             let round = fixture.begin()?;

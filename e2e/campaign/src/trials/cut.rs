@@ -11,9 +11,9 @@ use crate::context::Context;
 use crate::control::{Control, Setup};
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture, Round};
-use crate::lease::SESSION_TIMEOUT;
+use crate::sample::{Sample, seconds};
 use crate::spares::Spares;
-use crate::times::{Times, seconds};
+use crate::times::SESSION_TIMEOUT;
 
 /// The server that is paused before the cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,17 +41,17 @@ pub(super) fn cut_after_pause_of_the_leader(context: &mut Context<'_>) -> anyhow
 /// The spare times by the three rules of the control client.
 #[derive(Default)]
 struct Rules {
-    last_sent: Times,
-    last_acknowledged: Times,
-    lease: Times,
+    last_sent: Sample,
+    last_acknowledged: Sample,
+    lease: Sample,
 }
 
 fn trial(context: &mut Context<'_>, name: &'static str, sleeper: Sleeper) -> anyhow::Result<Figures> {
     let mut fixture = Fixture::new(name)?.with_lease(context.lease);
     let mut violations = Violations::default();
     let mut spares = Spares::default();
-    let mut handover = Times::default();
-    let mut wake_to_cut = Times::default();
+    let mut handover = Sample::default();
+    let mut wake_to_cut = Sample::default();
     let mut rules = Rules::default();
     for _ in 0..context.rounds {
         let round = fixture.begin()?;

@@ -10,13 +10,13 @@ use lockkeeper_testbed::ensemble::{block_on, connector};
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture};
-use crate::lease::SESSION_TIMEOUT;
-use crate::times::{Times, seconds};
+use crate::sample::{Sample, seconds};
+use crate::times::SESSION_TIMEOUT;
 
 pub(super) fn deleted(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let mut fixture = Fixture::new("deleted")?;
     let mut violations = Violations::default();
-    let (mut reactions, mut both) = (Times::default(), Times::default());
+    let (mut reactions, mut both) = (Sample::default(), Sample::default());
     for _ in 0..context.rounds {
         let round = fixture.begin()?;
         let all = round.server_names();

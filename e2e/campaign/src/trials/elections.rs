@@ -15,8 +15,8 @@ use zookeeper_client::{Acls, CreateMode};
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture, Round};
-use crate::lease::DEFAULT_SESSION_TIMEOUT;
-use crate::times::{Times, seconds};
+use crate::sample::{Sample, seconds};
+use crate::times::DEFAULT_SESSION_TIMEOUT;
 
 /// A write to servers without a leader gets no answer. It is sent anew after this.
 const ATTEMPT: Duration = Duration::from_millis(500);
@@ -34,7 +34,7 @@ pub(super) fn elections(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     round.wait_until_queued(2)?;
     workers_run(&workers, BootInstant::now())?;
 
-    let (mut elected, mut joined, mut silences) = (Times::default(), Times::default(), Times::default());
+    let (mut elected, mut joined, mut silences) = (Sample::default(), Sample::default(), Sample::default());
     let mut kept = 0;
     for number in 1..=context.rounds {
         let (leader, _) = fixture.ensemble.wait_for_roles()?;

@@ -13,8 +13,8 @@ use lockkeeper_testbed::faults::{Flood, probe};
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture};
-use crate::lease::CALM;
-use crate::times::Times;
+use crate::sample::Sample;
+use crate::times::CALM;
 
 /// The port at which the holder answers probes.
 const PORT: u16 = 9808;
@@ -90,7 +90,7 @@ pub(super) fn flood(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             "the prober was late with all of its {} probes",
             probed.late
         );
-        let mut times = Times::default();
+        let mut times = Sample::default();
         for time in &probed.answered {
             times.add(time.as_secs_f64());
         }

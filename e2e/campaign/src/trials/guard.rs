@@ -12,13 +12,13 @@ use lockkeeper_testbed::process::wait_for;
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture};
+use crate::sample::{Sample, seconds};
 use crate::spares::Spares;
-use crate::times::{Times, seconds};
 
 pub(super) fn guard(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let mut fixture = Fixture::new("guard")?.with_lease(context.lease);
     let mut violations = Violations::default();
-    let (mut reactions, mut spares, mut gaps) = (Times::default(), Spares::default(), Times::default());
+    let (mut reactions, mut spares, mut gaps) = (Sample::default(), Spares::default(), Sample::default());
     for _ in 0..context.rounds {
         let round = fixture.begin()?;
         let all = round.server_names();

@@ -13,9 +13,9 @@ use rustix::process::Pid;
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture};
-use crate::lease::{CALM, SESSION_TIMEOUT};
+use crate::sample::Sample;
 use crate::spares::Spares;
-use crate::times::Times;
+use crate::times::{CALM, SESSION_TIMEOUT};
 
 /// The faults of a keeper, round after round.
 #[derive(Clone, Copy)]
@@ -36,7 +36,7 @@ const FAULTS: [Fault; 4] = [
 pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let mut fixture = Fixture::new("keeper")?.with_lease(context.lease);
     let mut violations = Violations::default();
-    let mut silences = Times::default();
+    let mut silences = Sample::default();
     let (mut stopped, mut starved) = (Spares::default(), Spares::default());
     let (mut killed_and_lost, mut starved_and_kept, mut waiting_killed, mut disturbed) = (0, 0, 0, 0);
     for _ in 0..context.rounds {

@@ -16,8 +16,8 @@ use crate::busy::Busy;
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture, Round};
-use crate::lease::DEFAULT_SESSION_TIMEOUT;
-use crate::times::seconds;
+use crate::sample::seconds;
+use crate::times::DEFAULT_SESSION_TIMEOUT;
 
 /// The port at which a contender tells its metrics, on a host of its own.
 const PORT: u16 = 9808;

@@ -13,8 +13,8 @@ use lockkeeper_testbed::{Ensemble, Host};
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture};
+use crate::sample::{Sample, seconds};
 use crate::spares::Spares;
-use crate::times::{Times, seconds};
 
 /// Long enough for half of it to be left when the loss of a server is noticed.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
@@ -23,8 +23,8 @@ pub(super) fn moved(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let mut fixture = Fixture::new("moved")?.with_lease(context.lease);
     let mut violations = Violations::default();
     let mut lost_spares = Spares::default();
-    let mut moves = Times::default();
-    let mut silences = Times::default();
+    let mut moves = Sample::default();
+    let mut silences = Sample::default();
     let mut kept = 0;
     for _ in 0..context.rounds {
         let round = fixture.begin()?;

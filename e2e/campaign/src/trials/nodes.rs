@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
-use crate::lease::LeaseOption;
+use crate::sample::Sample;
 use crate::spares::{Spare, Spares};
-use crate::times::Times;
+use crate::times::LeaseOption;
 
 mod faults;
 
@@ -105,7 +105,7 @@ struct Tally {
     struck: usize,
     holds: usize,
     spares: Spares,
-    gaps: Times,
+    gaps: Sample,
 }
 
 impl Kind {

@@ -10,9 +10,9 @@ use lockkeeper_product::worker::{self, Options};
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture};
-use crate::lease::CALM;
 use crate::other_clients::{Client, Contender};
-use crate::times::Times;
+use crate::sample::Sample;
+use crate::times::CALM;
 
 /// How often each of the other clients takes the lock in a round.
 const TIMES: u32 = 10;
@@ -42,7 +42,7 @@ pub(super) fn all(context: &mut Context<'_>) -> anyhow::Result<Figures> {
 fn share(context: &mut Context<'_>, trial: &'static str, queues: &[&[Client]]) -> anyhow::Result<Figures> {
     let mut fixture = Fixture::new(trial)?;
     let mut violations = Violations::default();
-    let mut gaps = Times::default();
+    let mut gaps = Sample::default();
     let (mut by_others, mut by_us, mut changes) = (0, 0, 0);
     for queue in (0..context.rounds).flat_map(|_| queues) {
         let round = fixture.begin()?;

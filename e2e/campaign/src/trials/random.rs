@@ -17,9 +17,9 @@ use rustix::process::Pid;
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture};
-use crate::lease::SESSION_TIMEOUT;
 use crate::random_faults::{Event, Plan, Shape, Workers};
-use crate::times::Times;
+use crate::sample::Sample;
+use crate::times::SESSION_TIMEOUT;
 
 /// Length of the plan of one round, in a test and in a campaign by minutes.
 const SHORT: Duration = Duration::from_secs(40);
@@ -49,7 +49,7 @@ pub(super) fn random(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let rounds = context.rounds_of(length);
     let mut fixture = Fixture::new("random")?.with_lease(context.lease);
     let mut violations = Violations::default();
-    let mut gaps = Times::default();
+    let mut gaps = Sample::default();
     let (mut holds, mut struck, mut restarts) = (0, 0, 0);
     let first = context.random.usize(..CROWDS.len());
     for number in 0..rounds as usize {

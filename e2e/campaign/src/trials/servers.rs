@@ -12,7 +12,7 @@ use lockkeeper_testbed::{Ensemble, faults};
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture, Round};
-use crate::times::{Times, seconds};
+use crate::sample::{Sample, seconds};
 
 #[derive(Clone, Copy)]
 enum Fault {
@@ -32,8 +32,8 @@ const FAULTS: [(Fault, &str); 4] = [
 pub(super) fn servers(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let mut fixture = Fixture::new("servers")?.with_lease(context.lease);
     let mut violations = Violations::default();
-    let mut back: [Times; 4] = Default::default();
-    let mut pauses: [Times; 4] = Default::default();
+    let mut back: [Sample; 4] = Default::default();
+    let mut pauses: [Sample; 4] = Default::default();
     for _ in 0..context.rounds {
         for (kind, (fault, name)) in FAULTS.into_iter().enumerate() {
             let round = fixture.begin()?;

@@ -12,8 +12,8 @@ use lockkeeper_testbed::process::wait_for;
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture};
+use crate::sample::{Sample, seconds};
 use crate::spares::{Spare, Spares};
-use crate::times::{Times, seconds};
 
 /// The containments (`--containment`).
 const HELD: [&str; 3] = ["cgroup", "pidns", "sweep"];
@@ -29,7 +29,7 @@ pub(super) fn storm(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let mut violations = Violations::default();
     let mut figures = Figures::default();
     for held in HELD {
-        let (mut late, mut spares) = (Times::default(), Spares::default());
+        let (mut late, mut spares) = (Sample::default(), Spares::default());
         let (mut in_time, mut overlaps, mut struck) = (0, 0, 0);
         for _ in 0..context.rounds {
             let round = fixture.begin()?;

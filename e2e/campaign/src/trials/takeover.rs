@@ -13,8 +13,8 @@ use rustix::process::{Signal, kill_process};
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture, Round};
-use crate::lease::DEFAULT_SESSION_TIMEOUT;
-use crate::times::{Times, seconds};
+use crate::sample::{Sample, seconds};
+use crate::times::DEFAULT_SESSION_TIMEOUT;
 
 /// What the next one may take beyond L, in seconds: the error of two clocks, a transaction, and the start of a program.
 const BEYOND: f64 = 0.3;
@@ -51,8 +51,8 @@ const LEASES: [Lease; 3] = [
 pub(super) fn takeover(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let mut fixture = Fixture::new("takeover")?;
     let mut violations = Violations::default();
-    let mut holders = LEASES.map(|lease| (lease, Times::default()));
-    let (mut alive, mut dead) = (Times::default(), Times::default());
+    let mut holders = LEASES.map(|lease| (lease, Sample::default()));
+    let (mut alive, mut dead) = (Sample::default(), Sample::default());
     for _ in 0..context.rounds {
         for (lease, times) in &mut holders {
             times.add(holder_crashes(context, &mut fixture, lease, &mut violations)?);

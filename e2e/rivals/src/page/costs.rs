@@ -74,7 +74,7 @@ fn of_each(page: &mut String, results: &Results) {
             let median = median(values.iter().filter_map(|one| one.requests))?;
             Some(format!("{median:.0}"))
         });
-        let largest = TYPICAL.min(system.largest_crowd());
+        let largest = TYPICAL.min(system.largest_crowd);
         let times = [|one: &Handoffs| one.servers, |one: &Handoffs| one.contenders]
             .map(|time| value(costs, largest, time).map(millis));
         row(page, system, requests.into_iter().chain(times));

@@ -13,6 +13,7 @@ const fn system(name: &'static str, title: &'static str, driver: Driver, servers
         servers,
         lease: Lease::Given,
         program: None,
+        largest_crowd: 500,
     }
 }
 
@@ -29,6 +30,30 @@ const fn with_own(lease: Lease, system: System) -> System {
     System { lease, ..system }
 }
 
+/// A lock of which fewer clients than usual fit on one machine, because its library makes dozens of threads for each.
+const fn with_threads(system: System) -> System {
+    System {
+        largest_crowd: 50,
+        ..system
+    }
+}
+
+/// A lock that has no crowd: it takes part as another row does.
+const fn without_crowd(system: System) -> System {
+    System {
+        largest_crowd: 0,
+        ..system
+    }
+}
+
+/// A lock that has no crowd: it is a program.
+const fn program(program: &'static str, system: System) -> System {
+    System {
+        program: Some(program),
+        ..without_crowd(system)
+    }
+}
+
 /// All systems, in the order of the page.
 pub const SYSTEMS: &[System] = &[
     with_own(
@@ -42,7 +67,7 @@ pub const SYSTEMS: &[System] = &[
     ),
     with_own(
         Lease::own(4_000, "1.7 s; session 4 s"),
-        system(
+        without_crowd(system(
             "lockkeeper-short",
             "Lockkeeper `run`, short lease",
             Driver::Own(&[
@@ -54,7 +79,7 @@ pub const SYSTEMS: &[System] = &[
                 "200ms",
             ]),
             Kind::ZooKeeper,
-        ),
+        )),
     ),
     system(
         "curator-mutex",
@@ -62,12 +87,12 @@ pub const SYSTEMS: &[System] = &[
         Driver::Java,
         Kind::ZooKeeper,
     ),
-    system(
+    without_crowd(system(
         "curator-mutex-session-policy",
         "Curator `InterProcessMutex`, session policy",
         Driver::Java,
         Kind::ZooKeeper,
-    ),
+    )),
     system(
         "curator-semaphore-mutex",
         "Curator `InterProcessSemaphoreMutex`",
@@ -75,12 +100,12 @@ pub const SYSTEMS: &[System] = &[
         Kind::ZooKeeper,
     ),
     system("kazoo", "kazoo `Lock`", Driver::Python, Kind::ZooKeeper),
-    system(
+    without_crowd(system(
         "kazoo-lost",
         "kazoo `Lock`, stopped at LOST only",
         Driver::Python,
         Kind::ZooKeeper,
-    ),
+    )),
     system("zk-naive", "one ephemeral node", Driver::Java, Kind::ZooKeeper),
     without_lease(
         "jdbc-row@postgres",
@@ -153,40 +178,50 @@ pub const SYSTEMS: &[System] = &[
         Driver::Go,
         Kind::FiveRedis,
     ),
-    system("redisson-lock", "Redisson `RLock`", Driver::Java, Kind::Redis),
-    system(
+    with_threads(system(
+        "redisson-lock",
+        "Redisson `RLock`",
+        Driver::Java,
+        Kind::Redis,
+    )),
+    with_threads(system(
         "redisson-lock@sentinel",
         "Redisson `RLock`, Sentinel",
         Driver::Java,
         Kind::Sentinel,
-    ),
-    system(
+    )),
+    with_threads(system(
         "redisson-fenced",
         "Redisson `RFencedLock`",
         Driver::Java,
         Kind::Redis,
-    ),
+    )),
     system("memcached", "memcached `add`", Driver::Python, Kind::Memcached),
     system("etcd-mutex", "etcd `concurrency.Mutex`", Driver::Go, Kind::Etcd),
-    System {
-        program: Some("etcdctl"),
-        ..system("etcdctl-lock", "`etcdctl lock`", Driver::Go, Kind::Etcd)
-    },
-    system(
+    program(
+        "etcdctl",
+        system("etcdctl-lock", "`etcdctl lock`", Driver::Go, Kind::Etcd),
+    ),
+    with_threads(system(
         "hazelcast-fenced",
         "Hazelcast `FencedLock`",
         Driver::Java,
         Kind::Hazelcast,
-    ),
-    system(
+    )),
+    without_crowd(system(
         "hazelcast-fenced-checked",
         "Hazelcast `FencedLock`, asked three times in a lease",
         Driver::Java,
         Kind::Hazelcast,
-    ),
+    )),
     with_own(
         Lease::own(30_000, "30 s, the least that its keep-alive takes"),
-        system("shedlock", "ShedLock, PostgreSQL", Driver::Java, Kind::Postgres),
+        with_threads(system(
+            "shedlock",
+            "ShedLock, PostgreSQL",
+            Driver::Java,
+            Kind::Postgres,
+        )),
     ),
     with_own(
         Lease::own(15_000, "15 s, its default"),
@@ -213,16 +248,16 @@ pub const SYSTEMS: &[System] = &[
         ),
         system("consul-api", "Consul API `Lock`", Driver::Go, Kind::Consul),
     ),
-    System {
-        program: Some("consul"),
-        ..with_own(
+    program(
+        "consul",
+        with_own(
             Lease::own(
                 45_000,
                 "15 s, which cannot be set, and ends after up to twice that; then a delay of 15 s",
             ),
             system("consul-lock", "`consul lock`", Driver::Go, Kind::Consul),
-        )
-    },
+        ),
+    ),
 ];
 
 /// Two more, whose costs alone are of interest.
@@ -233,12 +268,15 @@ pub const OF_CROWDS: &[System] = &[
         Driver::Crowd("zookeeper-client"),
         Kind::ZooKeeper,
     ),
-    system(
-        FLOOR,
-        "no recipe: a node is deleted, a watch tells",
-        Driver::Crowd("floor"),
-        Kind::ZooKeeper,
-    ),
+    System {
+        largest_crowd: 2,
+        ..system(
+            FLOOR,
+            "no recipe: a node is deleted, a watch tells",
+            Driver::Crowd("floor"),
+            Kind::ZooKeeper,
+        )
+    },
 ];
 
 /// What every recipe on ZooKeeper needs at least.
