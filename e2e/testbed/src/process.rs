@@ -14,8 +14,12 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::clock::since_boot;
 use crate::sys;
 
-/// Time between two checks of a condition that a test waits for.
+/// Least time between two checks of a condition that a test waits for.
 pub(crate) const POLL: Duration = Duration::from_millis(5);
+
+/// Longest such time. A check that takes long, such as reading a long record, is made less often: the processors are
+/// for what the test waits for.
+const LONGEST_POLL: Duration = Duration::from_millis(250);
 
 /// A child process; dropping it kills it and waits for it.
 #[derive(Debug)]
@@ -158,13 +162,15 @@ fn read_all(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
 pub fn wait_for<T>(bound: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let end = since_boot() + bound;
     loop {
+        let asked = since_boot();
         if let Some(value) = condition() {
             return Some(value);
         }
-        if since_boot() >= end {
+        let now = since_boot();
+        if now >= end {
             return None;
         }
-        std::thread::sleep(POLL);
+        std::thread::sleep((4 * now.saturating_sub(asked)).clamp(POLL, LONGEST_POLL));
     }
 }
 
