@@ -9,8 +9,8 @@ use lockkeeper_sidecar::link::protocol::ToGuard;
 use rustix::process::{Pid, Signal};
 
 use crate::harness::{
-    A, B, Guard, assert_in_time, children, is_alive, is_root, last_stamp, own_program, shell, skip, until,
-    until_paused,
+    A, AS_NOBODY, B, Guard, assert_in_time, children, group, has, is_alive, is_root, last_stamp, own_program,
+    shell, skip, until, until_paused,
 };
 use crate::tests;
 
@@ -205,23 +205,6 @@ fn application(guard: &Guard) -> Vec<Pid> {
     children(guard.pid()).into_iter().flat_map(below).collect()
 }
 
-/// The directory of the control group in which a process is.
-fn group(pid: Pid) -> PathBuf {
-    let read = |file: String| std::fs::read_to_string(file).expect("proc(5)");
-    let groups = read(format!("/proc/{pid}/cgroup"));
-    let path = groups
-        .lines()
-        .find_map(|line| line.strip_prefix("0::"))
-        .expect("version 2");
-    let mounts = read("/proc/self/mountinfo".to_owned());
-    let mount = mounts
-        .lines()
-        .find(|line| line.contains(" - cgroup2 "))
-        .expect("mounted");
-    let point = mount.split(' ').nth(4).expect("a mount point");
-    PathBuf::from(format!("{point}{path}"))
-}
-
 fn a_frozen_application_ends_with_its_guard() {
     if !can_hold() {
         return;
@@ -371,12 +354,12 @@ fn an_application_in_a_namespace_sees_its_own_numbers_in_proc_and_gets_its_signa
 }
 
 fn what_cannot_be_had_is_refused_in_a_sentence() {
-    if !is_root() || !crate::harness::has("setpriv") {
+    if !is_root() || !has("setpriv") {
         return;
     }
     let refused = |choice: &str| {
-        let output = std::process::Command::new("setpriv")
-            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        let output = std::process::Command::new(AS_NOBODY[0])
+            .args(&AS_NOBODY[1..])
             .arg(env!("CARGO_BIN_EXE_lockkeeper"))
             .args([
                 "run",

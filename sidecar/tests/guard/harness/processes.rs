@@ -1,6 +1,6 @@
 //! What a test sees of processes, and of the records that they write.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lockkeeper_lock::BootInstant;
 use rustix::process::Pid;
@@ -61,4 +61,21 @@ fn parent(pid: Pid) -> Option<Pid> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;
     Pid::from_raw(fields.split(' ').nth(1)?.parse().ok()?)
+}
+
+/// The directory of the control group in which a process is.
+pub fn group(pid: Pid) -> PathBuf {
+    let read = |file: String| std::fs::read_to_string(file).expect("proc(5)");
+    let groups = read(format!("/proc/{pid}/cgroup"));
+    let path = groups
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .expect("version 2");
+    let mounts = read("/proc/self/mountinfo".to_owned());
+    let mount = mounts
+        .lines()
+        .find(|line| line.contains(" - cgroup2 "))
+        .expect("mounted");
+    let point = mount.split(' ').nth(4).expect("a mount point");
+    PathBuf::from(format!("{point}{path}"))
 }
