@@ -11,13 +11,13 @@ use std::time::Duration;
 /// How many bytes of lines wait. The oldest make room for more, and the reader is told how many are missing.
 const MOST: usize = 256 * 1024;
 
-/// Enough for a thread that only writes, in bytes.
+/// The stack of the thread, in bytes: enough, since it only writes.
 const STACK: usize = 128 * 1024;
 
 /// How long a process that is about to end waits for the reader of its lines.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Those of this process that go to stderr, once its log was started.
+/// The lines of this process that go to stderr, once its log was started.
 static OF_STDERR: OnceLock<Lines> = OnceLock::new();
 
 /// Waits until all lines are written to stderr, for a second at most.
@@ -37,7 +37,7 @@ pub(crate) fn tell(line: &str) -> bool {
     true
 }
 
-/// Cheap to clone.
+/// A queue of lines for a thread that writes them. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Lines {
     queue: Arc<Queue>,
@@ -52,24 +52,26 @@ struct Queue {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Vec<u8>>,
-    /// Of all that wait.
+    /// The length of all lines that wait.
     bytes: usize,
-    /// Since the reader was told of it: they were before those that wait.
+    /// How many lines have made room since the reader was last told how many are missing. They came before those that
+    /// wait.
     left_out: usize,
     is_writing: bool,
 }
 
 enum Next {
     Line(Vec<u8>),
-    /// So many lines are missing here.
+    /// The number of lines that are missing here.
     Gap(usize),
 }
 
 impl Lines {
-    /// Starts the thread, which ends with the process. `gap` is the line that tells how many are missing.
+    /// Starts the thread that writes into `writer`, and that ends with the process. `gap` makes the line that tells how
+    /// many are missing.
     ///
     /// # Errors
-    /// When there is none.
+    /// When the thread cannot be started.
     pub(crate) fn to(
         mut writer: impl Write + Send + 'static,
         gap: impl Fn(usize) -> String + Send + 'static,
@@ -95,7 +97,7 @@ impl Lines {
         Ok(lines)
     }
 
-    /// All of this process that goes to stderr goes through these lines from now on.
+    /// Makes these the lines of the process to stderr: [`flush`] and [`tell`] use them from now on.
     pub(crate) fn are_of_stderr(self) {
         let _ = OF_STDERR.set(self);
     }
@@ -151,7 +153,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What comes after what was written; waits for it.
+    /// Returns what to write next, and waits for it. The call also says that what came before is written.
     fn next(&self) -> Next {
         let mut state = self.state();
         state.is_writing = false;

@@ -178,7 +178,7 @@ pub enum NodeEvent {
 /// One operation of a [`Connection::multi`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// The node has to exist.
+    /// Require that a node exists.
     Check {
         /// Path of the node, below the chroot.
         path: String,
@@ -228,7 +228,7 @@ pub type EnsembleResult<T> = Result<T, EnsembleError>;
 /// * The request leaves when the method is called or when its future is first polled.
 /// * Dropping a connection closes only the TCP connection: the session and its nodes stay.
 pub trait Connection: Send + Sync + 'static {
-    /// The session, as confirmed by this server.
+    /// Returns the session, as this server has confirmed it.
     fn session(&self) -> Session;
 
     /// Waits until the connection is gone. After that, no earlier answer of a call may count as a renewal: it may have
@@ -255,13 +255,13 @@ pub trait Connection: Send + Sync + 'static {
         data: Vec<u8>,
     ) -> impl Future<Output = EnsembleResult<()>> + Send + 'static;
 
-    /// The names of a node's children, and the node; [`EnsembleError::NoNode`] if it is missing.
+    /// Returns the names of a node's children, and the node; [`EnsembleError::NoNode`] if it is missing.
     fn children(&self, path: &str) -> impl Future<Output = EnsembleResult<Children>> + Send + 'static;
 
-    /// The data of a node, and its metadata; [`EnsembleError::NoNode`] if it is missing.
+    /// Returns the data of a node, and its metadata; [`EnsembleError::NoNode`] if it is missing.
     fn node(&self, path: &str) -> impl Future<Output = EnsembleResult<Node>> + Send + 'static;
 
-    /// A node, and a watch for the next change of its data or its deletion.
+    /// Returns a node, and a watch for the next change of its data or its deletion.
     fn watch_node(
         &self,
         path: &str,
@@ -269,17 +269,18 @@ pub trait Connection: Send + Sync + 'static {
     + Send
     + 'static;
 
-    /// The children, and a watch for the next child that comes or goes ([`NodeEvent::Changed`]), or for the
-    /// node's own deletion: of a node that never has children, such as an ephemeral one, for its deletion alone. A server reports
-    /// deletions in their order. It takes the right to read this node, and none to read its children.
+    /// Returns the children of a node, and a watch. The watch reports the next child that comes or goes
+    /// ([`NodeEvent::Changed`]), or the deletion of the node itself. A node that never has children, such as an
+    /// ephemeral one, can only be deleted. A server reports deletions in their order. The caller needs the right to
+    /// read this node, and none to read its children.
     fn watch_children(
         &self,
         path: &str,
     ) -> impl Future<Output = EnsembleResult<(Children, BoxFuture<'static, NodeEvent>)>> + Send + 'static;
 
-    /// A watch for the creation of a node that does not exist ([`NodeEvent::Changed`]); `None` if the node exists.
-    /// Newer servers require the right to read an existing node ([`EnsembleError::NoAuth`]), and announce its creation
-    /// only to clients with that right.
+    /// Returns a watch for the creation of a node that does not exist ([`NodeEvent::Changed`]); `None` if the node
+    /// exists. Newer servers require the right to read an existing node ([`EnsembleError::NoAuth`]), and announce its
+    /// creation only to clients with that right.
     fn watch_creation(
         &self,
         path: &str,
@@ -297,11 +298,11 @@ pub trait Connection: Send + Sync + 'static {
     /// Carries out all operations or none. This is a quorum write even if it changes nothing: renewals are such writes.
     fn multi(&self, ops: Vec<Op>) -> impl Future<Output = Result<(), MultiError>> + Send + 'static;
 
-    /// With which another process can take the session over; `None` if that cannot be found out.
+    /// Returns the key with which another process can take the session over; `None` if that cannot be found out.
     fn key(&self) -> impl Future<Output = Option<SessionKey>> + Send + 'static;
 
-    /// The contender at this path is that of the session: an identity that arrives later gets rights on it. To be called
-    /// for one that was not created over this connection or one before it.
+    /// Takes the contender at this path for that of the session: an identity that arrives later gets rights on it. Call
+    /// this for a contender that was created neither over this connection nor over one before it.
     fn adopt(&self, path: &str);
 
     /// Ends the session, and with it all its ephemeral nodes, at once.
@@ -313,10 +314,10 @@ pub trait Ensemble: Send + Sync + 'static {
     /// A connection to one of the servers.
     type Connection: Connection;
 
-    /// How many servers the user named.
+    /// Returns how many servers the user named.
     fn servers(&self) -> usize;
 
-    /// Name of a server for messages.
+    /// Returns the name of a server for messages.
     fn server(&self, index: usize) -> String;
 
     /// Connects to server `index` (below [`Ensemble::servers`]), with the session of `resume`, or
@@ -347,8 +348,8 @@ pub trait Ensemble: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = EnsembleResult<Self::Connection>> + Send;
 
-    /// What is permanently wrong, if that can be found out. Called when no server could be reached and there is no
-    /// session that could be lost.
+    /// Returns what is permanently wrong, if that can be found out. Called when no server could be reached and there is
+    /// no session that could be lost.
     fn objection(&self) -> impl Future<Output = Option<EnsembleError>> + Send {
         async { None }
     }

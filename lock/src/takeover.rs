@@ -20,23 +20,23 @@ pub(crate) struct TakeoverLease {
 }
 
 impl TakeoverLease {
-    /// Not renewed yet.
+    /// Returns the lease of a contender that has not renewed yet.
     pub(crate) fn new(lease: Duration) -> Self {
         Self { lease, renewed: None }
     }
 
-    /// L.
+    /// Returns L.
     pub(crate) fn duration(&self) -> Duration {
         self.lease
     }
 
-    /// A write to our own contender that was sent at `sent` was acknowledged; or its creation, since another contender
-    /// can replace only one that has stated L in a later write.
+    /// Counts an acknowledged write to our own contender that was sent at `sent`. Its creation counts too: another
+    /// contender can replace it only after it has stated L in a later write.
     pub(crate) fn renew(&mut self, sent: BootInstant) {
         self.renewed = self.renewed.max(Some(sent));
     }
 
-    /// The moment by which everything under the lock has to have ended; `None` before the first renewal.
+    /// Returns the moment by which everything under the lock has to have ended; `None` before the first renewal.
     pub(crate) fn deadline(&self) -> Option<BootInstant> {
         Some(timing::deadline(self.renewed? + self.lease, self.lease))
     }
@@ -53,13 +53,14 @@ pub(crate) struct Sighting {
     pub(crate) version: i32,
     /// When the answer that showed it first had arrived.
     since: BootInstant,
-    /// The L that it states.
+    /// The L that the contender states.
     lease: Duration,
 }
 
 impl Sighting {
-    /// A contender that states `lease` has this version, says an answer that is here at `now`. `None` if the version is
-    /// no condition: -1 means any version (`DataTree`), and the number of changes wraps around.
+    /// Returns the sighting of a contender that states `lease`, from an answer that has arrived at `now` and shows this
+    /// version. `None` if the version cannot be the condition of a write: -1 means any version (`DataTree`), and the
+    /// number of changes wraps around.
     pub(crate) fn new(version: i32, lease: Duration, now: BootInstant) -> Option<Self> {
         (version >= 0).then_some(Self {
             version,
@@ -68,13 +69,13 @@ impl Sighting {
         })
     }
 
-    /// When its contender has been silent for so long that it has stopped: L and the error of two clocks after the
-    /// answer.
+    /// Returns the moment at which the contender has been silent for so long that it has stopped: L and the error of
+    /// two clocks after the answer.
     pub(crate) fn silent_at(&self) -> BootInstant {
         self.since + self.lease.mul_f64(1.0 + CLOCK_RATE_ERROR)
     }
 
-    /// For how long it has been silent.
+    /// Returns for how long the contender has been silent at `now`.
     pub(crate) fn silence(&self, now: BootInstant) -> Duration {
         now - self.since
     }

@@ -1,9 +1,9 @@
-//! The loop that serves a lock: it sends requests, takes answers, and publishes the state through a `watch`.
+//! The task that serves a lock, and all that it knows of the lock.
 //!
 //! It is level-triggered. Each part of [`Task`] keeps the answer to one question of the present (the connection, the
-//! place in the queue, what our owner wants). [`Task::drive`] looks at them after every answer and starts each request
-//! that is missing. When a connection is lost, all its requests are forgotten, and `drive` sends them again over the
-//! next one: recovery has no second code path.
+//! place in the queue, what our owner wants). The loop looks at them after every answer ([`Task::drive`]) and starts
+//! each request that is missing. When a connection is lost, all its requests are forgotten, and `drive` sends them
+//! again over the next one: recovery has no second code path.
 
 mod admission;
 mod answer;

@@ -1,4 +1,4 @@
-//! The admission webhooks: how pods are put behind their locks, and what has to be known for that.
+//! All about the admission of pods: how they are put behind their locks, and what has to be known for that.
 //!
 //! [`webhook`] answers the API server's reviews, [`inject`] changes the pod (pure), [`image`] asks registries for the
 //! commands of images, and [`certificates`] authenticates the webhooks to the API server.

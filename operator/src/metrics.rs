@@ -1,4 +1,4 @@
-//! What is counted.
+//! The metrics of the operator, except those of its webhooks: their names, their labels, and what counts for them.
 
 use std::sync::atomic::AtomicU64;
 

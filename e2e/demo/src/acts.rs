@@ -1,4 +1,4 @@
-//! The acts.
+//! The scenes of the first act, in their order: a queue, a release, a kill, an election, a server that is cut off.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::stage::Stage;
 use crate::waiting::Watched;
 use crate::words::{millis, seconds};
 
-/// Performs all acts; leaves out those that cut connections if `cannot_cut` has a reason.
+/// Performs all scenes; leaves out those that cut connections if `cannot_cut` has a reason.
 pub(crate) fn play(stage: &mut Stage, cannot_cut: Option<&Unsupported>) -> anyhow::Result<()> {
     stage.watch_anew()?;
     queue(stage)?;

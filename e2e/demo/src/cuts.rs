@@ -1,4 +1,4 @@
-//! The acts in which a server is cut off from the others.
+//! The scenes of the first act in which a server is cut off from the others.
 
 use lockkeeper_lock::BootInstant;
 

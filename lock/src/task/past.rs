@@ -7,17 +7,17 @@ use crate::record::{Claimant, CleanRelease, Control, Debts, Holder};
 #[derive(Default)]
 pub(super) struct Past {
     record: Record,
-    /// Those that may still be writing, and for which we have not waited.
+    /// The former holders that may still be writing, and for which we have not waited.
     debts: Debts,
 }
 
 /// Whether we are recorded among the holders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Record {
-    /// Not requested yet.
+    /// The record is not requested yet.
     #[default]
     Unwritten,
-    /// Requested; the result is not known yet, or the request has to be sent again.
+    /// The record is requested. The result is not known yet, or the request has to be sent again.
     Asked,
     Written,
     /// The control node is missing, or we may not read it. That may change.
@@ -35,13 +35,13 @@ pub(super) enum Need {
     Write {
         data: Vec<u8>,
         version: i32,
-        /// Whether they leave out those that we waited for.
+        /// Whether the data leave out those for which we have waited.
         is_settlement: bool,
     },
 }
 
 impl Past {
-    /// Of a contender that another process has left to us, and may have recorded.
+    /// Returns the past of a contender that another process has left to us, and may have recorded.
     pub(super) fn unsure() -> Self {
         Self {
             record: Record::Asked,
@@ -67,8 +67,8 @@ impl Past {
         !self.debts.is_empty()
     }
 
-    /// What to do after the control node was read, with this version. `is_settled` if our owner has waited for those
-    /// that may still be writing. What is to be written counts as asked for.
+    /// Returns what our record needs, after the control node was read with this version. `is_settled` says that our
+    /// owner has waited for those that may still be writing. What is to be written counts as asked for.
     pub(super) fn keep_record(
         &mut self,
         (control, version): (&Control, Option<i32>),
@@ -114,7 +114,7 @@ impl Past {
         }
     }
 
-    /// The record is written. With a settlement nobody is left of whom we know.
+    /// Notes that the record is written. After a settlement, we know of nobody who may still be writing.
     pub(super) fn recorded(&mut self, is_settlement: bool) {
         self.record = Record::Written;
         if is_settlement {
@@ -122,7 +122,8 @@ impl Past {
         }
     }
 
-    /// There is no record of us. With `is_asked_for` it counts that we cannot find out which holders died.
+    /// Notes that there will be no record of us, for the reason in `record`. With `is_asked_for` our owner wants to
+    /// know which holders died, and we cannot find that out: so it counts as if one had died.
     pub(super) fn go_without(&mut self, record: Record, is_asked_for: bool) {
         self.record = record;
         if is_asked_for {
@@ -130,7 +131,7 @@ impl Past {
         }
     }
 
-    /// What to record when we release. `is_settled` as for [`Past::keep_record`].
+    /// Returns what to record when we release. `is_settled` means the same as for [`Past::keep_record`].
     pub(super) fn farewell(&self, own: Holder, mode: Mode, is_settled: bool) -> Farewell {
         Farewell {
             release: CleanRelease {
@@ -155,7 +156,7 @@ pub(super) struct Farewell {
 }
 
 impl Farewell {
-    /// Adds it to the control node, and returns the new data.
+    /// Adds the farewell to the control node, and returns the new data.
     pub(super) fn write(&self, control: Control) -> Vec<u8> {
         let contender = &self.release.contender;
         let control = match (self.is_written, self.is_settled) {

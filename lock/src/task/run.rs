@@ -1,4 +1,5 @@
-//! The loop of the task.
+//! The loop of the task: it sends requests that are missing, publishes the state through a `watch`, and waits for the
+//! next answer, command or moment.
 
 use std::sync::Arc;
 use std::time::Duration;

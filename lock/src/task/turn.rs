@@ -1,4 +1,4 @@
-//! In the queue, until it is our turn.
+//! What a contender does in the queue, until it is our turn.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::queue::{Ahead, out_of_numbers, sorted};
 use crate::record::ContenderData;
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
-    /// In the queue: lists, watches and renews as our place requires.
+    /// Lists, watches and renews, as our place in the queue requires.
     pub(super) fn drive_queue(&mut self, connection: &Arc<E::Connection>) {
         self.look_for_the_takeover(connection);
         self.drive_hold(connection);
@@ -95,7 +95,8 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// Who has made this child wants nobody to read it, perhaps us alone: its place counts all the same.
+    /// Waits for the end of a child that we may not read. Its place counts all the same: whoever has made it may have
+    /// kept it from us alone.
     fn await_unreadable(&mut self, name: String) {
         let (Some(entry), Some(connection)) = (self.place.entry_mut(), self.link.connection()) else {
             return;

@@ -1,5 +1,5 @@
-//! The admission webhooks: pods are put behind their locks ([`crate::admission::inject`]), and workloads pass their
-//! keys on to their pods ([`workloads`]).
+//! The answers of the webhooks: a review of a pod puts it behind its lock ([`crate::admission::inject`]), and one of a
+//! workload passes its keys on to its pods ([`workloads`]).
 
 use std::sync::Arc;
 

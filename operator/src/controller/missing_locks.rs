@@ -26,20 +26,20 @@ const LOOK: Duration = Duration::from_secs(30);
 /// lock together sends one after the other, and Helm sends kinds that it does not know last.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Locks of one namespace that are made in one round.
+/// How many locks of one namespace are made in one round.
 const OF_NAMESPACE: usize = 4;
 
-/// The operator creates locks for pods of a namespace only while it has fewer locks than this: a client that may
-/// label running pods can have locks of any name created, and only users delete them.
+/// The number of locks of a namespace from which on the operator creates no more for its pods. A client that may label
+/// running pods can have locks of any name created, and only users delete them.
 const ENOUGH: usize = 1_000;
 
-/// Requests under way in one round.
+/// How many requests of one round are under way at once.
 const AT_ONCE: usize = 8;
 
-/// Time between two rounds at least, however much changes.
+/// The least time between two rounds, however much changes.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often a lock that cannot be made is tried at least.
+/// The longest time between two attempts to make a lock.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(600);
 
 /// Makes the locks that pods name and that do not exist.
@@ -65,8 +65,8 @@ struct Waiting {
 }
 
 impl Undescribed {
-    /// Of these locks, which are not there at `now`, those that are to be made: those that have waited longest, a few of
-    /// each namespace. And how long the next one has to wait. All others are forgotten.
+    /// Returns which of the `missing` locks are to be made at `now`, and how long the next one has to wait. Those come
+    /// first that have waited longest, a few of each namespace. Locks that are not missing any more are forgotten.
     fn due(&self, missing: &[LockKey], now: Instant) -> (Vec<LockKey>, Duration) {
         // Creating a lock of an invalid name would fail; any label value can be put on a running pod.
         let missing: HashSet<_> = missing.iter().filter(|key| is_label(&key.name)).collect();
@@ -97,7 +97,7 @@ impl Undescribed {
         (due, next)
     }
 
-    /// A lock was tried: if it is missing still, it waits twice as long as before.
+    /// Notes that a lock was tried. If it is still missing, it waits twice as long as before.
     fn tried(&self, key: &LockKey, now: Instant) {
         if let Some(waiting) = self.waiting().get_mut(key) {
             let backoff = PATIENCE.saturating_mul(2_u32.saturating_pow(waiting.tries));
@@ -114,7 +114,7 @@ impl Undescribed {
 // === impl MissingLocks ===
 
 impl MissingLocks {
-    /// Makes locks that these pods name.
+    /// Prepares to make the locks that these pods name.
     pub(crate) fn new(pods: Arc<Pods>, writers: Arc<Writers>) -> Self {
         Self {
             pods,
@@ -199,7 +199,7 @@ impl MissingLocks {
         (key, made)
     }
 
-    /// Makes one; false when it is there, and was not seen yet.
+    /// Makes the object of a lock; false when it is there already, and was not seen yet.
     async fn make(&self, key: &LockKey) -> Result<bool, Error> {
         self.writers.writer()?.create_lock(key).await
     }

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::lock_key::LockKey;
 use crate::work_queue::WorkQueue;
 
-/// Reconciliations at once: what bounds the requests under way to the API server.
+/// How many reconciliations run at once. This bounds the requests under way to the API server.
 pub(crate) const IN_ALL: u16 = 64;
 
-/// Of one namespace, while many are under way.
+/// How many reconciliations of one namespace run at once while [`MANY`] are under way in all.
 const OF_NAMESPACE: usize = 8;
 
-/// How many are many: a namespace has as many as it likes while there are fewer.
+/// The number of reconciliations from which on each namespace has its bound. While fewer are under way, a namespace has
+/// as many as it likes.
 const MANY: usize = IN_ALL as usize / 2;
 
 /// The reconciliations under way, and the locks that wait for one of their namespace to end.
@@ -43,7 +44,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turns {
-    /// None under way. Locks that have waited are announced to `changes`.
+    /// Returns turns of which none is taken. Locks that have waited are announced to `changes`.
     pub(crate) fn new(changes: Arc<WorkQueue>) -> Self {
         Self {
             under_way: Mutex::default(),
@@ -51,7 +52,7 @@ impl Turns {
         }
     }
 
-    /// Takes a turn; none if its namespace has enough. Then the lock is announced later.
+    /// Takes a turn for a lock; `None` if its namespace has enough. Then the lock is announced later.
     pub(crate) fn take(&self, key: &LockKey) -> Option<Turn<'_>> {
         let mut under_way = self.under_way();
         let is_much = under_way.count >= MANY;

@@ -75,7 +75,7 @@ pub(crate) trait StatusWriter {
 // === impl Writers ===
 
 impl Writers {
-    /// Writers to this API server, for the replica that leads.
+    /// Returns writers to this API server, for the replica that leads.
     pub(crate) fn new(client: Client, leadership: Leadership, metrics: Metrics) -> Self {
         Self {
             events: Events::new(client.clone(), metrics.clone()),
@@ -89,7 +89,7 @@ impl Writers {
         self.leadership.is_leading()
     }
 
-    /// A writer, if this replica leads now.
+    /// Returns a writer, if this replica leads now.
     ///
     /// # Errors
     /// When this replica does not lead.
@@ -98,8 +98,8 @@ impl Writers {
         Ok(Writer { of: self, term })
     }
 
-    /// A writer for statuses while the operator's own ensemble, with which the operator stands like this, is out of
-    /// reach; and the number of that loss.
+    /// Returns a writer for statuses, and the number of the loss, if `own` says that the operator's own ensemble is out
+    /// of reach.
     pub(crate) fn loss_writer(&self, own: &Reachability) -> Option<(LossWriter<'_>, u64)> {
         match own {
             Reachability::Lost { time, .. } => Some((LossWriter(self), *time)),
@@ -122,7 +122,7 @@ impl std::fmt::Debug for Writers {
 // === impl Writer ===
 
 impl Writer<'_> {
-    /// The token of the time for which this replica leads without a break.
+    /// Returns the token of the time for which this replica leads without a break.
     pub(crate) fn term(&self) -> FencingToken {
         self.term.token()
     }
@@ -263,12 +263,12 @@ impl Writer<'_> {
         Ok(way.open(self.term)?.request_yield(key, request).await?)
     }
 
-    /// The client, for one write.
+    /// Returns the client, for one write.
     fn client(&self) -> Result<Client, NotLeading> {
         self.of.client.open(self.term)
     }
 
-    /// The client, for one write that is counted as this kind.
+    /// Returns the client, for one write that is counted as this kind.
     fn counted(&self, kind: &'static str) -> Result<Client, NotLeading> {
         let client = self.client()?;
         self.of.count(kind);

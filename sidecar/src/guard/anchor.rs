@@ -54,25 +54,26 @@ const TITLE: &str = "guard-anchor";
 
 /// The anchor's ends of the pipes to the guard.
 pub(super) struct Pipes<'a> {
-    /// Closed when the guard is gone. The guard writes its orders to the first process of a namespace into it.
+    /// The pipe that is closed when the guard is gone. The guard writes its orders to the first process of a namespace
+    /// into it.
     pub lifeline: OwnedFd,
     pub reports: OwnedFd,
-    /// For the errno of a failed `exec`; closed by a successful one.
+    /// The pipe for the errno of a failed `exec`; a successful one closes it.
     pub exec: OwnedFd,
-    /// For [`Word`]s to the keeper.
+    /// The pipe for [`Word`]s to the keeper.
     pub words: Option<&'a OwnedFd>,
 }
 
-/// While it kills, it reports what is left after every this many rounds.
+/// An anchor that kills reports what is left once in this many rounds.
 const ROUNDS_PER_WORD: u32 = 10;
 
-/// While it kills, the next look follows soon, since processes may fork while they are killed. What is left after this
-/// time is most likely held up by something else, such as a disk.
+/// How long the pause between two rounds of killing is [`SOON`], since processes may fork while they are killed. What
+/// is left after this time most likely waits for something else, such as a disk, and the pause becomes [`LATER`].
 const HASTE: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_millis(2);
 const LATER: Duration = Duration::from_millis(50);
 
-/// The life of the anchor, from the fork on.
+/// Runs the anchor, from the fork on.
 pub(super) fn run(
     guard: Pid,
     line: Option<CommandLine>,
@@ -194,13 +195,13 @@ pub(super) fn run(
     }
 }
 
-/// A pipe at which the application waits until the anchor has left its process group and session: a kill of these
-/// before that would hit the anchor, too, and could miss what the application has started.
+/// Makes the pipe at which the application waits until the anchor has left the guard's process group and session. A
+/// kill of that group or session before would hit the anchor, too, and could miss what the application has started.
 fn gate() -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
 }
 
-/// Waits there. Ends with the anchor if that never leaves.
+/// Waits at the gate until the anchor has left. If the anchor ends before, this process ends too.
 fn wait_at(gate: &OwnedFd) {
     loop {
         match rustix::io::read(gate, &mut [0; 1]) {
@@ -211,7 +212,7 @@ fn wait_at(gate: &OwnedFd) {
     }
 }
 
-/// What the forked child does: prepares itself and becomes the application.
+/// Prepares the forked child, and turns it into the application.
 pub(super) fn become_application(parent: Pid, program: &Program, exec: &OwnedFd) -> ! {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     if getppid() != Some(parent) {
@@ -239,8 +240,8 @@ fn reap_children(application: Pid, reports: &OwnedFd) -> Left {
     })
 }
 
-/// Waits for a child's end or the guard's. While it kills, for a child's end or this time. Not at all for the time zero.
-/// True when the guard is gone.
+/// Waits for the end of a child or of the guard, and returns whether the guard is gone. An anchor that kills gives the
+/// time until its next round: it waits for the end of a child or that long. With the time zero it does not wait.
 fn wait(signals: Option<&OwnedFd>, lifeline: &OwnedFd, again: Option<Duration>) -> bool {
     let timeout = again.map(|time| Timespec {
         tv_sec: time.as_secs() as i64,
@@ -263,7 +264,7 @@ fn wait(signals: Option<&OwnedFd>, lifeline: &OwnedFd, again: Option<Duration>) 
     has_word && !obey(lifeline)
 }
 
-/// Does what the guard has written; false when it is gone.
+/// Does what the guard has written; false when the guard is gone.
 fn obey(lifeline: &OwnedFd) -> bool {
     let mut orders = [0; 8];
     loop {
@@ -277,7 +278,7 @@ fn obey(lifeline: &OwnedFd) -> bool {
     }
 }
 
-/// The exit code, or 128 and the number of the signal, as shells count.
+/// Returns the exit code, or 128 and the number of the signal, as shells count.
 pub(super) fn exit_code(status: WaitStatus) -> u8 {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => code as u8,

@@ -34,7 +34,7 @@ pub enum ContainmentChoice {
     Sweep,
 }
 
-/// What an application will be held together by: made and tried before anything is started.
+/// What will hold an application together: made and tried out before anything is started.
 #[derive(Debug)]
 pub struct Hold(pub(super) Kind, Option<String>);
 
@@ -45,7 +45,7 @@ pub(super) enum Kind {
     Sweep,
 }
 
-/// What was wanted cannot be had.
+/// The containment that the user wants is not available.
 #[derive(Debug, thiserror::Error)]
 #[error("--containment {wanted} is not available: {why}; choose another value, or auto")]
 pub struct ContainmentError {
@@ -53,12 +53,12 @@ pub struct ContainmentError {
     why: String,
 }
 
-/// Whether a sweep would see all processes. With the option `hidepid` of `/proc` a user does not see those that it may
-/// not trace (proc(5)): also of its own those with capabilities of their files, or with files that it may not read. A
-/// child that nobody may trace is like them.
+/// Checks that a sweep would see all processes. With the option `hidepid` of `/proc`, a user does not see the processes
+/// that it may not trace (proc(5)). Some of its own are among them: those whose program has file capabilities, or may
+/// not be read. So the check forks a child that nobody may trace, and looks for it.
 ///
 /// # Errors
-/// Why not.
+/// The reason why a sweep could miss processes.
 fn sees_all() -> Result<(), String> {
     let cannot = |error: io::Error| format!("it cannot be told whether /proc shows all processes: {error}");
     let (waits, lifeline) = rustix::pipe::pipe().map_err(|error| cannot(error.into()))?;
@@ -88,12 +88,12 @@ fn sees_all() -> Result<(), String> {
 }
 
 impl Hold {
-    /// Makes what was chosen, and tries it out: with a process that is put in and ends.
+    /// Makes the containment that was chosen, and tries it out with a process that it puts in and that ends.
     ///
     /// Call it before the process has a second thread: it forks.
     ///
     /// # Errors
-    /// When it cannot be had and nothing else was allowed.
+    /// When that containment is not available, and the choice allows no other.
     pub fn new(choice: ContainmentChoice) -> Result<Self, ContainmentError> {
         sys::keep_exit_codes();
         let refuse = |wanted| move |why| ContainmentError { wanted, why };
@@ -117,7 +117,7 @@ impl Hold {
         }
     }
 
-    /// Why it is a sweep though a control group would have been taken.
+    /// Returns why this is a sweep, if a control group would have been taken.
     pub(crate) fn why_no_group(&self) -> Option<&str> {
         self.1.as_deref()
     }
@@ -130,7 +130,7 @@ impl Hold {
         }
     }
 
-    /// For a keeper whose guard was killed: the means to kill the whole application, if that is possible from
+    /// Returns what a keeper whose guard was killed needs to kill the whole application, if that is possible from
     /// outside.
     pub(super) fn killer(&self) -> io::Result<Option<GroupKiller>> {
         match &self.0 {

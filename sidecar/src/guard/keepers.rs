@@ -12,19 +12,20 @@ use rustix::process::Pid;
 use super::keeper_program::KeeperProgram;
 use crate::link::guard_end::GuardEnd;
 
-/// A keeper that lived for as long as this was not ended by what had ended the one before it.
+/// A keeper that has lived this long had no short life: what ends it is not what had ended the one before it.
 const LONG_LIFE: Duration = Duration::from_secs(10);
 
-/// How many keepers in a row may end sooner than that. The guard then has none any more.
+/// How many keepers with short lives in a row are replaced. When one more ends, the guard is left without a keeper.
 const MOST_SHORT_LIVES: u32 = 6;
 
-/// The pause before the second of them is replaced, doubled for each further one; the first is replaced at once.
+/// The pause before the guard replaces the second keeper in a row with a short life. It doubles with each further one;
+/// the first is replaced at once.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The keepers of one guard, of which one lives at a time.
 #[derive(Debug)]
 pub(super) struct Keepers {
-    /// `None` if the guard does not start them.
+    /// How to start a keeper; `None` if the guard replaces none.
     program: Option<KeeperProgram>,
     first: Option<Pid>,
     began: BootInstant,
@@ -33,10 +34,10 @@ pub(super) struct Keepers {
 }
 
 impl Keepers {
-    /// Starts the first one.
+    /// Starts the first keeper.
     ///
     /// # Errors
-    /// When that fails.
+    /// When it cannot be started.
     pub(crate) fn start(program: KeeperProgram) -> io::Result<(GuardEnd, Self)> {
         let cannot =
             |error: io::Error| io::Error::new(error.kind(), format!("cannot start the keeper: {error}"));
@@ -48,7 +49,7 @@ impl Keepers {
         Ok((GuardEnd::inherited(socket)?, keepers))
     }
 
-    /// One that is not replaced.
+    /// Returns the only keeper of a guard, which is not replaced.
     pub(crate) fn only(pid: Option<Pid>) -> Self {
         Self {
             program: None,
@@ -63,7 +64,7 @@ impl Keepers {
         self.first
     }
 
-    /// The one that lived is lost. Whether another one will come.
+    /// Notes that the keeper is lost at `now`, and returns whether another one will come.
     pub(crate) fn lost(&mut self, now: BootInstant) -> bool {
         if self.program.is_none() {
             return false;
@@ -80,12 +81,12 @@ impl Keepers {
         self.next_at.is_some()
     }
 
-    /// When the next one is to be started, if the one before it has ended.
+    /// Returns when the next keeper is to be started, if the one before it has ended.
     pub(crate) fn next_at(&self) -> Option<BootInstant> {
         self.next_at
     }
 
-    /// Starts the next one.
+    /// Starts the next keeper.
     ///
     /// # Errors
     /// When it cannot be forked.

@@ -20,47 +20,49 @@ pub struct GuardOptions {
     pub keeper: KeeperLink,
     /// Program and arguments of the application; empty beside a container.
     pub command: Vec<OsString>,
-    /// Set in the application's environment beside what the guard itself has: `LOCKKEEPER_LOCK`,
-    /// `LOCKKEEPER_SOCKET`. `LOCKKEEPER_FENCING_TOKEN` comes from each grant.
+    /// Variables that the application gets beside those of the guard itself: `LOCKKEEPER_LOCK` and `LOCKKEEPER_SOCKET`.
+    /// Each grant adds `LOCKKEEPER_FENCING_TOKEN`.
     pub environment: Vec<(OsString, OsString)>,
     /// The exit code after a loss.
     pub loss_code: u8,
-    /// The pipe for words to such a keeper that count after the end of the guard.
+    /// The pipe through which the guard and its anchors tell the keeper of `run` what is left of the application. The
+    /// keeper relies on it when the guard has been killed.
     pub words: Option<Speaker>,
 }
 
 /// What a guard guards.
 #[derive(Debug)]
 pub enum TargetKind {
-    /// The PID namespace of which it is PID 1 (`wrap`).
+    /// The PID namespace in which the guard is PID 1 (`wrap`).
     Pid1,
-    /// Its descendants, and what holds them together (`run`).
+    /// The guard's descendants, and what holds them together (`run`).
     Subreaper(Hold),
-    /// Another container of its pod (`signal`).
+    /// Another container of the guard's pod (`signal`).
     Container(Box<Container>),
 }
 
 /// How a guard talks to its keeper.
 #[derive(Debug)]
 pub enum KeeperLink {
-    /// The keeper is a child of the guard, which starts another one when it ends. A guard without a keeper ends, at the
-    /// deadline if something is running. The keeper is not part of what is stopped.
+    /// The keeper is a child of the guard, which starts another keeper when one ends. If no keeper is left, the guard
+    /// ends too, at the deadline if an application is running. The keeper is no part of what the guard stops.
     Child(KeeperProgram),
-    /// As a child that is there already, at the other end of this socket, and that is not started again.
+    /// The keeper runs already, at the other end of this socket. The guard starts no other one when it ends.
     Inherited {
         /// Our end.
         socket: OwnedFd,
+        /// The keeper's process, if it descends from the guard: sweeps spare it.
         pid: Option<Pid>,
     },
-    /// Over a socket at this path; the guard connects again whenever the connection is lost.
+    /// The keeper serves a socket at this path. The guard connects again whenever the connection is lost.
     Path(PathBuf),
 }
 
-/// Set by the guard alone.
+/// The variable with the fencing token. Only the guard sets it: the application does not inherit a value of it.
 const TOKEN: &str = "LOCKKEEPER_FENCING_TOKEN";
 
 impl GuardOptions {
-    /// The application, ready to be executed, if there is a command.
+    /// Returns the application, ready to be executed; `None` without a command.
     pub(super) fn program(&self) -> io::Result<Option<Program>> {
         let Some(name) = self.command.first() else {
             return Ok(None);
@@ -71,7 +73,7 @@ impl GuardOptions {
         Program::new(path, self.command.clone(), self.whole_environment()).map(Some)
     }
 
-    /// What the application finds but for the token, as `NAME=value`.
+    /// Returns the environment of the application without the token, as `NAME=value`.
     pub(super) fn whole_environment(&self) -> Vec<OsString> {
         let is_set_here =
             |name: &OsString| name == TOKEN || self.environment.iter().any(|(set, _)| set == name);

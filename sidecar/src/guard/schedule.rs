@@ -34,14 +34,15 @@ use crate::link::protocol::{Containment, FromGuard, Hello, Kept, ToGuard, Tree};
 #[derive(Debug)]
 pub struct Schedule {
     mode: Mode,
-    /// The keeper is in another container: the guard connects to a path, it did not inherit the socket.
+    /// Whether the keeper is in another container. Then the guard connects to a path; otherwise it has inherited the
+    /// socket.
     is_elsewhere: bool,
-    /// A lost keeper may come back, or another one in its place.
+    /// Whether a lost keeper may come back, or another one in its place.
     returns: bool,
-    /// The keeper never takes this guard.
+    /// Whether the keeper has said that it never takes this guard.
     is_refused: bool,
     connected: bool,
-    /// The keeper is a child of ours, and not the first one.
+    /// Whether the keeper is a child of the guard, and not the first one.
     is_successor: bool,
     /// What the next keeper needs to go on.
     kept: Kept,
@@ -54,17 +55,18 @@ pub struct Schedule {
     last_code: Option<u8>,
     /// The exit code after a loss.
     loss_code: u8,
-    /// How the last tree has ended, for a keeper that was started since. A child of ours has to hear of it: it follows from
-    /// that whether anything is started again.
+    /// How the last tree has ended, for a keeper that the guard has started since. That keeper decides by this whether
+    /// it has anything started again.
     ended: Option<FromGuard>,
-    /// Of a container alone.
+    /// When the guard searches the container ([`Mode::Container`]).
     watch: Watch,
-    /// Container: nothing is left from before this guard.
+    /// Whether nothing is left in the container from before this guard ([`Mode::Container`]).
     has_cleared: bool,
 }
 
 impl Schedule {
-    /// A guard that runs nothing yet. `is_elsewhere`: its keeper is in another container, where it may start again.
+    /// Returns the schedule of a guard that runs nothing yet. `is_elsewhere` says that its keeper is in another
+    /// container, where it may start again.
     pub fn new(mode: Mode, is_elsewhere: bool, now: BootInstant) -> Self {
         Self {
             mode,
@@ -89,8 +91,8 @@ impl Schedule {
         self.loss_code = code;
     }
 
-    /// The frame that opens a connection, for the guard of this process id and instance, whose clock is that of this
-    /// [time namespace](crate::time_namespace).
+    /// Returns the frame that opens a connection, for the guard of this process id and instance, whose clock is that of
+    /// this [time namespace](crate::time_namespace).
     pub fn hello(&self, pid: u32, instance: u64, containment: Containment, clock: u32) -> FromGuard {
         let (token, is_paused) = match self.phase {
             Phase::Idle => (None, false),
@@ -141,8 +143,9 @@ impl Schedule {
         }
     }
 
-    /// Whether being late now would mean two holders: while the guard waits for a deadline, and from then on for the fixed
-    /// part of the margin. What takes longer holds up nobody else, such as a keeper that keeps the lock because of it.
+    /// Whether the guard has to go before all other work of the machine, since two holders may run if it is late. It
+    /// has to while it waits for a deadline, and then for the fixed part of the margin. A stop that takes longer must
+    /// not hold up others, such as the keeper, which keeps the lock until it is done.
     pub(crate) fn is_pressed(&self, now: BootInstant) -> bool {
         let is_recent = |since: BootInstant| now.saturating_since(since) < KILL_ALLOWANCE;
         match self.phase {
@@ -293,7 +296,7 @@ impl Schedule {
         }
     }
 
-    /// Whether the keeper is in another container, and not our child.
+    /// Whether the keeper is in another container, and is no child of the guard.
     fn has_keeper_elsewhere(&self) -> bool {
         self.mode == Mode::Pid1 || self.is_elsewhere
     }

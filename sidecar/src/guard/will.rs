@@ -53,16 +53,16 @@ pub(crate) enum Below {
     },
 }
 
-/// Kill, events and words.
+/// The most descriptors that a will has: the pipe for words, and `cgroup.kill` and `cgroup.events` of a group.
 const MOST_DESCRIPTORS: usize = 3;
 
 impl RunId {
-    /// A unique one.
+    /// Draws a mark that no other run has.
     pub(crate) fn draw() -> Self {
         Self(fastrand::u64(..))
     }
 
-    /// The value of [`RUNS`] for the application, where it is `outer` for the guard.
+    /// Returns the value of [`RUNS`] for the application of a guard whose own value is `outer`.
     pub(crate) fn inside(self, outer: Option<OsString>) -> OsString {
         let mut runs = outer.unwrap_or_default();
         if !runs.is_empty() {
@@ -72,7 +72,7 @@ impl RunId {
         runs
     }
 
-    /// Whether this is the environment of a part of the run.
+    /// Whether `environment` is that of a process that is a part of the run.
     pub(crate) fn is_in(self, environment: &[u8]) -> bool {
         let name = self.name();
         environment
@@ -87,8 +87,8 @@ impl RunId {
 }
 
 impl Will {
-    /// For the keeper of a run that is held together by `hold`, and the end of the pipe at which its guard and that guard's
-    /// anchors speak.
+    /// Makes the will for the keeper of a run that is held together by `hold`. Returns it with the end of the pipe at
+    /// which the guard and its anchors speak.
     ///
     /// # Errors
     /// When there is no room for more descriptors.
@@ -102,7 +102,7 @@ impl Will {
         Ok((will, speaker))
     }
 
-    /// Puts it into the keeper's socket.
+    /// Puts the will into the keeper's socket.
     ///
     /// # Errors
     /// What `sendmsg(2)` says.
@@ -121,10 +121,10 @@ impl Will {
         Ok(())
     }
 
-    /// Takes it out of the keeper's socket, in which it is before anything else.
+    /// Takes the will out of the keeper's socket, in which it is before anything else.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no will in the socket.
     pub(crate) fn receive(guard: impl AsFd) -> io::Result<Self> {
         let mut run = [0; size_of::<u64>()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
@@ -157,14 +157,14 @@ impl Will {
         }
     }
 
-    /// With these files in place of those of a control group.
+    /// Replaces the files of a control group by these.
     #[cfg(test)]
     pub(crate) fn with_group(mut self, kill: OwnedFd, events: OwnedFd) -> Self {
         self.group = Some(GroupKiller { kill, events });
         self
     }
 
-    /// The mark of the application.
+    /// Returns the mark of the application.
     pub(crate) fn run(&self) -> RunId {
         self.run
     }

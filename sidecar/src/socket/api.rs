@@ -1,4 +1,4 @@
-//! The calls.
+//! The calls at the keeper's socket: what each one answers, and which users may make it.
 
 use std::fmt::Display;
 use std::sync::Arc;

@@ -24,44 +24,46 @@ mod handoff;
 /// Least time between two attempts to bring another agreement into force.
 const AGREE_AGAIN: Duration = Duration::from_secs(10);
 
-/// Role labels of one lock that are written at once.
+/// How many role labels of one lock are written at once.
 const ROLES: usize = 8;
 
-/// Until more of what is below the root of a lock that goes is removed.
+/// The pause before the operator removes more of what is below the root of a deleted lock.
 const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 
 /// For this time after its start an operator postpones the finalizers of objects whose nodes exist already.
 const FINALIZER_DELAY: Duration = Duration::from_secs(60);
 
+/// What carrying out a plan has led to.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
     pub(crate) outcome: Outcome,
     pub(crate) notices: Vec<Notice>,
-    /// The rest waits until then.
+    /// The time for which the rest of the plan waits.
     pub(crate) again: Option<Duration>,
-    /// The object's version, if it was changed.
+    /// The new version of the object, if it was changed.
     pub(crate) version: Option<String>,
 }
 
-/// What came of a plan.
+/// How far a plan was carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// All of it is done that could be done now, and its status is right.
+    /// All that could be done now is done, and the status in the plan is right.
     #[default]
     Done,
-    /// Something was found or done that its status does not say. This replica remembers it for the next plan.
+    /// Something was found or done that the status in the plan does not say. This replica remembers it for the next
+    /// plan.
     Outdated,
     /// The object is gone.
     Gone,
 }
 
 impl Applied {
-    /// The rest waits for this time at the longest.
+    /// Lets the rest of the plan wait for this time at the longest.
     fn come_again(&mut self, rest: Duration) {
         self.again = self.again.into_iter().chain([rest]).min();
     }
 
-    /// The object may have been changed, and have this version.
+    /// Notes that the object may have been changed, and has this version now.
     fn changed(&mut self, version: Option<String>) {
         self.version = version.or(self.version.take());
     }
@@ -163,16 +165,17 @@ pub(crate) async fn apply(
     Ok(applied)
 }
 
-/// Nodes are planned only for a lock whose ensemble can be reached.
+/// Returns the error of a plan with nodes in an ensemble that is out of reach. Such a plan is a mistake: nodes are
+/// planned only for a lock whose ensemble can be reached.
 fn unreachable_ensemble() -> Error {
     Error::Tree(TreeError::Away(
         "the operator cannot reach the ensemble of the lock".to_owned(),
     ))
 }
 
-/// How long the finalizer can wait. It comes before the nodes are made, so that none is left behind, and
+/// Returns how long the finalizer can wait. It is set before the nodes are made, so that none is left behind, and it
 /// keeps an object while a pod holds. But if the nodes exist already, an operator that has just started, with ten
-/// thousand objects to read, writes what users look at first.
+/// thousand objects to read, first writes what users look at.
 fn finalizer_rest(has_nodes: bool, uptime: Duration) -> Duration {
     if has_nodes {
         FINALIZER_DELAY.saturating_sub(uptime)

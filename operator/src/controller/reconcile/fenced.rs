@@ -1,4 +1,4 @@
-//! Part of the fourth step: contenders go whose machines are known to be off.
+//! Part of the fourth step: removes contenders whose machines are known to be off.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use crate::fencing::Suspect;
 use crate::metrics::OfLock;
 use crate::zookeeper::nodes::TreeError;
 
-/// Until more are removed, where there are more than are removed in one go: their end changes the queue, and so the lock
-/// comes again at once.
+/// The pause between two rounds of removals, where there are more contenders than one round removes. Their end changes
+/// the queue, so without it the lock would come again at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What came of it.
+/// What a round of removals has done.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Removed {
-    /// Whether any contender was removed just now: the next plan tells of it.
+    /// Whether any contender was removed just now. Then the next plan tells of it.
     pub(super) is_any: bool,
-    /// After which time there is more to remove.
+    /// The time after which there is more to remove.
     pub(super) again: Option<Duration>,
 }
 
-/// Removes these contenders, says so in log and metric, and remembers it for status and event.
+/// Removes these contenders, counts and logs each, and remembers them for status and event.
 ///
 /// # Errors
 /// Those of the ensemble; and when this replica does not lead.
@@ -59,7 +59,7 @@ pub(super) async fn remove(
     })
 }
 
-/// Returns after which time there is more to remove.
+/// Removes these contenders, and returns the time after which there is more to remove.
 async fn remove_all(
     ctx: &Context,
     writer: Writer<'_>,

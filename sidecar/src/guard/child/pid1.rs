@@ -20,7 +20,8 @@ use crate::guard::target::Target;
 use crate::link::protocol::Containment;
 use crate::sys::{self, Program};
 
-/// Of so many processes in the container, survivors are counted and named: to read each takes some 10 µs.
+/// The guard counts and names survivors only if the container has at most this many processes, because reading one
+/// takes some 10 µs.
 const MOST_NAMED: usize = 256;
 
 /// The application as a child of a guard that is PID 1.
@@ -29,12 +30,14 @@ pub(in crate::guard) struct Pid1 {
     program: Program,
     processes: Processes,
     application: Application,
-    /// The hook after each start, and its process while that runs.
+    /// The hook after each start.
     post_start: Option<PostStart>,
+    /// The process of the hook, while it runs.
     hook: Option<Pid>,
+    /// The exit code of a hook that has failed, until it is taken.
     failed_hook: Option<u8>,
-    /// After the last reaping. For PID 1 the absence of children proves that nothing is left of what it has started:
-    /// an orphan of its namespace is its child.
+    /// What the last reaping left. For PID 1 the absence of children proves that nothing is left of what it has
+    /// started: an orphan of its namespace becomes its child.
     left: Left,
 }
 
@@ -80,7 +83,7 @@ impl Pid1 {
         Ok(())
     }
 
-    /// The hook for a start, if there is one.
+    /// Returns the hook for a start, if there is one.
     fn hook(&self) -> io::Result<Option<Hook>> {
         let Some(command) = self.post_start.as_ref().map_or(Ok(None), PostStart::command)? else {
             return Ok(None);
@@ -151,7 +154,8 @@ impl Target for Pid1 {
         })
     }
 
-    /// This process is about to end, and the kernel ends the rest with it: that waits for no long look.
+    /// Counts what is left, by a short look only: the guard is about to end, the kernel ends the rest of the namespace
+    /// with it, and that must not wait.
     fn found(&mut self) -> (u32, u32) {
         self.processes.scan_up_to(MOST_NAMED);
         if !self.processes.is_complete() {

@@ -29,11 +29,12 @@ use crate::sys::{self, CommandLine, Program};
 /// The exit code that is reported for the main process of an anchor that was killed: SIGKILL.
 const KILLED: u8 = killed_by(libc::SIGKILL as u8);
 
-/// After the end of the main process the anchor ends as well, unless something else is left: mostly within a fraction of
-/// this. That proves as much as two looks at all of `/proc`, and is there sooner.
+/// How long the guard waits for the end of the anchor after the end of the main process. Unless something else is left,
+/// the anchor ends within a fraction of this time. Its end proves as much as two looks at all of `/proc`, and comes
+/// sooner.
 const MOMENT: Duration = Duration::from_millis(2);
 
-/// Between two looks for it.
+/// The pause between two looks for the end of the anchor.
 const STEP: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000,
@@ -43,15 +44,15 @@ const STEP: Timespec = Timespec {
 #[derive(Debug)]
 pub(in crate::guard) struct Subreaper {
     program: Program,
-    /// The guard's own, which each anchor inherits.
+    /// The command line of the guard, which each anchor inherits and replaces.
     line: Option<CommandLine>,
     application: Application,
     anchor: Option<Anchor>,
     hold: Hold,
-    /// The pipe for words that count after our end.
+    /// The pipe to the keeper for words that count after the guard's end.
     words: Option<Speaker>,
     tree: Tree,
-    /// After the last reaping: the orphans of an anchor that was killed are our children.
+    /// What the last reaping left. The orphans of an anchor that was killed are children of the guard.
     left: Left,
 }
 
@@ -60,30 +61,33 @@ pub(in crate::guard) struct Subreaper {
 struct Tree {
     processes: Processes,
     lines: Lines,
-    /// Spared with all that descends from it.
+    /// The keeper, which every sweep spares with all of its descendants.
     keeper: Option<Pid>,
-    /// The anchor while it lives: not a part of the application.
+    /// The anchor while it lives, which is no part of the application.
     anchor: Option<Pid>,
-    /// Start time of the last anchor. What is older is none of the application's processes, but
-    /// perhaps a child that the guard's process had before.
+    /// Start time of the last anchor. An older process is none of the application's. It may be a child that the guard's
+    /// process had before it became the guard.
     since: u64,
 }
 
 #[derive(Debug)]
 struct Anchor {
     pid: Pid,
-    /// Reaped by us: as long as it lives its number means no other process.
+    /// Whether the anchor is not reaped yet. Only the guard reaps it, so until then its number means no other process.
     alive: bool,
-    /// It did not end by itself, so that its children may have come to us.
+    /// Whether a signal has ended the anchor, so that its children may have become children of the guard.
     killed: bool,
-    /// `None` when nobody can report any more: the kernel may need longer to end the namespace of an anchor.
+    /// The end at which the guard reads the anchor's reports; `None` when nobody can send one any more. The kernel may
+    /// need longer than that to end the namespace of an anchor.
     reports: Option<OwnedFd>,
-    /// Its end tells the anchor of ours; the first process of a namespace gets its orders through it.
+    /// The pipe that is closed when the guard ends, which tells the anchor of it. The first process of a namespace gets
+    /// its orders through this pipe.
     lifeline: OwnedFd,
 }
 
 impl Subreaper {
-    /// What it starts is held together by `hold`. It and its anchors speak into `words`.
+    /// Returns a target that starts `program` below an anchor and holds it together by `hold`. The guard and its
+    /// anchors speak into `words`.
     ///
     /// # Errors
     /// When the guard cannot be a subreaper, or cannot read `/proc`.
@@ -123,7 +127,8 @@ impl Tree {
 }
 
 impl Subreaper {
-    /// Applies the sweep in one step to all that is held together, and returns what is in there.
+    /// Applies the sweep in one step to all that the control group or the namespace holds together, and returns what is
+    /// in there.
     fn sweep_held(&mut self, sweep: Sweep) -> Sight {
         let Some(anchor) = &self.anchor else {
             return Sight::default();
@@ -152,7 +157,8 @@ impl Subreaper {
         }
     }
 
-    /// The same with what descends from us and is not held together by more than that.
+    /// Applies the sweep to those descendants of the guard that [`Self::sweep_held`] does not reach, and returns what
+    /// it has seen of them.
     fn sweep_descendants(&mut self, sweep: Sweep) -> Sight {
         match (&self.hold.0, sweep) {
             // Nothing leaves a PID namespace. It is gone when its first process is.

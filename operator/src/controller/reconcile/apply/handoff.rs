@@ -15,10 +15,11 @@ use crate::kubernetes::events::{Notice, Reason};
 use crate::kubernetes::objects::LockPart;
 use crate::metrics::Cause;
 
-/// How often an annotation is removed that others change at the same time, before it is tried again later.
+/// How many times in a row the operator tries to remove an annotation from an object that others change at the same
+/// time.
 const TRIES: u32 = 3;
 
-/// Until then.
+/// The pause after these tries, before the operator tries again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Carries out the handoff of a plan. `way` leads to the ensemble of the lock.
@@ -91,7 +92,7 @@ async fn step_down(
     Ok(())
 }
 
-/// The annotation that we know.
+/// Returns the annotation that we know, if the lock has one.
 fn wanted(resolved: &Resolved) -> Option<&String> {
     resolved.lock.annotations().get(HANDOFF)
 }
@@ -101,7 +102,7 @@ fn was_served(ctx: &Context, resolved: &Resolved) -> bool {
     ctx.memories.of(&resolved.key).served.is(wanted(resolved))
 }
 
-/// The lock as it is now, if it still has the annotation that we know.
+/// Returns the lock as it is now, if it still has the annotation that we know.
 async fn asked(ctx: &Context, resolved: &Resolved) -> Result<Option<LockPart>, Error> {
     let key = &resolved.key;
     let now = ctx.reader.lock(&key.namespace, &key.name).await;
@@ -110,8 +111,8 @@ async fn asked(ctx: &Context, resolved: &Resolved) -> Result<Option<LockPart>, E
         .filter(|now| now.uid() == resolved.lock.uid() && now.annotations().get(HANDOFF) == wanted(resolved)))
 }
 
-/// Removes the annotation that we know, and says whether it was there: a newer request stays, and so does one that others
-/// change for long, until later.
+/// Removes the annotation that we know, and returns whether it was removed. A newer request stays. If others change the
+/// object all the time, the annotation stays, too, until the operator tries again.
 async fn acknowledge(
     ctx: &Context,
     writer: Writer<'_>,
