@@ -270,6 +270,10 @@ crds: ## Generate the resource's definition, its chart and its reference from cr
 map: ## Write docs/modules.md, the map of all modules, from their first lines
 	$(CARGO) run --quiet --locked -p lockkeeper-documents --bin lockkeeper-map
 
+.PHONY: manual
+manual: ## Write man pages of all programs, and completions for bash, zsh and fish, into target/share
+	$(CARGO) run --quiet --locked -p lockkeeper-manual -- target/share
+
 .PHONY: fmt
 fmt: ## Format the code
 	$(CARGO) fmt --all

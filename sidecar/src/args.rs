@@ -12,4 +12,4 @@ pub use self::command::{
     WaitArgs,
 };
 pub use self::lock::{LockArgs, OnExit, OnLoss, OnSuspect, ReadWrite, Restart};
-pub use self::usage::{Parsed, parse};
+pub use self::usage::{Parsed, command_line, parse};

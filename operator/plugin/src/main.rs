@@ -4,19 +4,8 @@ use std::io::Write;
 use std::process::{ExitCode, Termination};
 
 use clap::Parser;
+use kubectl_lockkeeper::Plugin;
 use lockkeeper_daemon::exit::{Exit, Failure};
-
-mod explain;
-mod holders;
-mod machines;
-mod names;
-mod plugin;
-mod survivors;
-mod table;
-mod unmarked;
-mod workload;
-
-use plugin::Plugin;
 
 fn main() -> ExitCode {
     let plugin = Plugin::parse();

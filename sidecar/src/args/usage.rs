@@ -16,6 +16,11 @@ pub enum Parsed {
     Print(String),
 }
 
+/// All commands and options, for what is made of them: man pages and completions.
+pub fn command_line() -> clap::Command {
+    Cli::command()
+}
+
 /// Reads the words of the command line, the first of which is the program, and the variables.
 ///
 /// # Errors
