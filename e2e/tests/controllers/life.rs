@@ -1,6 +1,8 @@
 //! The whole life of a lock: made, provided, held, handed over, deleted. Each stage has to be complete,
 //! whatever happens to the operator meanwhile.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
@@ -10,11 +12,14 @@ use lockkeeper_lock::zookeeper::{Credentials, Onlooker, ZooKeeper};
 use lockkeeper_operator::identity::Identity;
 use lockkeeper_product::beside::conditions::{condition, holders, waiting};
 use lockkeeper_product::beside::{Environment, Tenant};
-use lockkeeper_testbed::eventually::{BOUND, eventually};
+use lockkeeper_testbed::eventually::{BOUND, eventually, eventually_within};
 use serde_json::{Value, json};
 use zookeeper_client::{Acl, Acls, CreateMode, Permission};
 
 use crate::environment::{identities, operator_identity};
+
+/// For what takes several writes of the operator: it may be killed after each of them, and starts anew.
+const LONG: Duration = BOUND.saturating_mul(3);
 
 /// One lock, `report`, with the pods `a` and `b`; the test acts as their keepers.
 struct Life<'a> {
@@ -104,7 +109,7 @@ impl Life<'_> {
         ];
         let options = CreateMode::EphemeralSequential.with_acls(Acls::new(&acls));
         let path = format!("{}/_c_{}-lock-", self.root, pod.name_any());
-        let sequence = eventually("the lock is open to its namespace", async || {
+        let sequence = eventually_within(LONG, "the lock is open to its namespace", async || {
             let made = keepers.create(&path, data.as_bytes(), &options).await;
             made.ok().map(|(_, sequence)| sequence)
         })

@@ -24,6 +24,8 @@ fn an_application_that_crashes_is_started_again_by_the_kubelet_and_the_others_ru
     space.assert_other_runs(&pair);
     let code = "--output=jsonpath={.status.containerStatuses[0].lastState.terminated.exitCode}";
     space.wait_for(&["get", "pod", &pair.holder, code], |code| code == "3");
+    // The other one crashes, too.
+    space.end_application();
     let again = || {
         let began = space.begins();
         (began.iter().filter(|(_, name)| *name == pair.holder).count() > 1).then_some(())
