@@ -3,7 +3,6 @@
 
 #![warn(missing_docs)]
 
-mod cel;
 pub mod definition;
 mod duration;
 pub mod keys;
@@ -11,14 +10,13 @@ mod lease;
 pub mod lock;
 pub mod manifest;
 mod reference;
+mod rules;
 pub mod settings;
 mod times;
-#[cfg(feature = "validation")]
-mod validation;
 
 pub use duration::ApiDuration;
 pub use lease::ApiLease;
 pub use lock::{DistributedLock, DistributedLockSpec, DistributedLockStatus};
-pub use times::DEFAULT_TICK_TIME;
 #[cfg(feature = "validation")]
-pub use validation::InvalidSpec;
+pub use rules::in_code::InvalidSpec;
+pub use times::DEFAULT_TICK_TIME;

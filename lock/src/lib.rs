@@ -68,7 +68,7 @@ pub mod path;
 mod queue;
 mod record;
 mod state;
-mod takeover;
+mod takeover_lease;
 mod task;
 mod ticket;
 mod timing;

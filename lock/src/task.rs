@@ -5,22 +5,23 @@
 //! each request that is missing. When a connection is lost, all its requests are forgotten, and `drive` sends them
 //! again over the next one: recovery has no second code path.
 
-mod admission;
 mod answer;
 mod command;
-mod connect;
 mod control;
 mod end;
 mod enter;
 mod entering;
+mod entry_terms;
 mod haste;
 mod hold;
+mod keep_connected;
 mod line;
 mod link;
 mod obstacles;
 mod own;
 mod participants;
 mod past;
+mod patience;
 mod pending;
 mod place;
 mod predecessor;
@@ -33,22 +34,23 @@ mod statement;
 mod takeover;
 mod tenure;
 mod turn;
-mod unanswered;
+mod unanswered_takeover;
 mod wishes;
 
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 
-use self::admission::Admission;
 pub(crate) use self::command::{Command, Word};
 use self::control::ControlNode;
+use self::entry_terms::EntryTerms;
 use self::line::Line;
 use self::link::Link;
 use self::obstacles::Obstacles;
 use self::own::Own;
 use self::participants::Queries;
 use self::past::Past;
+use self::patience::Patience;
 use self::pending::{Pending, Write};
 use self::place::Place;
 use self::renewals::Renewals;
@@ -78,7 +80,7 @@ pub(crate) struct Task<E: Ensemble, C: Clock> {
     /// How far we are on the way into the queue.
     place: Place,
     /// On what terms we enter the queue.
-    admission: Admission,
+    terms: EntryTerms,
     /// What keeps the lock from us.
     obstacles: Obstacles,
     /// What other clients have written for us.
@@ -89,6 +91,8 @@ pub(crate) struct Task<E: Ensemble, C: Clock> {
     lease: Lease,
     /// Which requests are not answered yet.
     pending: Pending<E::Connection>,
+    /// How long they may take.
+    patience: Patience,
 }
 
 /// Our contender in the queue.
@@ -128,10 +132,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             wishes: Wishes::none(),
             queries: Queries::default(),
             place: Place::Out,
-            admission: Admission::default(),
+            terms: EntryTerms::default(),
             obstacles: Obstacles::default(),
             control: ControlNode::unread(),
             pending: Pending::new(),
+            patience: Patience::default(),
         }
     }
 
@@ -165,6 +170,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         let acknowledged = self.clock.now();
         self.lease.acknowledge(Renewal { sent, acknowledged });
+        self.was_acknowledged_after(acknowledged - sent);
         true
     }
 }

@@ -177,6 +177,12 @@ impl Timing {
         }
     }
 
+    /// The longest wait for one answer of an ensemble that is slow, where no lease depends on it: three servers may each
+    /// be asked once while the session lasts.
+    pub(crate) fn longest_patience(&self) -> Duration {
+        self.session_timeout / 3
+    }
+
     /// Whether the times fit together: at least a fifth of T, and of L, has to be left for lost and late answers. With
     /// less, they would stop the application for nothing.
     ///

@@ -100,7 +100,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
         let control = self.options.provisioned.then(|| self.options.control.clone());
         let ensemble = self.options.ensemble.clone();
-        let (wanted, known) = (self.wanted(prefix), self.admission.agreed());
+        let (wanted, known) = (self.wanted(prefix), self.terms.agreed());
         let entering = async move {
             if let Some(ensemble) = ensemble
                 && let Some(bar) = membership::verify(&*connection, &ensemble).await?
@@ -140,7 +140,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         match result {
             Ok(Entered { created, agreed }) => {
                 let is_acknowledged = self.acknowledge(sent);
-                self.admission.agree(agreed);
+                self.terms.agree(agreed);
                 self.adopt(created, Some(agreed), is_acknowledged.then_some(sent));
             }
             Err(NotEntered::Refused(refusal)) => self.fail(refusal),
@@ -168,7 +168,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             return self.released();
         }
         self.place = Place::Barred;
-        let pause = self.admission.next_pause(changed.is_some());
+        let pause = self.terms.next_pause(changed.is_some());
         let clock = self.clock.clone();
         let changed = changed.unwrap_or_else(|| Box::pin(std::future::pending()));
         let change = async move {
@@ -222,7 +222,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             return self.session_expired();
         }
         self.obstacles.clear();
-        self.admission.admitted();
+        self.terms.admitted();
         let mut renewals = Renewals::of_waiter(self.options.timing.lease(), self.clock.now());
         if let Some(sent) = sent {
             renewals.acknowledged(sent);

@@ -7,7 +7,7 @@ use crate::ensemble::Node;
 use crate::error::LockError;
 use crate::queue::Ahead;
 use crate::record::{ContenderData, Pod, TookOver};
-use crate::takeover::Sighting;
+use crate::takeover_lease::Sighting;
 
 pub(super) struct Line {
     turn: Turn,

@@ -28,6 +28,11 @@ impl Write {
         Self::Delete,
         Self::TakeOver,
     ];
+
+    /// Whether a lease depends on it.
+    pub(super) fn renews(self) -> bool {
+        matches!(self, Self::Renewal | Self::Mark | Self::TakeOver)
+    }
 }
 
 type Answers<Connection> = FuturesUnordered<BoxFuture<'static, Answer<Connection>>>;

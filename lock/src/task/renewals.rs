@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::BootInstant;
-use crate::takeover::TakeoverLease;
+use crate::takeover_lease::TakeoverLease;
 
 pub(super) struct Renewals {
     /// `None` if only the session decides.

@@ -1,4 +1,4 @@
-//! Takes the place of a silent contender before us, and limits how long we act ourselves: crate::takeover.
+//! Takes the place of a silent contender before us, and limits how long we act ourselves: crate::takeover_lease.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -162,7 +162,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         if entry.own.agreed() == Some(listed) || entry.tenure.is_left() {
             return true;
         }
-        self.admission.is_contradicted();
+        self.terms.is_contradicted();
         // A contender that is leaving does not queue again because of this.
         if !self.wishes.is_over() {
             tracing::warn!(

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use lockkeeper_lock::{LockError, LockState, LossReason};
 
-use super::{ROOT, T, contender, is_still, lock, queued_at, state, status_where, world};
+use super::takeover::with_lease;
+use super::{ROOT, T, contender, is_still, lock, lock_with, options, queued_at, state, status_where, world};
 
 #[tokio::test(start_paused = true)]
 async fn try_acquire_takes_a_free_lock() {
@@ -166,11 +167,16 @@ async fn the_queue_is_first_come_first_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_slow_disks_a_lock_is_acquired_though_no_server_begins_a_session_as_soon_as_usual() {
-    let world = world();
-    world.slow_disks(Duration::from_millis(600));
-    let lock = lock(&world, "a");
-    let token = tokio::time::timeout(T * 5, lock.acquire()).await;
-    assert!(token.expect("in time").is_ok());
-    assert!(is_still(&lock, |status| status.state == LockState::Held).await);
+async fn on_slow_disks_a_lock_is_acquired_and_kept_though_each_write_takes_longer_than_usual() {
+    for options in [options(), with_lease()] {
+        for takes in [600, 900] {
+            let world = world();
+            world.slow_disks(Duration::from_millis(takes));
+            let lock = lock_with(&world, "a", options.clone());
+            let token = tokio::time::timeout(T * 5, lock.acquire()).await;
+            assert!(token.expect("in time").is_ok(), "{takes} ms");
+            assert!(is_still(&lock, |status| status.state == LockState::Held).await);
+            lock.release().await.expect("released");
+        }
+    }
 }

@@ -33,7 +33,7 @@ use ensembles::Reached;
 use lookups::Lookups;
 use metrics::WebhookMetrics;
 use nodes::Nodes;
-use review::{Decision, Denial};
+use review::Decision;
 
 use crate::kubernetes::names;
 
@@ -72,7 +72,7 @@ impl Admission {
         let decision = self.decide_pod(&request, source).await;
         let (result, decision) = match decision {
             Ok((result, decision)) => (result, Ok(decision)),
-            Err(refusal) => (refusal.reason(), Err(Denial::from(refusal))),
+            Err(refusal) => (refusal.reason(), Err(sentence(&refusal))),
         };
         let metadata = &request.object["metadata"];
         let name = metadata["name"].as_str().or(metadata["generateName"].as_str());
@@ -81,12 +81,12 @@ impl Admission {
         let took = BootInstant::now().saturating_since(begun);
         match &decision {
             Ok(_) => tracing::debug!(request.namespace, pod = name, result, ?took, "Reviewed a pod"),
-            Err(denial) => {
+            Err(sentence) => {
                 tracing::warn!(
                     request.namespace,
                     pod = name,
                     result,
-                    why = names::beginning(&denial.sentence, LOGGED),
+                    why = names::beginning(sentence, LOGGED),
                     "Refused a pod"
                 );
             }
@@ -105,7 +105,7 @@ impl Admission {
         let (result, decision) = match self.decide_workload(&request).await {
             Ok(decision) if decision.object.is_some() => ("copied", Ok(decision)),
             Ok(decision) => ("unchanged", Ok(decision)),
-            Err(refusal) => (refusal.reason(), Err(Denial::from(refusal))),
+            Err(refusal) => (refusal.reason(), Err(sentence(&refusal))),
         };
         self.metrics
             .record("workloads", result, BootInstant::now().saturating_since(begun));
@@ -251,11 +251,7 @@ impl Admission {
     }
 }
 
-impl From<Refusal> for Denial {
-    fn from(refusal: Refusal) -> Self {
-        Self {
-            reason: refusal.reason(),
-            sentence: format!("Lockkeeper: {refusal}"),
-        }
-    }
+/// What the user of a refused object reads.
+fn sentence(refusal: &Refusal) -> String {
+    format!("Lockkeeper: {refusal}")
 }

@@ -21,13 +21,13 @@ pub(crate) mod apply;
 pub(crate) mod build;
 mod claim;
 mod fenced;
-pub(crate) mod membership;
 mod news;
 mod readiness;
 pub(crate) mod report;
 pub(crate) mod resolve;
 pub(crate) mod situation;
 pub(crate) mod validate;
+pub(crate) mod which_ensemble;
 mod workload;
 
 use apply::{Applied, Outcome};

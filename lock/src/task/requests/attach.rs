@@ -18,7 +18,7 @@ pub(in crate::task) struct Attached<C> {
 
 /// How long each server may take to answer.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::task) struct Patience {
+pub(in crate::task) struct PatienceForServers {
     pub(in crate::task) first: Duration,
     /// For a session that is to begin, patience doubles up to this after each round in which no server has answered: to
     /// begin one is a quorum write, and all disks may be slow. To take over one that is there is none, and has no time.
@@ -32,7 +32,7 @@ pub(in crate::task) async fn attach<E: Ensemble, C: Clock>(
     session: Session<Arc<E::Connection>>,
     first: usize,
     haste: Haste,
-    patience: Patience,
+    patience: PatienceForServers,
 ) -> Result<Attached<E::Connection>, EnsembleError> {
     // Only a session that comes back needs the pause.
     let wait = match session {
@@ -44,7 +44,7 @@ pub(in crate::task) async fn attach<E: Ensemble, C: Clock>(
     }
     let mut pause = Duration::from_millis(50);
     let mut is_told = false;
-    let Patience {
+    let PatienceForServers {
         first: mut patience,
         longest: longest_patience,
     } = patience;

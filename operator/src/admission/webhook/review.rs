@@ -49,14 +49,6 @@ pub struct Decision {
     pub warnings: Vec<String>,
 }
 
-/// The object is not admitted: a sentence, and a word for metrics.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denial {
-    pub(crate) sentence: String,
-    /// From a closed set.
-    pub(crate) reason: &'static str,
-}
-
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Response {
@@ -108,8 +100,8 @@ pub fn parse(body: &[u8]) -> Result<Request, String> {
     Ok(request)
 }
 
-/// The answer to a request, as JSON.
-pub fn answer(request: &Request, decision: Result<Decision, Denial>) -> Vec<u8> {
+/// The answer to a request, as JSON: the decision, or the sentence for the user whose object is refused.
+pub fn answer(request: &Request, decision: Result<Decision, String>) -> Vec<u8> {
     let uid = request.uid.clone();
     let response = match decision {
         Ok(decision) => {
@@ -127,11 +119,11 @@ pub fn answer(request: &Request, decision: Result<Decision, Denial>) -> Vec<u8> 
                 warnings: decision.warnings,
             }
         }
-        Err(denial) => Response {
+        Err(sentence) => Response {
             uid,
             allowed: false,
             // 422, as the API server itself answers to an object that is not valid.
-            status: Some(json!({ "code": 422, "reason": "Invalid", "message": denial.sentence })),
+            status: Some(json!({ "code": 422, "reason": "Invalid", "message": sentence })),
             patch_type: None,
             patch: None,
             warnings: Vec::new(),

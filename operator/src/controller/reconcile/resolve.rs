@@ -9,8 +9,8 @@ use lockkeeper_crds::DistributedLock;
 use lockkeeper_crds::lock::{DistributedLockSpec, Handoff, LockMode, Reason, Trial};
 use lockkeeper_lock::{Mode, Participant};
 
-use super::membership::{self, Claim, Membership};
 use super::situation::{Situation, Ticks, standing};
+use super::which_ensemble::{self, Claim, Membership};
 use super::workload::workload;
 use crate::controller::LOOK;
 use crate::controller::context::Context;
@@ -116,7 +116,8 @@ pub(crate) async fn resolve(
             let Some(id) = ensemble.view.id() else {
                 return Ok(None);
             };
-            match membership::membership(ctx, &key, Arc::clone(&lock), &ensemble, &id.to_string()).await? {
+            match which_ensemble::membership(ctx, &key, Arc::clone(&lock), &ensemble, &id.to_string()).await?
+            {
                 Membership::Stranger(problem, rest) => {
                     again = Some(rest);
                     out_of_reach(problem, false)

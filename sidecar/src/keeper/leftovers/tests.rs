@@ -249,9 +249,16 @@ fn the_lock_is_kept_while_the_anchor_lives_and_its_survivors_are_told() {
         pid: Some(7),
         given_up: false,
     };
-    // More often while children that other tests fork hold the pipe open.
+    // Children that other tests fork may hold the pipe open for a moment after the anchor's end.
+    let unknown = Survivors {
+        processes: None,
+        pid: None,
+        given_up: false,
+    };
+    let first_unknown = told.iter().position(|told| *told != survivors);
+    let (known, after) = told.split_at(first_unknown.unwrap_or(told.len()));
     assert!(
-        told.len() >= 3 && told.iter().all(|told| *told == survivors),
+        known.len() >= 3 && after.iter().all(|told| *told == unknown),
         "{told:?}"
     );
     assert_eq!(end, End::Unknown);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::controller::memory::Disorder;
-use crate::controller::reconcile::membership::Claim;
+use crate::controller::reconcile::which_ensemble::Claim;
 
 #[test]
 fn the_status_says_why_settings_are_not_in_force_and_nothing_is_made_for_them() {

@@ -8,46 +8,20 @@ use futures_util::FutureExt;
 use super::answer::Answer;
 use super::haste::Haste;
 use super::link::Session;
-use super::pending::Write;
-use super::requests::attach::{Attached, Patience, attach};
+use super::requests::attach::{Attached, PatienceForServers, attach};
 use super::{Entry, Task};
-use crate::clock::{BootInstant, Clock};
+use crate::clock::Clock;
 use crate::ensemble::{Closed, Connection, Ensemble, EnsembleError};
 use crate::error::LockError;
 
 /// Longest wait for one server at first.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// With less patience a slow disk of the ensemble would look like a lost connection.
-const LEAST_PATIENCE: Duration = Duration::from_millis(500);
-
 impl<E: Ensemble, C: Clock> Task<E, C> {
-    /// How long a quorum write may stay without an answer before the server counts as cut off.
-    ///
-    /// One interval: with the defaults (T = 15 s) the session then moves 3.75 s after the last answer, and the
-    /// application would have to stop 6 s after it. Two intervals would leave 0.4 s to reach another server.
-    ///
-    /// A short takeover lease leaves less time for the writes that it depends on: half of what it can spare is for the
-    /// way to another server.
-    fn patience_for(&self, write: Write) -> Duration {
-        let timing = &self.options.timing;
-        let patience = timing.interval().max(LEAST_PATIENCE);
-        let renews = matches!(write, Write::Renewal | Write::Mark | Write::TakeOver);
-        match (timing.lease(), timing.least_spare()) {
-            (Some(_), Some(spare)) if renews => patience.min(spare / 2),
-            _ => patience,
-        }
-    }
-
-    /// From when on a write has been without an answer for too long.
-    pub(super) fn stuck_at(&self) -> Option<BootInstant> {
-        self.pending.stuck_at(|write| self.patience_for(write))
-    }
-
-    fn patience_for_servers(&self) -> Patience {
-        Patience {
+    fn patience_for_servers(&self) -> PatienceForServers {
+        PatienceForServers {
             first: (self.options.timing.interval() / 2).clamp(Duration::from_millis(250), LONGEST_PATIENCE),
-            longest: self.options.timing.session_timeout / 3,
+            longest: self.options.timing.longest_patience(),
         }
     }
 
@@ -75,6 +49,7 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 server = self.ensemble.server(self.link.server()),
                 "Writes stay unanswered; taking the session to another server"
             );
+            self.patience_ran_out();
             self.drop_link();
             self.attach_to_another(Haste::AtOnce);
         } else if self.link.takes_its_time() && self.is_in_a_hurry() {

@@ -13,14 +13,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// What is known of the lock root before our contender is below it.
 #[derive(Default)]
-pub(super) struct Admission {
+pub(super) struct EntryTerms {
     /// The lock root under whose agreement we entered last: used until a server contradicts it.
     agreed: Option<Incarnation>,
     /// How long to wait before asking for a right again.
     pause: Duration,
 }
 
-impl Admission {
+impl EntryTerms {
     pub(super) fn agreed(&self) -> Option<Incarnation> {
         self.agreed
     }
