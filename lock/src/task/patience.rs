@@ -49,12 +49,12 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// Writes on which a lease depends keep half of what the lease can spare. The others may take as long as a new
-    /// session may.
+    /// Writes on which a lease depends may take all that the lease can spare: a second server was as slow as the first, so
+    /// the way to a third one would not help. The others may take as long as a new session may.
     fn patience_for(&self, write: Write) -> Duration {
         let timing = &self.options.timing;
         let longest = match timing.least_spare() {
-            Some(spare) if write.renews() => spare / 2,
+            Some(spare) if write.renews() => spare,
             _ => timing.longest_patience(),
         };
         self.patience.stretch(self.first_patience(write), longest)

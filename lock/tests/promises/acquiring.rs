@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper_lock::{LockError, LockState, LossReason};
+use lockkeeper_lock::{LeaseDuration, LockError, LockOptions, LockState, LossReason, Timing};
 
 use super::takeover::with_lease;
 use super::{ROOT, T, contender, is_still, lock, lock_with, options, queued_at, state, status_where, world};
@@ -166,17 +166,41 @@ async fn the_queue_is_first_come_first_served() {
     }
 }
 
+/// With the lease duration that most users have.
+fn with_auto() -> LockOptions {
+    let options = options();
+    LockOptions {
+        timing: Timing {
+            lease_duration: LeaseDuration::Auto,
+            ..options.timing
+        },
+        ..options
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn on_slow_disks_a_lock_is_acquired_and_kept_though_each_write_takes_longer_than_usual() {
-    for options in [options(), with_lease()] {
-        for takes in [600, 900] {
-            let world = world();
-            world.slow_disks(Duration::from_millis(takes));
-            let lock = lock_with(&world, "a", options.clone());
-            let token = tokio::time::timeout(T * 5, lock.acquire()).await;
-            assert!(token.expect("in time").is_ok(), "{takes} ms");
-            assert!(is_still(&lock, |status| status.state == LockState::Held).await);
-            lock.release().await.expect("released");
-        }
+    for (options, takes) in [
+        (options(), 600),
+        (with_lease(), 600),
+        (with_auto(), 600),
+        (with_auto(), 650),
+    ] {
+        let world = world();
+        world.slow_disks(Duration::from_millis(takes));
+        let lock = lock_with(&world, "a", options);
+        let token = tokio::time::timeout(T * 10, lock.acquire()).await;
+        let token = token.expect("in time");
+        assert!(token.is_ok(), "{takes} ms: {token:?}");
+        let is_kept = is_still(&lock, |status| {
+            matches!(status.state, LockState::Held | LockState::Suspended)
+        });
+        assert!(is_kept.await, "{takes} ms");
+        tokio::time::timeout(T * 2, lock.release())
+            .await
+            .expect("in time")
+            .expect("released");
+        let nodes = world.children(ROOT);
+        assert!(nodes.is_empty(), "{takes} ms: {nodes:?}");
     }
 }
