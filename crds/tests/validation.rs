@@ -4,8 +4,10 @@
 #[path = "support/specs.rs"]
 mod specs;
 
+use std::time::Duration;
+
 use kube::core::cel::{CompiledSchema, Validator, compile_schema};
-use lockkeeper_crds::definition;
+use lockkeeper_crds::{DistributedLockSpec, definition};
 use serde_json::{Value, json};
 use specs::{check_in_code, random_spec};
 
@@ -118,6 +120,23 @@ fn rules_and_code_agree_on_any_settings() {
         verdicts.iter().all(|count| *count > 100),
         "one-sided: {verdicts:?}"
     );
+}
+
+#[test]
+fn the_settings_of_a_lock_that_nobody_described_fit_any_tick() {
+    for tick in (100..=60_000).step_by(50).map(Duration::from_millis) {
+        let spec = DistributedLockSpec::for_tick(tick);
+        spec.validate(tick)
+            .unwrap_or_else(|error| panic!("tick {tick:?}: {error}"));
+        // What a server grants by default.
+        assert!(
+            (tick * 2..=tick * 20).contains(&spec.session_timeout.get()) || tick < Duration::from_secs(1),
+            "tick {tick:?}: {}",
+            spec.session_timeout
+        );
+    }
+    let ordinary = DistributedLockSpec::for_tick(Duration::from_secs(3));
+    assert_eq!(ordinary, DistributedLockSpec::default());
 }
 
 const HELD: &str = r#"{"holders": [{"pod": "a", "contender": "c", "fencingToken": 7}], "waiting": 2}"#;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use k8s_openapi::ByteString;
+use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_daemon::duration;
 use lockkeeper_daemon::exit::Failure;
 use lockkeeper_daemon::log::LogArgs;
@@ -69,9 +70,9 @@ pub struct OperatorArgs {
     pub(crate) pod_tls_key: Option<PathBuf>,
 
     /// Session timeout of the replicas at the ensemble. If the leader is silent for the lease duration that follows from it
-    /// (8.5 s with the default), the next replica becomes the leader
-    #[arg(long, env = "LOCKKEEPER_SESSION_TIMEOUT", value_name = "DURATION", default_value = "15s", value_parser = duration::parse)]
-    pub(crate) session_timeout: Duration,
+    /// (8.5 s with 15s), the next replica becomes the leader. Default: 15s, or five ticks if they are longer
+    #[arg(long, env = "LOCKKEEPER_SESSION_TIMEOUT", value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) session_timeout: Option<Duration>,
 
     /// The ensemble's tickTime
     #[arg(long, env = "LOCKKEEPER_TICK_TIME", value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
@@ -167,6 +168,8 @@ impl OperatorArgs {
             webhook,
             log: _,
         } = self;
+        let session_timeout =
+            session_timeout.unwrap_or_else(|| DistributedLockSpec::for_tick(tick_time).session_timeout.get());
         let timing = Timing {
             tick_time,
             stop_grace: WRITE,
@@ -243,6 +246,18 @@ mod tests {
     fn a_replica_that_leads_and_falls_silent_is_followed_before_its_session_ends() {
         let settings = settings(&["--connect", "zk:2181"], "u:secret").unwrap();
         assert_eq!(settings.timing.lease(), Some(Duration::from_millis(8_500)));
+    }
+
+    #[test]
+    fn with_any_tick_that_a_lock_may_state_the_replicas_choose_their_leader() {
+        for (tick, expected) in [("100ms", 15), ("3s", 15), ("4s", 20), ("8s", 40), ("1m", 300)] {
+            let settings = settings(&["--connect", "zk:2181", "--tick-time", tick], "u:secret").unwrap();
+            assert_eq!(
+                settings.timing.session_timeout,
+                Duration::from_secs(expected),
+                "{tick}"
+            );
+        }
     }
 
     #[test]

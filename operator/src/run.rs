@@ -127,7 +127,8 @@ pub(crate) async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Re
         Leadership::of(&lock),
         metrics.clone(),
     ));
-    let missing = Arc::new(MissingLocks::new(Arc::clone(&pods), Arc::clone(&writers)));
+    let missing = MissingLocks::new(Arc::clone(&pods), Arc::clone(&writers), timing.tick_time);
+    let missing = Arc::new(missing);
     let fencing = trust_out_of_service_taint.then(|| {
         let fencing = Arc::new(Fencing::new(Arc::clone(&changes)));
         (fencing, Nodes::new(client.clone()))

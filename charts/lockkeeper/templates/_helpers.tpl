@@ -45,7 +45,19 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- else }}{{ fail "no ensemble: set zookeeper.connect to its connect string, or zookeeper.server.enabled to true to try Lockkeeper out" }}{{ end }}
 {{- end }}
 
+{{- /* Between the limits of spec.zookeeper.tickTime of a lock. */ -}}
 {{- define "lockkeeper.tickMillis" -}}
 {{- $tick := .Values.zookeeper.tickTime -}}
-{{- if hasSuffix "ms" $tick }}{{ trimSuffix "ms" $tick }}{{ else if hasSuffix "m" $tick }}{{ trimSuffix "m" $tick | int | mul 60000 }}{{ else }}{{ trimSuffix "s" $tick | int | mul 1000 }}{{ end }}
+{{- $millis := 0 -}}
+{{- if hasSuffix "ms" $tick }}{{ $millis = trimSuffix "ms" $tick | int }}{{ else if hasSuffix "m" $tick }}{{ $millis = trimSuffix "m" $tick | int | mul 60000 }}{{ else }}{{ $millis = trimSuffix "s" $tick | int | mul 1000 }}{{ end }}
+{{- if or (lt (int $millis) 100) (gt (int $millis) 60000) }}
+{{- fail (printf "zookeeper.tickTime is %s: the tickTime of the ensemble must be between 100ms and 1m, such as 2s or 2500ms" $tick) }}
+{{- end -}}
+{{ $millis }}
+{{- end }}
+
+{{- /* What operator and pods count with. */ -}}
+{{- define "lockkeeper.tickTime" -}}
+{{- $checked := include "lockkeeper.tickMillis" . -}}
+{{ .Values.zookeeper.tickTime }}
 {{- end }}

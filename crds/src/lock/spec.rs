@@ -1,5 +1,7 @@
 //! The fields of a `DistributedLock`, their values and limits. `kubectl explain` shows the doc comments.
 
+use std::time::Duration;
+
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -233,6 +235,19 @@ const fn default_session_timeout() -> ApiDuration {
 
 const fn default_stop_grace() -> ApiDuration {
     ApiDuration::from_secs(3)
+}
+
+impl DistributedLockSpec {
+    /// The defaults for an ensemble with this `tickTime`: if five of its ticks are longer than the default session
+    /// timeout, they are the session timeout. Then a renewal interval, an eighth of it, is longer than half a tick and
+    /// the slack, so that these times fit together.
+    pub fn for_tick(tick_time: Duration) -> Self {
+        let five_ticks = ApiDuration::from(tick_time.saturating_mul(5));
+        Self {
+            session_timeout: default_session_timeout().max(five_ticks),
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for DistributedLockSpec {

@@ -10,7 +10,7 @@ use lockkeeper_testbed::eventually::eventually;
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::contender::{Contender, SESSION_TIMEOUT};
-use crate::environment::{identities, shared};
+use crate::environment::{alone, identities, shared};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_and_role_labels_follow_the_queue() {
@@ -170,6 +170,26 @@ async fn a_pod_that_names_a_lock_which_nobody_described_gets_one_with_the_defaul
             .contains_key("lockkeeper.io/role")
     );
     space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_nobody_described_fits_the_tick_of_a_slow_ensemble() {
+    let Some(environment) = alone().await else { return };
+    drop(environment.take_operator());
+    // The operator may state a longer tick than the true one.
+    let slow = ["--tick-time", "4s", "--session-timeout", "20s"];
+    environment.put_operator(environment.operator("operator-slow", &slow).await);
+    let space = environment.namespace("slow").await;
+    space.pod("a", "unheard-of").await;
+    let lock = space
+        .wait_for_lock("unheard-of", "it is ready", |lock| {
+            condition(lock, "Ready").0 == "True"
+        })
+        .await;
+    assert_eq!(lock.spec.session_timeout, ApiDuration::from_secs(20));
+    space.leave().await;
+    drop(environment.take_operator());
+    environment.put_operator(environment.operator("operator-after", &[]).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

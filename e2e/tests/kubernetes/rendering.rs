@@ -33,6 +33,17 @@ fn template(helm: &Helm, part: &str, values: &[&str]) -> Vec<Value> {
         .collect()
 }
 
+/// The value of a variable of the operator.
+fn of_operator(helm: &Helm, variable: &str, values: &[&str]) -> Option<Value> {
+    let [operator] = &template(helm, "deployment", values)[..] else {
+        panic!("one deployment")
+    };
+    let container = &operator["spec"]["template"]["spec"]["containers"][0];
+    let mut variables = container["env"].as_array().unwrap().iter();
+    let named = variables.find(|one| one["name"] == *variable);
+    named.map(|one| one["value"].clone())
+}
+
 #[test]
 fn without_a_cluster_to_look_at_the_chart_draws_no_identity_for_the_operator_and_says_what_to_do() {
     let Some(helm) = helm() else { return };
@@ -135,15 +146,7 @@ fn a_class_of_kubernetes_own_comes_with_the_quota_that_admits_it() {
 #[test]
 fn nodes_can_be_read_and_their_taint_is_trusted_only_if_the_administrator_says_so() {
     let Some(helm) = helm() else { return };
-    let of_operator = |values: &[&str]| {
-        let [operator] = &template(&helm, "deployment", values)[..] else {
-            panic!("one deployment")
-        };
-        let container = &operator["spec"]["template"]["spec"]["containers"][0];
-        let variables = container["env"].as_array().unwrap().iter();
-        let mut named = variables.filter(|one| one["name"] == "LOCKKEEPER_TRUST_OUT_OF_SERVICE_TAINT");
-        named.next().map(|one| one["value"].clone())
-    };
+    let of_operator = |values: &[&str]| of_operator(&helm, "LOCKKEEPER_TRUST_OUT_OF_SERVICE_TAINT", values);
     let may_read = |values: &[&str]| {
         let roles = template(&helm, "rbac", values);
         let rules = roles.iter().filter_map(|role| role["rules"].as_array()).flatten();
@@ -166,4 +169,24 @@ fn nodes_can_be_read_and_their_taint_is_trusted_only_if_the_administrator_says_s
         ],
     );
     assert!(!is_done && words.contains("trustOutOfServiceTaint"), "{words}");
+}
+
+#[test]
+fn a_tick_that_no_lock_could_state_is_refused_before_anything_is_installed() {
+    let Some(helm) = helm() else { return };
+    for tick in ["99ms", "0s", "61s", "2m"] {
+        let tick = format!("--set=zookeeper.tickTime={tick}");
+        let (is_done, words) = run(&helm, &["template", "lockkeeper", CHART, GIVEN, &tick]);
+        assert!(
+            !is_done && words.contains("must be between 100ms and 1m"),
+            "{tick}: {words}"
+        );
+    }
+    for tick in ["100ms", "2500ms", "8s", "1m"] {
+        let value = format!("zookeeper.tickTime={tick}");
+        assert_eq!(
+            of_operator(&helm, "LOCKKEEPER_TICK_TIME", &[&value]),
+            Some(tick.into())
+        );
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use kube::runtime::reflector::{ObjectRef, Store};
-use lockkeeper_crds::DistributedLock;
+use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
 use lockkeeper_daemon::sentence::few;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -47,6 +47,8 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(600);
 pub(crate) struct MissingLocks {
     pods: Arc<Pods>,
     writers: Arc<Writers>,
+    /// The `tickTime` of the operator's ensemble, in which these locks are.
+    tick_time: Duration,
     undescribed: Undescribed,
     news: Notify,
 }
@@ -115,10 +117,11 @@ impl Undescribed {
 
 impl MissingLocks {
     /// Prepares to make the locks that these pods name.
-    pub(crate) fn new(pods: Arc<Pods>, writers: Arc<Writers>) -> Self {
+    pub(crate) fn new(pods: Arc<Pods>, writers: Arc<Writers>, tick_time: Duration) -> Self {
         Self {
             pods,
             writers,
+            tick_time,
             undescribed: Undescribed::default(),
             news: Notify::new(),
         }
@@ -201,7 +204,8 @@ impl MissingLocks {
 
     /// Makes the object of a lock; false when it is there already, and was not seen yet.
     async fn make(&self, key: &LockKey) -> Result<bool, Error> {
-        self.writers.writer()?.create_lock(key).await
+        let defaults = DistributedLockSpec::for_tick(self.tick_time);
+        self.writers.writer()?.create_lock(key, defaults).await
     }
 }
 

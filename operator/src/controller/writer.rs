@@ -127,14 +127,14 @@ impl Writer<'_> {
         self.term.token()
     }
 
-    /// Creates a lock with the defaults; false if it exists.
+    /// Creates a lock with these settings; false if it exists.
     ///
     /// # Errors
     /// Those of the API server; [`NotLeading`].
-    pub(crate) async fn create_lock(&self, key: &LockKey) -> Result<bool, Error> {
+    pub(crate) async fn create_lock(&self, key: &LockKey, spec: DistributedLockSpec) -> Result<bool, Error> {
         let client = self.counted("lock")?;
         let api: Api<DistributedLock> = Api::namespaced(client, &key.namespace);
-        let lock = DistributedLock::new(&key.name, DistributedLockSpec::default());
+        let lock = DistributedLock::new(&key.name, spec);
         match api.create(&PostParams::default(), &lock).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(false),

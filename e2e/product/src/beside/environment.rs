@@ -81,15 +81,14 @@ impl Environment {
         options: &[&str],
     ) -> Operator {
         let common = [
-            "--connect",
-            connect,
-            "--namespace",
-            SYSTEM,
-            "--tick-time",
-            "1s",
-            "--session-timeout",
-            "8s",
+            ["--connect", connect],
+            ["--namespace", SYSTEM],
+            ["--tick-time", "1s"],
+            ["--session-timeout", "8s"],
         ];
+        // An option of a test counts in place of the common one.
+        let common = common.into_iter().filter(|[flag, _]| !options.contains(flag));
+        let common: Vec<_> = common.flatten().collect();
         let of_all: Vec<_> = self.options.iter().map(String::as_str).collect();
         Operator::start(&Launch {
             name,
@@ -97,7 +96,7 @@ impl Environment {
             directory: self.ensemble.directory(),
             kubeconfig,
             auth: &self.auth,
-            options: &[&common, &of_all[..], options].concat(),
+            options: &[&common[..], &of_all[..], options].concat(),
             memory: None,
         })
         .await
