@@ -56,8 +56,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ $millis }}
 {{- end }}
 
-{{- /* What operator and pods count with. */ -}}
+{{- /* What operator and pods count with. With the chart's own server it is 2s at least, so that no pod counts with less when the server
+gets a tick of up to 2s again (the policy in zookeeper.yaml). */ -}}
 {{- define "lockkeeper.tickTime" -}}
-{{- $checked := include "lockkeeper.tickMillis" . -}}
-{{ .Values.zookeeper.tickTime }}
+{{- $millis := include "lockkeeper.tickMillis" . | int -}}
+{{- if and .Values.zookeeper.server.enabled (lt $millis 2000) }}2s{{ else }}{{ .Values.zookeeper.tickTime }}{{ end }}
 {{- end }}

@@ -17,6 +17,9 @@ if [ ! -f /conf/zoo.cfg ]; then
         if [ -n "${ZOO_4LW_COMMANDS_WHITELIST:-}" ]; then
             echo "4lw.commands.whitelist=$ZOO_4LW_COMMANDS_WHITELIST"
         fi
+        for line in ${ZOO_CFG_EXTRA:-}; do
+            echo "$line"
+        done
     } >/conf/zoo.cfg
 fi
 if [ ! -f /data/myid ]; then

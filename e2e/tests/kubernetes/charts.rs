@@ -219,6 +219,11 @@ fn the_small_ensemble_of_the_chart_carries_locks_and_survives_the_loss_of_a_serv
         !labels.contains("version") && !labels.contains("chart"),
         "{labels}"
     );
+    // With its shorter tick it grants as much as with the default one.
+    let ask = "echo conf | nc -w 2 127.0.0.1 2181";
+    let pod = ["exec", "lockkeeper-zookeeper-0", &system, "--", "sh", "-c", ask];
+    let settings = space.cluster.kubectl(&pod).unwrap();
+    assert!(settings.contains("maxSessionTimeout=40000"), "{settings}");
     // A server keeps its data on its claim, if it has one.
     let rendered = installation
         .helm(&[

@@ -190,3 +190,26 @@ fn a_tick_that_no_lock_could_state_is_refused_before_anything_is_installed() {
         );
     }
 }
+
+#[test]
+fn with_the_charts_own_server_pods_count_with_two_seconds_at_least_and_it_grants_what_locks_ask_for() {
+    let Some(helm) = helm() else { return };
+    for (tick, counted, granted) in [
+        ("100ms", "2s", Some("maxSessionTimeout=40000")),
+        ("1s", "2s", Some("maxSessionTimeout=40000")),
+        // So the default is not changed by an upgrade, which would restart the servers.
+        ("2000ms", "2000ms", None),
+        ("3s", "3s", None),
+    ] {
+        let tick = format!("zookeeper.tickTime={tick}");
+        let values = ["zookeeper.server.enabled=true", &tick];
+        let stated = of_operator(&helm, "LOCKKEEPER_TICK_TIME", &values);
+        assert_eq!(stated, Some(counted.into()), "{tick}");
+        let objects = template(&helm, "zookeeper", &values);
+        let set = objects.iter().find(|one| one["kind"] == "StatefulSet").unwrap();
+        let server = &set["spec"]["template"]["spec"]["containers"][0];
+        let mut variables = server["env"].as_array().unwrap().iter();
+        let extra = variables.find(|one| one["name"] == "ZOO_CFG_EXTRA");
+        assert_eq!(extra.and_then(|one| one["value"].as_str()), granted, "{tick}");
+    }
+}
