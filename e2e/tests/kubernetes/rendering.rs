@@ -213,3 +213,17 @@ fn with_the_charts_own_server_pods_count_with_two_seconds_at_least_and_it_grants
         assert_eq!(extra.and_then(|one| one["value"].as_str()), granted, "{tick}");
     }
 }
+
+#[test]
+fn a_lock_that_is_held_twice_is_critical_and_a_pod_that_has_just_got_it_does_not_count() {
+    let Some(helm) = helm() else { return };
+    let objects = template(&helm, "monitoring", &["metrics.rules.enabled=true"]);
+    let rules = objects[0]["spec"]["groups"][0]["rules"].as_array().unwrap();
+    let alert = rules.iter().find(|one| one["alert"] == "LockHeldTwice").unwrap();
+    assert_eq!(alert["labels"]["severity"], "critical");
+    let expression = alert["expr"].as_str().unwrap();
+    assert!(
+        expression.contains("unless changes(lockkeeper_acquisitions_total[2m]) > 0"),
+        "{expression}"
+    );
+}
