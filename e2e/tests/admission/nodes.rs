@@ -136,3 +136,28 @@ async fn a_pod_that_may_go_to_a_node_without_the_gate_is_not_guarded_by_signals(
     }
     space.leave().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_kubelet_mounts_no_images_the_binary_is_copied_into_the_pod() {
+    // Alone, since the operators of other tests read the nodes, too.
+    let Some(webhooks) = alone().await else { return };
+    let space = webhooks.namespace("copied").await;
+    // The operator learns of a node, and of what the API server can do, after a moment.
+    let gets = async |wanted: &[&str]| {
+        eventually("the pod gets the binary in that way", async || {
+            let pod = space.try_out(&marked("pod")).await.ok()?;
+            let inits = pod["spec"]["initContainers"].as_array()?;
+            let names: Vec<_> = inits.iter().filter_map(|init| init["name"].as_str()).collect();
+            (names == wanted).then_some(())
+        })
+        .await;
+    };
+    gets(&["lockkeeper"]).await;
+    // Its runtime could mount them, and the API server keeps the field.
+    let older = Node::new(webhooks.cluster, "no-images", OLDER);
+    gets(&["lockkeeper-install", "lockkeeper"]).await;
+    older.report("v1.35.0");
+    gets(&["lockkeeper"]).await;
+    drop(older);
+    space.leave().await;
+}

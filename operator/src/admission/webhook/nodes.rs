@@ -17,6 +17,11 @@ use crate::fencing::machine::Machine;
 /// Nodes in one page of a list.
 const PAGE: u32 = 500;
 
+/// Oldest kubelet that mounts images unless that is switched off (`ImageVolume`, KEP-4639: on by default from 1.35). One
+/// without it has no plugin for the volume (`ProbeVolumePlugins` in `cmd/kubelet/app/plugins.go`), and its pods wait for
+/// ever; one before 1.31 does not know the field, and mounts an empty folder.
+const IMAGE_VOLUME: (u32, u32) = (1, 35);
+
 /// Oldest runtimes with image volumes (KEP-4639).
 const RUNTIMES: [(&str, (u32, u32)); 2] = [("containerd", (2, 1)), ("cri-o", (1, 31))];
 
@@ -105,13 +110,13 @@ impl Nodes {
         }
     }
 
-    /// Whether all nodes can mount an image: on one that cannot, a pod would never start.
+    /// Whether all nodes can mount an image: on one that cannot, a wrapped container would never start.
     pub(crate) fn mount_images(&self) -> bool {
         let nodes = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         nodes
             .values()
             .filter(|node| !node.is_windows())
-            .all(|node| mounts_images(&node.runtime))
+            .all(|node| mounts_images(&node.kubelet, &node.runtime))
     }
 
     /// A node that this pod may go to, whose kubelet would start a gated container without its gate; and why. Nodes
@@ -157,13 +162,13 @@ fn gates(kubelet: &str) -> bool {
     version(kubelet) >= FILE_KEY_REF
 }
 
-fn mounts_images(runtime: &str) -> bool {
+fn mounts_images(kubelet: &str, runtime: &str) -> bool {
     let Some((name, of_runtime)) = runtime.split_once("://") else {
         return false;
     };
-    RUNTIMES
-        .iter()
-        .any(|(known, oldest)| *known == name && version(of_runtime) >= *oldest)
+    let mut known = RUNTIMES.iter();
+    version(kubelet) >= IMAGE_VOLUME
+        && known.any(|(known, oldest)| *known == name && version(of_runtime) >= *oldest)
 }
 
 /// The first two numbers; 0 for what is not a number.
@@ -241,18 +246,30 @@ mod tests {
     }
 
     #[test]
-    fn a_node_mounts_images_only_if_its_runtime_is_known_to() {
-        for (runtime, mounts) in [
-            ("containerd://2.1.0", true),
-            ("containerd://v2.4.2-k3s1", true),
-            ("containerd://1.7.27", false),
-            ("containerd://2.0.5", false),
-            ("cri-o://1.31.0", true),
-            ("cri-o://1.30.9", false),
-            ("docker://27.0", false),
-            ("", false),
+    fn a_node_mounts_images_only_if_its_kubelet_and_its_runtime_are_known_to() {
+        for (kubelet, runtime, mounts) in [
+            ("v1.35.0", "containerd://2.1.0", true),
+            ("v1.36.3+k3s1", "containerd://v2.4.2-k3s1", true),
+            ("v1.36.3", "containerd://1.7.27", false),
+            ("v1.36.3", "containerd://2.0.5", false),
+            ("v1.36.3", "cri-o://1.31.0", true),
+            ("v1.36.3", "cri-o://1.30.9", false),
+            ("v1.36.3", "docker://27.0", false),
+            ("v1.36.3", "", false),
+            // Whatever its runtime can do.
+            ("v1.34.9", "containerd://2.1.0", false),
+            ("v1.33.1", "cri-o://1.33.0", false),
+            ("", "containerd://2.1.0", false),
         ] {
-            assert_eq!(mounts_images(runtime), mounts, "{runtime}");
+            assert_eq!(mounts_images(kubelet, runtime), mounts, "{kubelet}, {runtime}");
         }
+    }
+
+    #[test]
+    fn the_binary_comes_by_an_image_only_if_every_node_can_mount_it() {
+        let new = ("a", "v1.36.3", "new");
+        assert!(nodes(&[new, ("b", "v1.35.0", "new")]).mount_images());
+        assert!(!nodes(&[new, ("b", "v1.34.9", "old")]).mount_images());
+        assert!(nodes(&[new, ("b", "v1.29.0", "windows")]).mount_images());
     }
 }
