@@ -25,6 +25,11 @@ fn revision_of(space: &Space, pod: &str) -> String {
     space.kubectl(&["get", "pod", pod, hash]).unwrap()
 }
 
+/// The same, for a pod that may be gone.
+fn revision_of_name(pod: &str) -> &str {
+    pod.rsplit('-').nth(1).unwrap()
+}
+
 #[test]
 fn a_rollout_of_one_replica_that_is_ready_when_it_holds_completes_forward_and_back() {
     let Some(space) = Space::new("roll-one") else {
@@ -54,6 +59,31 @@ fn a_rollout_of_one_replica_that_is_ready_when_it_holds_completes_forward_and_ba
     for (_, gap) in report.gaps {
         println!("nobody ran for {gap:?}");
     }
+}
+
+#[test]
+fn a_rollout_of_a_pod_of_two_containers_that_is_guarded_by_signals_takes_the_lock_along() {
+    let Some(space) = Space::new("roll-beside") else {
+        return;
+    };
+    // The kubelet starts neither before the pod holds the lock.
+    let mut beside = space.recording(&["--token", "0"]);
+    beside["name"] = json!("beside");
+    beside["command"][1] = json!("/records/beside");
+    let pod = space.pod(&[space.recording(&[]), beside]);
+    let mut workload = space.workload("Deployment", "report", Some(1), pod);
+    let annotations = &mut workload["metadata"]["annotations"];
+    annotations["lockkeeper.io/guard"] = json!("signal");
+    annotations["lockkeeper.io/container"] = json!("app");
+    space.apply(&[space.lock("report", &calm()), workload]);
+    let (first, old, _) = space.wait_until_it_runs(0);
+    wait_for_rollout(&space);
+    roll(&space, "2");
+    wait_for_rollout(&space);
+    let (_, new, _) = space.wait_until_it_runs(first);
+    assert_ne!(revision_of(&space, &new), revision_of_name(&old));
+    let report = space.assert_exclusive();
+    assert_eq!(report.holds.len(), 2, "one handoff for the rollout");
 }
 
 #[test]

@@ -24,7 +24,7 @@ mod workloads;
 pub(crate) use finalizers::Finalizers;
 use metadata::part;
 pub(crate) use metadata::{DESIRED_REPLICAS, MetadataPart, REVISION};
-pub(crate) use pods::{ContainerStatusPart, PodPart};
+pub(crate) use pods::{ContainerPart, ContainerStatusPart, PodPart};
 pub(crate) use secret_keys::{AUTH, CA, CERTIFICATE, KEY};
 pub(crate) use secrets::SecretPart;
 pub(crate) use words::Word;

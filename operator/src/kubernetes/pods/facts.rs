@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use lockkeeper_crds::keys::{self, Guard};
 
-use crate::kubernetes::objects::{ContainerStatusPart, PodPart};
+use crate::kubernetes::objects::{ContainerPart, ContainerStatusPart, PodPart};
 
 /// The binary that wraps a guarded container's command.
 const WRAPPER: &str = "/lockkeeper/lockkeeper";
@@ -27,6 +27,10 @@ const HOPELESS: [&str; 7] = [
     "CreateContainerError",
     "RunContainerError",
 ];
+
+/// Reason for which an ordinary container waits until all init containers have started (`PodInitializing` in
+/// `pkg/kubelet/kubelet_pods.go`).
+const NOT_BEGUN: &str = "PodInitializing";
 
 /// What a Service may select by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,8 +184,9 @@ fn ends(pod: &PodPart) -> i32 {
         .map_or(0, ContainerStatusPart::ends)
 }
 
-/// Whether the sidecar runs and the guarded container would run the application: it runs already (a
-/// wrapper that waits), or nothing but the lock keeps it from starting (signal mode).
+/// Whether the sidecar runs and nothing but the lock keeps the pod from running the application. A wrapped container
+/// runs while it waits. In signal mode the kubelet starts no ordinary container before the sidecar's startup probe
+/// succeeds, that is before the lock is held: then the others wait as well as the guarded one.
 fn is_healthy(pod: &PodPart) -> bool {
     let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else {
         return false;
@@ -190,22 +195,27 @@ fn is_healthy(pod: &PodPart) -> bool {
     if pod.metadata.deletion_timestamp.is_some() || !status.init_container_statuses.iter().any(is_sidecar) {
         return false;
     }
-    let guarded = guarded(pod);
+    let name = guarded(pod);
+    let guarded = spec
+        .containers
+        .iter()
+        .find(|one| Some(one.name.as_str()) == name);
+    let is_wrapped = |container: &ContainerPart| {
+        let program = container.program.as_ref();
+        program.is_some_and(|program| program.0 == WRAPPER)
+    };
+    let is_gated = guarded.is_some_and(|guarded| !is_wrapped(guarded));
     spec.containers.iter().all(|container| {
         let mut statuses = status.container_statuses.iter();
         let Some(found) = statuses.find(|found| found.name == container.name) else {
-            return false;
+            return is_gated;
         };
-        if found.runs() {
-            return true;
-        }
-        let is_guarded = guarded == Some(container.name.as_str());
-        let is_wrapped = container
-            .program
-            .as_ref()
-            .is_some_and(|program| program.0 == WRAPPER);
-        let reason = found.waits_for();
-        is_guarded && !is_wrapped && reason.is_some_and(|reason| !HOPELESS.contains(&reason))
+        let waits = |reason: &str| match name == Some(container.name.as_str()) {
+            // Where its start was tried once, the lease file was missing.
+            true => !HOPELESS.contains(&reason),
+            false => reason == NOT_BEGUN,
+        };
+        found.runs() || (is_gated && found.waits_for().is_some_and(waits))
     })
 }
 
@@ -275,6 +285,48 @@ pub(super) mod tests {
             "2026-01-01T00:00:00Z".parse().unwrap(),
         ));
         assert!(!PodFacts::of(&leaving).is_healthy);
+    }
+
+    #[test]
+    fn a_pod_of_two_containers_is_healthy_in_signal_mode_while_both_wait_for_the_lock_and_wrapped_if_both_run() {
+        let waiting = |reason: &str| json!({"state": {"waiting": {"reason": reason}}});
+        let (runs, unseen) = (json!({"state": {"running": {}}}), json!(null));
+        let ended = json!({"state": {"terminated": {"exitCode": 0}}});
+        let (gated, created) = (waiting("PodInitializing"), waiting("ContainerCreating"));
+        let unpulled = waiting("ImagePullBackOff");
+        for (wrapped, app, other, healthy) in [
+            (false, &gated, &gated, true),
+            // The kubelet has said nothing of it yet.
+            (false, &gated, &unseen, true),
+            (false, &unseen, &unseen, true),
+            // The pod held the lock before, and the other one has stayed.
+            (false, &gated, &runs, true),
+            (false, &waiting("CreateContainerConfigError"), &runs, true),
+            (false, &gated, &unpulled, false),
+            (false, &gated, &waiting("CrashLoopBackOff"), false),
+            (false, &gated, &waiting("CreateContainerConfigError"), false),
+            (false, &gated, &ended, false),
+            (false, &unpulled, &gated, false),
+            (true, &runs, &runs, true),
+            (true, &runs, &gated, false),
+            (true, &runs, &created, false),
+            (true, &runs, &unseen, false),
+            (true, &unseen, &runs, false),
+            (true, &gated, &gated, false),
+        ] {
+            let mut pod = pod(wrapped, json!({}));
+            let other_part = serde_json::from_value(json!({"name": "other", "command": ["/other"]})).unwrap();
+            pod.spec.as_mut().unwrap().containers.push(other_part);
+            let status = |name: &str, found: &serde_json::Value| {
+                let mut found = found.as_object()?.clone();
+                found.insert("name".to_owned(), json!(name));
+                Some(serde_json::from_value(found.into()).unwrap())
+            };
+            let statuses = [status("app", app), status("other", other)];
+            pod.status.as_mut().unwrap().container_statuses = statuses.into_iter().flatten().collect();
+            let facts = PodFacts::of(&pod);
+            assert_eq!(facts.is_healthy, healthy, "wrapped: {wrapped}, {app}, {other}");
+        }
     }
 
     #[test]
