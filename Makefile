@@ -13,18 +13,9 @@ ACT ?=
 # Arguments for `make bench`, `make campaign`, `make conformance`, `make fuzz`, `make rivals`, `make rules`, `make spec`,
 # `make cluster-up` and the first act of `make demo`.
 ARGS ?=
-TARGET := $(shell uname -m)-unknown-linux-gnu
-STATIC := target/$(TARGET)/release/lockkeeper
-OPERATOR := target/$(TARGET)/release/lockkeeper-operator
-# The C library inside; addresses to relocate as a bitmap (glibc 2.36 or newer, which the build tries out
-# by running the binary); no tables for unwinding the stack, see the script; random numbers from the system
-# call, since a static binary does not find the C library's function and would need /dev/urandom.
-link-arg = -C link-arg=-Wl,$(1)
-comma := ,
-STATIC_FLAGS := -C target-feature=+crt-static $(call link-arg,-z$(comma)pack-relative-relocs) \
-    $(call link-arg,-T$(comma)$(CURDIR)/sidecar/static.ld) $(call link-arg,--no-eh-frame-hdr) \
-    --cfg getrandom_backend="linux_getrandom"
-BINARY := $(CURDIR)/$(STATIC)
+# How static binaries are built: STATIC_FLAGS, build-static.
+include .ci/release/static.mk
+BINARY := $(abspath $(STATIC))
 # What images are called: REGISTRY/REPOSITORY.
 IMAGES ?= lockkeeper
 REVISION = $(shell git rev-parse HEAD 2>/dev/null)
@@ -87,23 +78,20 @@ build: ## Build everything, for development
 
 .PHONY: release
 release: ## Build the static binary, with FEATURES (tls), and tell its size
-	RUSTFLAGS='$(STATIC_FLAGS)' $(CARGO) build --release --locked \
-	    --target $(TARGET) -p lockkeeper-sidecar --features "$(FEATURES)"
-	@$(STATIC) --version
+	$(build-static) -p lockkeeper-sidecar --features "$(FEATURES)"
+	@$(call try,$(STATIC))
 	@echo "$(STATIC): $$(stat -c %s $(STATIC)) bytes, with the features: $(FEATURES)"
 
 .PHONY: release-operator
 release-operator: ## Build the operator as a static binary, and tell its size
-	RUSTFLAGS='$(STATIC_FLAGS)' $(CARGO) build --release --locked \
-	    --target $(TARGET) -p lockkeeper-operator --bin lockkeeper-operator
-	@$(OPERATOR) --version
+	$(build-static) -p lockkeeper-operator --bin lockkeeper-operator
+	@$(call try,$(OPERATOR))
 	@echo "$(OPERATOR): $$(stat -c %s $(OPERATOR)) bytes"
 
 .PHONY: release-plugin
 release-plugin: ## Build the plug-in of kubectl as a static binary
-	RUSTFLAGS='$(STATIC_FLAGS)' $(CARGO) build --release --locked \
-	    --target $(TARGET) -p kubectl-lockkeeper
-	@echo "target/$(TARGET)/release/kubectl-lockkeeper: put it on the path"
+	$(build-static) -p kubectl-lockkeeper
+	@echo "$(PLUGIN): put it on the path"
 
 .PHONY: image-contexts
 image-contexts: release release-operator ## Put together in target/images what the images are made of
@@ -145,7 +133,7 @@ sizes: ## Tell the size of the static binary without and with TLS
 
 .PHONY: test-static
 test-static: setup release ## Run the static binary alone in an empty root (needs root)
-	LOCKKEEPER_STATIC_BINARY="$(CURDIR)/$(STATIC)" \
+	LOCKKEEPER_STATIC_BINARY="$(BINARY)" \
 	    $(CARGO) test --locked -p lockkeeper-e2e --test static_binary -- --nocapture
 
 # clippy looks at the product's and the tests' own code while cargo builds it: `cargo clippy` beside it would have all
