@@ -112,17 +112,18 @@ images: image-contexts sbom ## Build the images IMAGES/lockkeeper and IMAGES/loc
 	        --build-arg VERSION=$(VERSION) --build-arg REVISION="$(REVISION)" target/images/$$crate; \
 	done
 
-# cargo-cyclonedx writes beside every manifest of the workspace.
+# cargo-cyclonedx writes beside every manifest of the workspace, and names its folder.
 sbom-of = SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct 2>/dev/null)" $(CARGO) cyclonedx --quiet --format json \
     --spec-version 1.5 --describe binaries --no-build-deps --target $(TARGET) --manifest-path $(1)/Cargo.toml $(2) \
-    && mv $(1)/$(3)_bin.cdx.json target/images/$(3).cdx.json
+    && sed 's|file://$(CURDIR)/|file:///src/|g' $(1)/$(3)_bin.cdx.json >target/images/$(3).cdx.json
 
 .PHONY: sbom
-sbom: ## Say in target/images/*.cdx.json what is in the images (CycloneDX)
+sbom: ## Say in target/images/*.cdx.json what is in the images and in the plug-in of kubectl (CycloneDX)
 	@$(CARGO) cyclonedx --version >/dev/null 2>&1 || $(CARGO) install cargo-cyclonedx --locked --debug --version '^0.5'
 	@mkdir -p target/images
 	@$(call sbom-of,sidecar,--features "$(FEATURES)",lockkeeper)
 	@$(call sbom-of,operator,,lockkeeper-operator)
+	@$(call sbom-of,operator/plugin,,kubectl-lockkeeper)
 	@rm -f */*_bin.cdx.json */*/*_bin.cdx.json
 	@for file in target/images/*.cdx.json; do echo "$$file: $$(grep -c '"bom-ref"' $$file) parts"; done
 
