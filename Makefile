@@ -13,6 +13,8 @@ ACT ?=
 # Arguments for `make bench`, `make campaign`, `make conformance`, `make fuzz`, `make rivals`, `make rules`, `make spec`,
 # `make cluster-up` and the first act of `make demo`.
 ARGS ?=
+# A private key, with which `make dist` signs.
+KEY ?=
 # How static binaries are built: STATIC_FLAGS, build-static.
 include .ci/release/static.mk
 BINARY := $(abspath $(STATIC))
@@ -126,6 +128,11 @@ sbom: ## Say in target/images/*.cdx.json what is in the images and in the plug-i
 	@$(call sbom-of,operator/plugin,,kubectl-lockkeeper)
 	@rm -f */*_bin.cdx.json */*/*_bin.cdx.json
 	@for file in target/images/*.cdx.json; do echo "$$file: $$(grep -c '"bom-ref"' $$file) parts"; done
+
+.PHONY: dist
+dist: ## Make in target/dist all that the release VERSION consists of, and sign it with KEY=file
+	@.ci/release/dist "$(VERSION)" "$(KEY)"
+	@$(took)
 
 .PHONY: sizes
 sizes: ## Tell the size of the static binary without and with TLS

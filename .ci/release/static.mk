@@ -1,4 +1,4 @@
-# How the static binaries are built that `make release` and its like make.
+# How the static binaries are built that `make release` and `make dist` make.
 
 # Where cargo builds, and where it keeps the crates of others.
 CARGO_TARGET_DIR ?= target
@@ -15,7 +15,7 @@ PLUGIN := $(CARGO_TARGET_DIR)/$(TARGET)/release/kubectl-lockkeeper
 # static binary does not find the C library's function and would need /dev/urandom. On x86-64 the addresses to relocate
 # as a bitmap (glibc 2.36 or newer, which the build tries out by running the binary); on arm64 Rust's static binaries are
 # at fixed addresses, and have none. For another machine its compiler, as Debian calls it.
-# No path of this machine is in the binary, so that it is the same wherever it is built.
+# No path of this machine is in the binary, so that it is the same wherever it is built (`make test-dist`).
 link-arg = -C link-arg=-Wl,$(1)
 comma := ,
 remap = --remap-path-prefix=$(abspath $(1))=$(2)
@@ -26,5 +26,5 @@ STATIC_FLAGS := -C target-feature=+crt-static \
     $(call remap,$(CURDIR),/src) $(call remap,$(CARGO_TARGET_DIR),/target) $(call remap,$(CARGO_HOME),/cargo) \
     $(if $(is-foreign),-C linker=$(MACHINE)-linux-gnu-gcc)
 build-static = RUSTFLAGS='$(STATIC_FLAGS)' $(CARGO) build --release --locked --target $(TARGET)
-# A binary for another machine cannot be tried out here.
+# A binary for another machine is tried out by `make test-dist`.
 try = $(if $(is-foreign),true,$(1) --version)
