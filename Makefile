@@ -11,7 +11,7 @@ FEATURES ?= tls
 # 1: only the first act of `make demo`.
 ACT ?=
 # Arguments for `make bench`, `make campaign`, `make conformance`, `make fuzz`, `make rivals`, `make rules`, `make spec`,
-# `make cluster-up` and the first act of `make demo`.
+# `make cluster-up`, `make test-dist` and the first act of `make demo`.
 ARGS ?=
 # A private key, with which `make dist` signs.
 KEY ?=
@@ -48,7 +48,9 @@ KUBERNETES_TESTS := $(KUBERNETES_TESTS_1) $(KUBERNETES_TESTS_2)
 # The test programs of some crates' folders, as cargo finds them.
 tests-of = $(sort $(basename $(notdir $(wildcard $(addsuffix /tests/*.rs,$(1))))) \
     $(notdir $(patsubst %/main.rs,%,$(wildcard $(addsuffix /tests/*/main.rs,$(1))))))
-TESTS := $(call tests-of,* */*)
+# Those of what `make dist` makes, which takes long: only `make test-dist` runs them.
+DIST_TESTS := dist
+TESTS := $(filter-out $(DIST_TESTS),$(call tests-of,* */*))
 DEFAULT_MEMBERS := $(shell sed -n '/^default-members/,/^]/ s/"\([^"]*\)",\{0,1\}/\1/gp' Cargo.toml)
 # At once where tests wait more than they compute: for kubelets, servers, processes and deadlines.
 WAITING_THREADS ?= 6
@@ -133,6 +135,17 @@ sbom: ## Say in target/images/*.cdx.json what is in the images and in the plug-i
 dist: ## Make in target/dist all that the release VERSION consists of, and sign it with KEY=file
 	@.ci/release/dist "$(VERSION)" "$(KEY)"
 	@$(took)
+
+# One test after the other: some look at times.
+.PHONY: test-dist
+test-dist: setup dist ## Check what `make dist` makes: run, install and verify it, and build it again elsewhere
+	@$(forget-skipped)
+	@failed=0; \
+	LOCKKEEPER_DIST=$(CURDIR)/target/dist RUST_TEST_THREADS=1 \
+	    $(RUN_TESTS) --features lockkeeper-release/dist $(addprefix --test ,$(DIST_TESTS)) -- $(ARGS) || failed=1; \
+	$(skipped); \
+	$(took); \
+	exit $$failed
 
 .PHONY: sizes
 sizes: ## Tell the size of the static binary without and with TLS
