@@ -1,6 +1,7 @@
 //! A pod without a cluster: `lockkeeper sidecar` beside `lockkeeper guard` as PID 1 of a PID namespace, and the
 //! directory that they share, as the containers of a pod share a volume.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -28,6 +29,9 @@ pub struct Pod {
     /// The directory that its containers share.
     pub volume: PathBuf,
     pub record: PathBuf,
+    /// The words that start `lockkeeper` as the keeper and as the first process of the container, if it is not
+    /// [`binaries::lockkeeper`].
+    pub started_by: Vec<OsString>,
     /// The keeper; in `signal` mode the guard, whose child the keeper is.
     pub sidecar: Option<Process>,
     /// The parent of the container's first process; in `signal` mode that process itself.
@@ -50,6 +54,7 @@ impl Pod {
             host,
             record: volume.join("record"),
             volume,
+            started_by: Vec::new(),
             sidecar: None,
             container: None,
             sandbox: None,
@@ -160,7 +165,10 @@ impl Pod {
 
     /// The same for other servers.
     pub fn start_sidecar_at(&mut self, connect: &str, lock: &str, more: &[&str]) {
-        self.start_sidecar_by(Command::new(binaries::lockkeeper().unwrap()), connect, lock, more);
+        let mut words = self.words().into_iter();
+        let mut command = Command::new(words.next().expect("a program"));
+        command.args(words);
+        self.start_sidecar_by(command, connect, lock, more);
     }
 
     /// Starts the sidecar by a command that ends with `lockkeeper`, with T = 8 s, a stop grace of 0.4 s and a tick of 1 s,
@@ -198,7 +206,7 @@ impl Pod {
         let mut command = Command::new("unshare");
         command
             .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
-            .arg(binaries::lockkeeper().unwrap())
+            .args(self.words())
             .arg("guard")
             .arg("--guard-socket")
             .arg(self.guard_socket())
@@ -243,6 +251,14 @@ impl Pod {
     pub fn container_ends(&mut self) -> Option<i32> {
         let container = self.container.as_mut().expect("a container");
         container.wait(BOUND).unwrap().expect("the container ends").code()
+    }
+
+    fn words(&self) -> Vec<OsString> {
+        if self.started_by.is_empty() {
+            vec![binaries::lockkeeper().unwrap().into()]
+        } else {
+            self.started_by.clone()
+        }
     }
 
     /// Sends SIGTERM, as a kubelet does when the containers of the application have ended, and returns the

@@ -1,6 +1,5 @@
 //! A worker as users run it: `lockkeeper run` with a guarded program that records when it ran.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -25,8 +24,6 @@ pub struct Options {
     pub lock: String,
     pub session_timeout: Duration,
     pub stop_grace: Duration,
-    /// The words that start `lockkeeper`, if it is not [`binaries::lockkeeper`].
-    pub lockkeeper: Vec<OsString>,
     /// Further options of `lockkeeper run`.
     pub run: Vec<String>,
     /// Further options of the recorder.
@@ -61,7 +58,6 @@ impl Options {
             lock: lock.to_owned(),
             session_timeout: Duration::from_secs(4),
             stop_grace: Duration::from_millis(400),
-            lockkeeper: Vec::new(),
             run: Vec::new(),
             recorder: Vec::new(),
         }
@@ -90,14 +86,7 @@ impl Worker {
         let record = ensemble.directory().join(format!("{}.record", options.name));
         let log = ensemble.directory().join(format!("{}.log", options.name));
         let file = File::options().create(true).append(true).open(&log)?;
-        let mut command = match options.lockkeeper.split_first() {
-            Some((program, arguments)) => {
-                let mut command = Command::new(program);
-                command.args(arguments);
-                command
-            }
-            None => Command::new(binaries::lockkeeper()?),
-        };
+        let mut command = Command::new(binaries::lockkeeper()?);
         command
             .arg("run")
             .args(["--connect", &options.connect, "--lock", &options.lock])
