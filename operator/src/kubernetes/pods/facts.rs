@@ -196,10 +196,7 @@ fn is_healthy(pod: &PodPart) -> bool {
         return false;
     }
     let name = guarded(pod);
-    let guarded = spec
-        .containers
-        .iter()
-        .find(|one| Some(one.name.as_str()) == name);
+    let guarded = spec.containers.iter().find(|one| Some(one.name.as_str()) == name);
     let is_wrapped = |container: &ContainerPart| {
         let program = container.program.as_ref();
         program.is_some_and(|program| program.0 == WRAPPER)
@@ -288,7 +285,8 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_pod_of_two_containers_is_healthy_in_signal_mode_while_both_wait_for_the_lock_and_wrapped_if_both_run() {
+    fn a_pod_of_two_containers_is_healthy_in_signal_mode_while_both_wait_for_the_lock_and_wrapped_if_both_run()
+     {
         let waiting = |reason: &str| json!({"state": {"waiting": {"reason": reason}}});
         let (runs, unseen) = (json!({"state": {"running": {}}}), json!(null));
         let ended = json!({"state": {"terminated": {"exitCode": 0}}});
