@@ -7,8 +7,6 @@ use hyper::body::Bytes;
 use hyper::header::{HeaderMap, LOCATION, WWW_AUTHENTICATE};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use tokio::sync::Semaphore;
-
 use crate::admission::callers;
 use crate::admission::image::parsers::{self, Answer, Challenge, Url, read_answer};
 use crate::admission::inject::ImageConfig;
@@ -84,7 +82,7 @@ pub async fn registry_answer(
         status,
         headers,
         body,
-    } = read_answer(stream, request, limit, &Semaphore::new(1))
+    } = read_answer(stream, request, limit, std::future::ready(()))
         .await
         .ok()?;
     let text = |name| headers.get(name)?.to_str().ok().map(str::to_owned);

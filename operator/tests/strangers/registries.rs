@@ -24,14 +24,17 @@ const BOUND: Duration = Duration::from_secs(120);
 const WORD: &str = "hunter2-of-the-remote-side";
 
 fn registry(name: &str, networks: &[&str]) -> Registry {
-    Registry::new(RegistryOptions {
+    Registry::new(options(&[name], networks)).unwrap()
+}
+
+fn options(names: &[&str], networks: &[&str]) -> RegistryOptions {
+    RegistryOptions {
         timeout: Duration::from_secs(3),
-        plain_http: vec![name.to_owned()],
+        plain_http: names.iter().copied().map(str::to_owned).collect(),
         authorities: None,
         networks: networks.iter().map(|network| network.parse().unwrap()).collect(),
         redirects: Vec::new(),
-    })
-    .unwrap()
+    }
 }
 
 /// Looks an image of a hostile registry up, by tag and with a password.
@@ -116,14 +119,7 @@ async fn a_forged_review_keeps_no_genuine_one_of_its_namespace_waiting_for_the_s
         _ => answer(200, &[], configuration()),
     })
     .await;
-    let images = Images::new(RegistryOptions {
-        timeout: Duration::from_secs(3),
-        plain_http: vec![http.name.clone(), tarpit.clone()],
-        authorities: None,
-        networks: vec!["127.0.0.1".parse().unwrap()],
-        redirects: Vec::new(),
-    })
-    .unwrap();
+    let images = Images::new(options(&[&http.name, &tarpit], &["127.0.0.1"])).unwrap();
     let asker = |last: u8| Asker::new("victim", Some(Source::of([10, 0, 0, last].into())));
     let (forger, server) = (asker(1), asker(2));
     let parse = |image: String| -> Reference { image.parse().unwrap() };
@@ -268,16 +264,8 @@ async fn a_namespace_whose_registries_never_answer_keeps_no_others_from_theirs()
         _ => answer(200, &[], configuration()),
     })
     .await;
-    let registry = Arc::new(
-        Registry::new(RegistryOptions {
-            timeout: Duration::from_secs(3),
-            plain_http: vec![http.name.clone(), swallowing.clone()],
-            authorities: None,
-            networks: vec!["127.0.0.1".parse().unwrap()],
-            redirects: Vec::new(),
-        })
-        .unwrap(),
-    );
+    let registry = Registry::new(options(&[&http.name, &swallowing], &["127.0.0.1"])).unwrap();
+    let registry = Arc::new(registry);
     let shares = Arc::new(Shares::default());
     let ask = |namespace: &'static str, name: String| {
         let (registry, shares) = (Arc::clone(&registry), Arc::clone(&shares));
@@ -297,4 +285,75 @@ async fn a_namespace_whose_registries_never_answer_keeps_no_others_from_theirs()
     assert!(stuck.iter().all(|one| !one.is_finished()), "they still wait");
     stuck.iter().for_each(tokio::task::JoinHandle::abort);
     held.abort();
+}
+
+#[tokio::test]
+async fn a_port_that_drops_packets_keeps_no_other_namespace_from_another_port_of_the_same_host() {
+    let http = Http::start(|request| match request.uri().path() {
+        path if path.contains("/manifests/") => answer(200, &[], manifest(&configuration())),
+        _ => answer(200, &[], configuration()),
+    })
+    .await;
+    // Its queue of connections is full, so the kernel drops the first packet of each further one.
+    let full = tokio::net::TcpSocket::new_v4().unwrap();
+    full.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let full = full.listen(1).unwrap();
+    let address = full.local_addr().unwrap();
+    let mut filling = Vec::new();
+    while let Ok(Ok(stream)) = tokio::time::timeout(
+        Duration::from_millis(300),
+        tokio::net::TcpStream::connect(address),
+    )
+    .await
+    {
+        filling.push(stream);
+    }
+    let dropping = address.to_string();
+    let registry = Arc::new(Registry::new(options(&[&http.name, &dropping], &["127.0.0.1"])).unwrap());
+    let shares = Arc::new(Shares::default());
+    let ask = move |namespace: String, name: String| {
+        let (registry, shares) = (Arc::clone(&registry), Arc::clone(&shares));
+        async move {
+            let image: Reference = format!("{name}/team/app:1").parse().unwrap();
+            let share = shares.of(&Asker::new(&namespace, None));
+            registry.digest(&image, &[], &share).await
+        }
+    };
+    // As many as one tenant may have, each again and again.
+    let stuck: Vec<_> = (0..16)
+        .map(|at| {
+            let (ask, dropping) = (ask.clone(), dropping.clone());
+            tokio::spawn(async move {
+                loop {
+                    let asked = ask(format!("hostile-{}", at % 4), dropping.clone()).await;
+                    asked.expect_err("nobody answers there");
+                }
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let found = tokio::time::timeout(
+        Duration::from_secs(2),
+        ask("honest".to_owned(), http.name.clone()),
+    );
+    let found = found.await.expect("in the time of a webhook");
+    assert!(found.is_ok(), "{found:?}");
+    assert!(stuck.iter().all(|one| !one.is_finished()));
+    stuck.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn a_server_that_sends_a_byte_at_a_time_keeps_its_place_for_a_second_and_no_longer() {
+    let http = Http::start(|_| {
+        let bytes = stream::unfold((), async |()| {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Some((Ok::<_, Infallible>(Frame::data(Bytes::from_static(b" "))), ()))
+        });
+        let response: Answer = Response::new(BodyExt::boxed(StreamBody::new(Box::pin(bytes))));
+        response
+    })
+    .await;
+    let refused = tokio::time::timeout(BOUND, refusal(&http.name)).await;
+    let refused = refused.expect("it is given up");
+    assert!(refused.contains("its answer does not end"), "{refused}");
 }

@@ -15,19 +15,32 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 
-use super::share::{Group, Share};
+use super::share::{Asker, Group, Share};
 use super::url::Url;
 use crate::addresses::{self, Network};
+use crate::admission::fair::Fair;
 
 /// Bodies that are read at once: with [`super::registry`]'s bound on one, what all answers together need.
 const BODIES: usize = 32;
 
-/// Connections to one host that are being made at once: a host that drops the first packet takes no more places than
-/// these.
+/// Bodies of one namespace that are read at once: as many as it may have questions under way.
+const BODIES_OF_ONE: usize = 4;
+
+/// How long a body may take: some thousand times what a manifest needs. The server decides, and keeps a place for so long.
+const BODY: Duration = Duration::from_secs(1);
+
+/// Connections to one port of one host that are being made at once for one namespace: a server that drops the first
+/// packet takes no more of its places than these.
 const CONNECTING: usize = 2;
+
+/// Connections that are being made at once in all: a tenth of the files that a process may have open, and so many packets
+/// in half a second do no harm to anybody.
+const CONNECTING_IN_ALL: usize = 100;
+
+/// Of these, those of one namespace: as many as it may have questions under way.
+const CONNECTING_OF_ONE: usize = 4;
 
 /// How long a server may take to accept a connection, at each of its addresses: a few round trips around the earth.
 const CONNECT: Duration = Duration::from_millis(500);
@@ -44,8 +57,9 @@ const AGENT: &str = concat!("lockkeeper-operator/", env!("CARGO_PKG_VERSION"));
 pub(crate) struct Exchange {
     tls: Arc<ClientConfig>,
     allowed: Vec<Network>,
-    bodies: Semaphore,
-    connecting: Group<String>,
+    bodies: Fair,
+    connections: Fair,
+    connecting: Group<(Asker, String, u16)>,
 }
 
 /// What a server said.
@@ -77,6 +91,8 @@ pub(crate) enum NoAnswer {
     Broken,
     #[error("its answer is too long")]
     TooLong,
+    #[error("its answer does not end")]
+    TooSlow,
 }
 
 /// What is wrong with authorities that are to be trusted.
@@ -116,7 +132,8 @@ impl Exchange {
         Ok(Self {
             tls: Arc::new(tls),
             allowed,
-            bodies: Semaphore::new(BODIES),
+            bodies: Fair::new(BODIES, BODIES_OF_ONE),
+            connections: Fair::new(CONNECTING_IN_ALL, CONNECTING_OF_ONE),
             connecting: Group::new(CONNECTING),
         })
     }
@@ -135,7 +152,7 @@ impl Exchange {
         share: &Share,
     ) -> Result<Answer, NoAnswer> {
         let _turn = share.turn().await;
-        let stream = self.connect(url).await.inspect_err(|error| {
+        let stream = self.connect(url, share.asker()).await.inspect_err(|error| {
             tracing::debug!(host = url.authority(), %error, "Failed to reach a registry");
         })?;
         let mut request = Request::new(Empty::<Bytes>::new());
@@ -147,7 +164,7 @@ impl Exchange {
         let agent = hyper::header::HeaderValue::from_static(AGENT);
         request.headers_mut().insert(USER_AGENT, agent);
         if !url.is_secure {
-            return read_answer(stream, request, limit, &self.bodies).await;
+            return read_answer(stream, request, limit, self.bodies.take(share.asker())).await;
         }
         let name = ServerName::try_from(url.host.clone()).map_err(|_| NoAnswer::Untrusted)?;
         let connector = TlsConnector::from(Arc::clone(&self.tls));
@@ -155,11 +172,11 @@ impl Exchange {
             tracing::info!(host = url.authority(), %error, "Failed to speak TLS with a registry");
             NoAnswer::Untrusted
         })?;
-        read_answer(stream, request, limit, &self.bodies).await
+        read_answer(stream, request, limit, self.bodies.take(share.asker())).await
     }
 
     /// The address that is checked is the one that is connected to: a name cannot mean another one meanwhile.
-    async fn connect(&self, url: &Url) -> Result<TcpStream, NoAnswer> {
+    async fn connect(&self, url: &Url, asker: &Asker) -> Result<TcpStream, NoAnswer> {
         let found = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
         let found: Vec<SocketAddr> = found.map_err(|_| NoAnswer::Unreachable)?.collect();
         for found in &found {
@@ -172,9 +189,11 @@ impl Exchange {
                 return Err(NoAnswer::Forbidden);
             }
         }
-        let connecting = self.connecting.of(url.host.clone());
+        // Nobody waits for a server that somebody else has named.
+        let connecting = self.connecting.of((asker.clone(), url.host.clone(), url.port));
         // It is never closed.
-        let _place = connecting.acquire().await;
+        let _own = connecting.acquire().await;
+        let _place = self.connections.take(asker).await;
         for address in found.into_iter().take(ADDRESSES) {
             if let Ok(Ok(stream)) = tokio::time::timeout(CONNECT, TcpStream::connect(address)).await {
                 return Ok(stream);
@@ -184,15 +203,16 @@ impl Exchange {
     }
 }
 
-/// Sends a question over a connection and reads the answer, of which the body has `limit` bytes at most.
+/// Sends a question over a connection and reads the answer, of which the body has `limit` bytes at most, when there is
+/// a `place` for it.
 ///
 /// # Errors
 /// When there is none that can be used.
-pub(crate) async fn read_answer(
+pub(crate) async fn read_answer<T>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Empty<Bytes>>,
     limit: usize,
-    bodies: &Semaphore,
+    place: impl Future<Output = T>,
 ) -> Result<Answer, NoAnswer> {
     let broken = |_| NoAnswer::Broken;
     let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
@@ -203,9 +223,9 @@ pub(crate) async fn read_answer(
     let mut connection = std::pin::pin!(connection);
     let asked = async {
         let (head, body) = sender.send_request(request).await.map_err(broken)?.into_parts();
-        // It is never closed.
-        let _place = bodies.acquire().await;
-        let body = Limited::new(body, limit).collect().await.map_err(|error| {
+        let _place = place.await;
+        let body = tokio::time::timeout(BODY, Limited::new(body, limit).collect()).await;
+        let body = body.map_err(|_| NoAnswer::TooSlow)?.map_err(|error| {
             if error.is::<http_body_util::LengthLimitError>() {
                 NoAnswer::TooLong
             } else {

@@ -108,6 +108,7 @@ mod tests {
             NoAnswer::Untrusted,
             NoAnswer::Broken,
             NoAnswer::TooLong,
+            NoAnswer::TooSlow,
         ] {
             assert!(!Problem::NoAnswer(passing).is_lasting(), "{passing:?}");
         }

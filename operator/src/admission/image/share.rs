@@ -42,6 +42,7 @@ pub struct Shares {
 /// The share of one caller.
 #[derive(Debug)]
 pub struct Share {
+    asker: Asker,
     own: Arc<Semaphore>,
     of_source: Option<Arc<Semaphore>>,
 }
@@ -96,6 +97,7 @@ impl Default for Shares {
 impl Shares {
     pub fn of(&self, asker: &Asker) -> Share {
         Share {
+            asker: asker.clone(),
             own: self.of_asker.of(asker.clone()),
             of_source: asker.source.map(|source| self.of_source.of(source)),
         }
@@ -108,6 +110,10 @@ impl Shares {
 }
 
 impl Share {
+    pub(crate) fn asker(&self) -> &Asker {
+        &self.asker
+    }
+
     /// Waits until there is a place.
     pub(crate) async fn turn(&self) -> Turn {
         // They are never closed.
