@@ -7,16 +7,22 @@
 //! both commands run as the container's user anyway.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use lockkeeper_daemon::exit::{Exit, Failure};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::command::resolve_command;
 use super::processes::Processes;
 use crate::sys::Program;
+
+/// Longest command, in bytes: that of execve(2) with the default limit of the stack, a quarter of 8 MiB.
+const LONGEST_HOOK: u64 = 2 << 20;
 
 /// Where the hook for the guard at a socket is.
 fn file(guard_socket: &Path) -> PathBuf {
@@ -67,6 +73,28 @@ fn write(path: &Path, command: &[OsString]) -> io::Result<()> {
     std::fs::rename(&new, path)
 }
 
+/// Reads such a file. The application may have put something else in its place, which must not hold the guard up: a pipe
+/// that nobody writes into, a link into a file system that hangs, a file without an end.
+///
+/// # Errors
+/// Those of the system: the keeper is told their number.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = std::fs::File::options()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(Errno::INVAL.into());
+    }
+    let mut words = Vec::new();
+    file.take(LONGEST_HOOK + 1).read_to_end(&mut words)?;
+    if words.len() as u64 > LONGEST_HOOK {
+        return Err(Errno::TOOBIG.into());
+    }
+    Ok(words)
+}
+
 /// The command in such a file, if it is for the container that was started then.
 pub(super) fn parse(words: &[u8], container: &str) -> Option<Vec<OsString>> {
     let mut words = words
@@ -98,7 +126,7 @@ impl PostStart {
 
     /// The words of the hook, if there is one. To read them takes no file system but that of the guard's socket.
     pub(crate) fn command(&self) -> io::Result<Option<Vec<OsString>>> {
-        let words = match std::fs::read(&self.path) {
+        let words = match read(&self.path) {
             Ok(words) => words,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -115,5 +143,37 @@ impl PostStart {
         let name = &command[0];
         let path = resolve_command(name).map_or_else(|_| name.clone(), PathBuf::into_os_string);
         Program::new(path, command, self.environment.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn what_the_application_puts_in_the_place_of_the_hook_never_holds_its_guard_up() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        mknodat(CWD, at("pipe"), FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
+        std::os::unix::fs::symlink("/dev/zero", at("link")).expect("a link");
+        std::fs::create_dir(at("folder")).expect("a folder");
+        let long = std::fs::File::create(at("long")).expect("a file");
+        long.set_len(LONGEST_HOOK + 1).expect("a long file");
+        for name in ["pipe", "link", "folder", "long"] {
+            assert!(read(&at(name)).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_hook_is_read_as_it_was_left() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("post-start");
+        let command = ["touch", "a b"].map(OsString::from);
+        write(&path, &command).expect("written");
+        let words = read(&path).expect("read");
+        let container = container().expect("the first process");
+        assert_eq!(parse(&words, &container), Some(command.to_vec()));
     }
 }
