@@ -266,6 +266,16 @@ fn a_sidecar_that_is_asked_to_end_with_its_container_stops_the_application_and_r
 }
 
 #[test]
+fn a_sidecar_that_is_asked_to_end_in_a_pod_that_ends_releases_since_no_next_one_comes() {
+    let mut desk = Desk::running(policy(Kind::Wrap));
+    desk.lock(held_with_ticket());
+    desk.decider.pod_ends(ms(desk.now)).unwrap();
+    desk.decider.end_wanted(0);
+    assert_eq!(desk.decide(), [Act::RemoveLease, stop(3_000)]);
+    assert_eq!(desk.said(GONE), [RELEASE]);
+}
+
+#[test]
 fn a_sidecar_beside_a_container_cannot_leave_it_since_the_guard_ends_with_it() {
     let mut desk = Desk::running(policy(Kind::Signal));
     desk.lock(held_with_ticket());
