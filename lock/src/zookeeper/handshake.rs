@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use zookeeper_client as zk;
 
 use super::executor::Executor;
+use crate::clock::BootInstant;
 use crate::ticket::{SESSION_PASSWORD_LEN, SessionKey};
 
 /// How long one attempt of [`make`] may take: it stays on this machine.
@@ -23,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long [`key`] may take. No other work waits for it, and a busy machine may leave us without a processor for seconds.
 const PATIENCE_FOR_THE_KEY: Duration = Duration::from_secs(10);
 
-/// How often it is tried, since another process of the machine may connect in between.
-const ATTEMPTS: u32 = 3;
+/// Pause between two attempts: what fails at once, such as a lack of ports, may pass.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Longest `ConnectRequest`: that of a client with a password of 16 bytes has 45.
 const LONGEST_REQUEST: usize = 256;
@@ -69,19 +70,23 @@ pub(super) async fn key(session: zk::SessionInfo) -> io::Result<SessionKey> {
     }
 }
 
-/// The session for a client of this process, by its key.
+/// The session for a client of this process, by its key. It is tried again for `patience`: another process of the machine
+/// may connect in between, a port may be missing, or we may be without a processor for seconds.
 ///
 /// # Errors
-/// When this process cannot connect to itself, or another process connects in between again and again.
-pub(super) async fn make(key: &SessionKey) -> io::Result<zk::SessionInfo> {
-    let mut attempts = 1..=ATTEMPTS;
+/// When this process cannot connect to itself for all that time.
+pub(super) async fn make(key: &SessionKey, patience: Duration) -> io::Result<zk::SessionInfo> {
+    let end = BootInstant::now() + patience;
     loop {
-        let (listener, address) = listen().await?;
-        let made = make_over(&listener, &address, key).await;
-        attempts.next();
-        if made.is_ok() || attempts.is_empty() {
+        let made = async {
+            let (listener, address) = listen().await?;
+            make_over(&listener, &address, key).await
+        };
+        let made = made.await;
+        if made.is_ok() || BootInstant::now() >= end {
             return made;
         }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -197,7 +202,7 @@ mod tests {
     #[tokio::test]
     async fn a_key_makes_a_session_of_which_the_same_key_comes_out_again() {
         for _ in 0..100 {
-            let session = make(&KEY).await.expect("a session");
+            let session = make(&KEY, PATIENCE).await.expect("a session");
             assert_eq!(session.id().0, KEY.id);
             assert!(key(session).await.is_ok_and(|key| key == KEY));
         }

@@ -158,7 +158,8 @@ impl Ensemble for ZooKeeper {
         session_timeout: Duration,
         patience: Duration,
     ) -> EnsembleResult<Self::Connection> {
-        let session = handshake::make(session).await.map_err(|error| {
+        // After that time the ensemble has ended the session of a keeper that does not come back.
+        let session = handshake::make(session, session_timeout).await.map_err(|error| {
             tracing::warn!(%error, "Cannot go on with the session of another process; it is left to expire");
             EnsembleError::SessionExpired
         })?;
