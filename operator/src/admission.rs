@@ -8,7 +8,6 @@ pub(crate) mod args;
 pub(crate) mod cache;
 pub mod callers;
 pub mod certificates;
-pub(crate) mod fair;
 pub mod image;
 pub mod inject;
 pub(crate) mod run;

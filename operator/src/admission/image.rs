@@ -13,6 +13,7 @@ mod challenge;
 mod configuration;
 mod credentials;
 mod exchange;
+mod fair;
 mod options;
 mod problem;
 mod registry;
