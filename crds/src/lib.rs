@@ -3,6 +3,7 @@
 
 #![warn(missing_docs)]
 
+mod cel;
 pub mod definition;
 mod duration;
 pub mod keys;
@@ -10,7 +11,8 @@ mod lease;
 pub mod lock;
 pub mod manifest;
 mod reference;
-mod rules;
+#[cfg(feature = "validation")]
+mod rules_in_code;
 pub mod settings;
 mod times;
 
@@ -18,5 +20,5 @@ pub use duration::ApiDuration;
 pub use lease::ApiLease;
 pub use lock::{DistributedLock, DistributedLockSpec, DistributedLockStatus};
 #[cfg(feature = "validation")]
-pub use rules::in_code::InvalidSpec;
+pub use rules_in_code::InvalidSpec;
 pub use times::DEFAULT_TICK_TIME;

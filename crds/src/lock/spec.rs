@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::status::DistributedLockStatus;
 use super::zookeeper::ZooKeeperSpec;
+use crate::cel;
 use crate::duration::ApiDuration;
 use crate::lease::ApiLease;
-use crate::rules::cel;
 
 /// The settings of a lock. A pod keeps the settings that it was created with: a change affects only pods that are
 /// created after it.

@@ -3,8 +3,8 @@
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cel;
 use crate::duration::ApiDuration;
-use crate::rules::cel;
 
 pub(crate) const MIN_TICK_TIME: ApiDuration = ApiDuration::from_millis(100);
 pub(crate) const MAX_TICK_TIME: ApiDuration = ApiDuration::from_secs(60);
