@@ -35,8 +35,8 @@ impl Patience {
 impl<E: Ensemble, C: Clock> Task<E, C> {
     /// The patience with an ensemble that has not been slow before.
     ///
-    /// One interval: with the defaults (T = 15 s, L = 8.5 s) the session then moves 1.1 s after the last answer, and the
-    /// application would have to stop 4.1 s after that.
+    /// One interval: with the defaults (T = 15 s, L = 8.5 s) the session then moves 2.1 s after the last answer, and the
+    /// application would have to stop 5.2 s after it.
     ///
     /// A short takeover lease leaves less time for the writes that it depends on: half of what it can spare is for the
     /// way to another server.

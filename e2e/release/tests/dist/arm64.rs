@@ -74,7 +74,7 @@ fn every_program_for_arm64_says_its_version() {
 }
 
 /// `lockkeeper run` needs a kernel of its own machine: qemu knows no `PR_SET_CHILD_SUBREAPER`. The guard of a pod is the
-/// first process of its container, and does without.
+/// first process of its container, and needs no such call.
 #[test]
 fn on_arm64_an_application_runs_under_the_lock_and_is_killed_in_time_when_the_servers_stop_answering() {
     let Some(dist) = dist() else { return };

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::{MACHINES, VERSION, dist, has, machine_of, output, said, words};
+use crate::{MACHINES, VERSION, dist, extract, has, machine_of, output, said, words};
 
 const IMAGES: [&str; 2] = ["lockkeeper", "lockkeeper-operator"];
 
@@ -29,10 +29,7 @@ fn json(layout: &Path, descriptor: &Value) -> Value {
 fn unpacked(dist: &Path, image: &str) -> tempfile::TempDir {
     let layout = tempfile::tempdir().unwrap();
     let archive = dist.join(format!("{image}-{VERSION}.oci.tar"));
-    said(
-        "tar",
-        words!["--extract", "--file", archive, "--directory", layout.path()],
-    );
+    extract(&archive, layout.path());
     layout
 }
 
@@ -78,10 +75,7 @@ fn an_image_is_one_index_of_both_machines_whose_parts_have_their_digests() {
                 let bytes = blob(layout.path(), layer);
                 let file = files.path().join("layer");
                 fs::write(&file, bytes).unwrap();
-                said(
-                    "tar",
-                    words!["--extract", "--file", file, "--directory", files.path()],
-                );
+                extract(&file, files.path());
             }
             assert_eq!(machine_of(&files.path().join(image)), machine);
         }

@@ -86,6 +86,14 @@ macro_rules! words {
 }
 pub(crate) use words;
 
+/// Unpacks an archive into a folder.
+fn extract(archive: &Path, folder: &Path) {
+    said(
+        "tar",
+        words!["--extract", "--file", archive, "--directory", folder],
+    );
+}
+
 /// The machine that an executable file (ELF) is for.
 fn machine_of(program: &Path) -> &'static str {
     let bytes = std::fs::read(program).unwrap_or_else(|error| panic!("{}: {error}", program.display()));

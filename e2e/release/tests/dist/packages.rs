@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{MACHINES, PROGRAMS, VERSION, dist, has, machine_of, said, this_machine, words};
+use crate::{MACHINES, PROGRAMS, VERSION, dist, extract, has, machine_of, said, this_machine, words};
 
 /// What `lockkeeper --version` and the others print.
 fn assert_runs(program: &Path) {
@@ -79,10 +79,7 @@ fn an_archive_has_the_program_its_man_pages_its_completions_the_licence_and_a_re
             let name = format!("{program}_{VERSION}_linux_{machine}");
             let folder = tempfile::tempdir().unwrap();
             let archive = dist.join(format!("{name}.tar.gz"));
-            said(
-                "tar",
-                words!["--extract", "--file", archive, "--directory", folder.path()],
-            );
+            extract(&archive, folder.path());
             let folder = folder.path().join(&name);
             let binary = folder.join("bin").join(program);
             assert_eq!(machine_of(&binary), machine);
