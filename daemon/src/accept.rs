@@ -17,7 +17,7 @@ use crate::places::{Place, Places, Source};
 const BACKLOG: u32 = 4096;
 
 /// Pause after a failed `accept`: most failures are a lack of file descriptors, which lasts.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Becomes true when the server has to end. Endless answers have to watch it.
 pub type Stopping = watch::Receiver<bool>;

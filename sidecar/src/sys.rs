@@ -312,6 +312,31 @@ pub(crate) fn peer_pidfd(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     }
 }
 
+/// The process that connected or listens at the other end of a Unix socket, as unix(7) says of `SO_PEERCRED`: 0 if this PID
+/// namespace does not show it. (The type of the `rustix` crate has no room for a 0.)
+pub(crate) fn peer_pid(socket: BorrowedFd<'_>) -> Result<i32, Errno> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the socket is open, and `peer` has room for the `len` bytes that are written.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &mut len,
+        )
+    };
+    match done {
+        0 => Ok(peer.pid),
+        _ => Err(last_errno()),
+    }
+}
+
 /// Waits, with the tokio runtime of this thread, for a descriptor to become readable.
 pub(crate) fn watch_for_reading(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` is open while it exists, and always the same descriptor.

@@ -81,16 +81,15 @@ impl Keeper<'_> {
                     Err(_) => return Err(Failure::software("the task that keeps the lock has ended")),
                 },
                 heard = self.guards.hear() => match heard {
-                    Ok(Heard::Frame(frame)) => self.guard_said(frame),
-                    Ok(Heard::Lost { is_watched }) => {
+                    Heard::Frame(frame) => self.guard_said(frame),
+                    Heard::Lost { is_watched } => {
                         if self.policy.kind != Kind::Wrap {
                             return self.orphaned(&mut commands).await;
                         }
                         self.decider.guard_lost(is_watched);
                     }
-                    Ok(Heard::Ended { is_proof }) => self.decider.guard_ended(is_proof),
-                    Ok(Heard::Succeeded) => self.decider.guard_succeeded(),
-                    Err(error) => return Err(Failure::software(format!("cannot accept a guard: {error}"))),
+                    Heard::Ended { is_proof } => self.decider.guard_ended(is_proof),
+                    Heard::Succeeded => self.decider.guard_succeeded(),
                 },
                 answer = ask(asking) => self.answered(answer),
                 sent = ask(self.probed.hook()) => {

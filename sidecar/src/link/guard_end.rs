@@ -9,6 +9,7 @@ use lockkeeper_lock::BootInstant;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
+use super::impostor;
 use super::protocol::{FRAME_LEN, Frame, FrameError, FromGuard, ToGuard};
 
 /// Limits of the time between two attempts to connect: doubled each time, short again after success.
@@ -25,6 +26,15 @@ pub(crate) struct GuardEnd {
     retry_after: Duration,
     buffer: Frame,
     filled: usize,
+}
+
+/// Why there is no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoKeeper {
+    /// What `socket(2)` or `connect(2)` says.
+    Unreachable(Errno),
+    /// What listens there may be a process of the guard's own container, where no keeper is.
+    Impostor,
 }
 
 /// The result of a read.
@@ -91,7 +101,7 @@ impl GuardEnd {
     ///
     /// # Errors
     /// Why there is none; there will be another attempt.
-    pub(crate) fn connect(&mut self, now: BootInstant) -> Result<bool, Errno> {
+    pub(crate) fn connect(&mut self, now: BootInstant) -> Result<bool, NoKeeper> {
         let Some(address) = &self.address else {
             return Ok(false);
         };
@@ -151,9 +161,13 @@ impl GuardEnd {
     }
 }
 
-fn connect(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
+fn connect(address: &SocketAddrUnix) -> Result<OwnedFd, NoKeeper> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::connect(&socket, address)?;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .map_err(NoKeeper::Unreachable)?;
+    rustix::net::connect(&socket, address).map_err(NoKeeper::Unreachable)?;
+    if impostor::may_be_a_neighbour(socket.as_fd()) {
+        return Err(NoKeeper::Impostor);
+    }
     Ok(socket)
 }

@@ -5,7 +5,6 @@ mod listener;
 mod outbox;
 mod parent;
 
-use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -69,16 +68,13 @@ impl KeeperEnd {
     }
 
     /// The next event. Cancel-safe.
-    ///
-    /// # Errors
-    /// When no connection can be accepted any more.
-    pub(crate) async fn hear(&mut self) -> io::Result<Heard> {
+    pub(crate) async fn hear(&mut self) -> Heard {
         match self {
             Self::Parent(Some(parent)) => match parent.recv().await {
-                Some(frame) => Ok(Heard::Frame(frame)),
+                Some(frame) => Heard::Frame(frame),
                 None => {
                     *self = Self::Parent(None);
-                    Ok(Heard::Lost { is_watched: false })
+                    Heard::Lost { is_watched: false }
                 }
             },
             Self::Parent(None) => std::future::pending().await,

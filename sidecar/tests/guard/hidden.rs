@@ -1,61 +1,17 @@
 //! The guard beside a container that has hidden its mounts: it knows it by its control group.
 
-use std::path::{Path, PathBuf};
-
 use lockkeeper_sidecar::link::protocol::ToGuard;
 use rustix::process::Signal;
 
 use crate::container::{Container, guard, guard_in};
-use crate::harness::{A, B, is_alive, own_program, skip, state, until};
+use crate::group::Group;
+use crate::harness::{A, B, is_alive, own_program, state, until};
 use crate::tests;
 
 tests![
     a_process_that_has_hidden_its_mounts_is_found_by_its_control_group,
     a_container_that_was_hidden_from_the_first_look_on_is_spared_in_standby_and_killed_with_the_lock,
 ];
-
-/// A control group of version 2, for all that a test puts into it.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(name: &str) -> Option<Self> {
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("proc(5)");
-        let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "));
-        let Some(mount) = mount else {
-            skip("needs control groups of version 2");
-            return None;
-        };
-        let point = mount.split(' ').nth(4).expect("a mount point");
-        Some(Self::at(
-            Path::new(point).join(format!("{name}-{}", std::process::id())),
-        ))
-    }
-
-    fn at(directory: PathBuf) -> Self {
-        std::fs::create_dir(&directory).expect("a group");
-        Self(directory)
-    }
-
-    fn is_empty(&self) -> bool {
-        let events = std::fs::read_to_string(self.0.join("cgroup.events")).expect("its state");
-        events.contains("populated 0")
-    }
-
-    fn procs(&self) -> String {
-        self.0
-            .join("cgroup.procs")
-            .to_str()
-            .expect("a plain path")
-            .to_owned()
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = std::fs::write(self.0.join("cgroup.kill"), "1");
-        until("the group is empty", || std::fs::remove_dir(&self.0).is_ok());
-    }
-}
 
 /// A daemon with a root of its own, in which none of the mounts outside shows, and without a parent of
 /// the container.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use lockkeeper_sidecar::link::keeper_end::{GuardListener, Heard};
 use lockkeeper_sidecar::link::protocol::{Containment, FRAME_LEN, FromGuard, Hello, Refusal, ToGuard, Tree};
 use lockkeeper_sidecar::peer::Users;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::harness::{A, LONG, own_program};
 use crate::tests;
@@ -17,6 +18,7 @@ tests![
     the_end_of_its_process_and_nothing_else_makes_room_for_the_next_guard,
     another_process_that_says_the_number_of_the_guard_is_refused,
     a_guard_that_was_not_the_first_of_its_namespace_proves_nothing_by_its_end,
+    a_guard_that_comes_while_no_descriptor_is_free_is_accepted_once_one_is,
 ];
 
 /// A guard with nothing to guard.
@@ -92,7 +94,7 @@ fn another_process_that_says_the_number_of_the_guard_is_refused() {
 
 async fn next(listener: &mut GuardListener) -> Heard {
     let event = tokio::time::timeout(LONG, listener.recv()).await;
-    event.expect("something happens").expect("an event")
+    event.expect("something happens")
 }
 
 fn with_listener(test: impl AsyncFnOnce(GuardListener, &Path)) {
@@ -160,5 +162,26 @@ fn a_guard_that_was_not_the_first_of_its_namespace_proves_nothing_by_its_end() {
         assert_eq!(next(&mut listener).await, Heard::Frame(idle(2, false)));
         second.kill().expect("killed");
         second.wait().expect("reaped");
+    });
+}
+
+fn a_guard_that_comes_while_no_descriptor_is_free_is_accepted_once_one_is() {
+    with_listener(async |mut listener, path| {
+        let said = idle(1, true);
+        let mut guard = start(path, said);
+        // This program has one thread, and only what asks for a new descriptor notices.
+        let before = getrlimit(Resource::Nofile);
+        let none = Rlimit {
+            current: Some(0),
+            ..before
+        };
+        setrlimit(Resource::Nofile, none).expect("a limit");
+        // Longer than the pause after a failure.
+        let event = tokio::time::timeout(Duration::from_millis(500), listener.recv()).await;
+        setrlimit(Resource::Nofile, before).expect("the limit before");
+        assert!(event.is_err(), "{event:?}");
+        assert_eq!(next(&mut listener).await, Heard::Frame(said));
+        drop(guard.stdin.take());
+        guard.wait().expect("reaped");
     });
 }

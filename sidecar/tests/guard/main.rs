@@ -5,10 +5,12 @@
 
 mod container;
 mod deadline;
+mod group;
 mod harness;
 mod held;
 mod helpers;
 mod hidden;
+mod impostor;
 mod lifecycle;
 mod listener;
 mod pause;
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     match arguments.get(1).and_then(|role| role.to_str()) {
         Some("role:guard") => helpers::guard(&arguments[2..]),
         Some("role:hello") => listener::guard(&arguments[2..]),
+        Some("role:impostor") => impostor::impostor(&arguments[2..]),
         Some("role:record") => helpers::record(&arguments[2..]),
         Some("role:headless") => helpers::headless(&arguments[2..]),
         Some("role:old-kernel") => helpers::old_kernel(&arguments[2..]),
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
             container::TESTS,
             hidden::TESTS,
             listener::TESTS,
+            impostor::TESTS,
             sandbox::TESTS,
         ]),
     }

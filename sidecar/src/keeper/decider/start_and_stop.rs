@@ -85,12 +85,10 @@ impl Decider {
     }
 
     /// Whether the keeper alone is asked to end, so that the next one can go on: its container is replaced, for example
-    /// by one of another image. No keeper comes after it in a pod that is ending.
+    /// by one of another image. The kubelet calls the hook before the stop then, too, which says that the pod ends. In a
+    /// pod that does end, the application's containers have ended before the sidecar is asked to.
     fn leaves_it_to_the_next(&self) -> bool {
-        self.policy.kind == Kind::Wrap
-            && self.wishes.ends_alone()
-            && self.wishes.gone_by().is_none()
-            && self.inheritance.is_given()
+        self.policy.kind == Kind::Wrap && self.wishes.ends_alone() && self.inheritance.is_given()
     }
 
     fn is_suspect(&self) -> bool {

@@ -3,6 +3,7 @@
 //! A guard that is connected is never displaced. A guard whose connection is down keeps its place while its process
 //! lives, since it connects again. Only the end of its process ([`Peer`]) means that it is gone.
 
+use lockkeeper_daemon::accept::ACCEPT_PAUSE;
 use lockkeeper_daemon::exit::Failure;
 
 #[cfg(test)]
@@ -44,6 +45,8 @@ pub struct GuardListener {
     /// The guard that was accepted last.
     known: Option<Known>,
     events: VecDeque<Heard>,
+    /// The next attempt to accept, after one that has failed.
+    accept_at: Option<Instant>,
     /// The last error of a newcomer in the log. A guard of another version connects again ten times a second.
     misunderstood: Option<FrameError>,
 }
@@ -95,6 +98,7 @@ impl GuardListener {
             connection: None,
             known: None,
             events: VecDeque::new(),
+            accept_at: None,
             misunderstood: None,
         })
     }
@@ -106,28 +110,29 @@ impl GuardListener {
         }
     }
 
-    /// The next event. Cancel-safe.
-    ///
-    /// # Errors
-    /// When no connection can be accepted any more, for example because no file descriptor is free.
-    pub async fn recv(&mut self) -> io::Result<Heard> {
+    /// The next event. Cancel-safe. While no connection can be accepted, for example because no file descriptor is free,
+    /// it is tried again and again: a guard that is connected is not concerned.
+    pub async fn recv(&mut self) -> Heard {
         loop {
             if let Some(event) = self.events.pop_front() {
-                return Ok(event);
+                return event;
             }
             let is_connected = self.connection.is_some();
             let oldest = self.pending.front().map(|pending| pending.until);
             tokio::select! {
                 biased;
                 frame = recv(&mut self.connection) => match frame {
-                    Some(frame) => return Ok(Heard::Frame(frame)),
+                    Some(frame) => return Heard::Frame(frame),
                     None => self.disconnected(),
                 },
                 // Its last frames are read before.
                 () = ended(&self.known), if !is_connected => self.note_its_end(),
                 (at, frame) = hello(&mut self.pending) => self.heard(at, frame),
                 () = timeout(oldest) => drop(self.pending.pop_front()),
-                accepted = self.listener.accept() => self.accepted(accepted?.0)?,
+                accepted = accept(&self.listener, self.accept_at) => {
+                    let accepted = accepted.and_then(|stream| self.accepted(stream));
+                    self.note_failure(accepted.err());
+                }
             }
         }
     }
@@ -153,6 +158,13 @@ impl GuardListener {
             let is_proof = known.is_first;
             self.events.push_back(Heard::Ended { is_proof });
         }
+    }
+
+    fn note_failure(&mut self, error: Option<io::Error>) {
+        if let (Some(error), None) = (&error, self.accept_at) {
+            tracing::warn!(%error, "Failed to accept a guard; trying again every {ACCEPT_PAUSE:?}");
+        }
+        self.accept_at = error.map(|_| Instant::now() + ACCEPT_PAUSE);
     }
 
     fn accepted(&mut self, stream: UnixStream) -> io::Result<()> {
@@ -272,6 +284,13 @@ impl GuardListener {
             Newcomer::Next
         }
     }
+}
+
+async fn accept(listener: &UnixListener, at: Option<Instant>) -> io::Result<UnixStream> {
+    if let Some(at) = at {
+        tokio::time::sleep_until(at).await;
+    }
+    listener.accept().await.map(|(stream, _)| stream)
 }
 
 async fn recv(connection: &mut Option<Connection>) -> Option<FromGuard> {

@@ -52,12 +52,17 @@ impl Guard {
         listener: &UnixListener,
         script: &str,
     ) -> Self {
+        let mut guard = Self::unconnected(prefix, kind, path, script);
+        guard.keeper(listener.accept().expect("the guard").0);
+        guard
+    }
+
+    /// The same without waiting for it.
+    pub fn unconnected(prefix: &[&str], kind: &[&str], path: &Path, script: &str) -> Self {
         let path = path.to_str().expect("a plain path");
         let nothing = std::fs::File::open("/dev/null").expect("/dev/null");
         let kind = [kind, &["--socket", path]].concat();
-        let mut guard = Self::spawn(&own_program(), prefix, &kind, &shell(script), nothing.into());
-        guard.keeper(listener.accept().expect("the guard").0);
-        guard
+        Self::spawn(&own_program(), prefix, &kind, &shell(script), nothing.into())
     }
 
     /// A guard without a command, in this directory, started through `prefix`.

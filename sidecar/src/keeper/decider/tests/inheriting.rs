@@ -265,14 +265,15 @@ fn a_sidecar_that_is_asked_to_end_with_its_container_stops_the_application_and_r
     assert_eq!(desk.said(GONE), [RELEASE]);
 }
 
+/// The kubelet calls the hook before each stop of the container, also when the pod stays.
 #[test]
-fn a_sidecar_that_is_asked_to_end_in_a_pod_that_ends_releases_since_no_next_one_comes() {
+fn a_sidecar_of_another_image_leaves_the_lock_to_the_next_one_though_the_hook_before_its_stop_was_called() {
     let mut desk = Desk::running(policy(Kind::Wrap));
     desk.lock(held_with_ticket());
     desk.decider.pod_ends(ms(desk.now)).unwrap();
     desk.decider.end_wanted(0);
-    assert_eq!(desk.decide(), [Act::RemoveLease, stop(3_000)]);
-    assert_eq!(desk.said(GONE), [RELEASE]);
+    assert_eq!(desk.decide(), []);
+    assert_eq!(desk.at(1_000), [Act::RemoveLease, end(0)]);
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl Door {
 
     async fn next(&mut self) -> Heard {
         let event = tokio::time::timeout(LONG, self.listener.recv()).await;
-        event.expect("something happens").expect("an event")
+        event.expect("something happens")
     }
 
     /// Asserts that nothing happens within some time.
