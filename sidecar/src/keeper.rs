@@ -48,6 +48,7 @@ pub(crate) async fn run(
 ) -> Result<u8, Failure> {
     let policy = Policy::of_run(&settings);
     let mut guards = KeeperEnd::parent(guard)?;
+    let mut has_begun = false;
     let kept = async {
         let socket = match settings.socket {
             Some(_) => SocketServer::bind(socket)?,
@@ -62,10 +63,18 @@ pub(crate) async fn run(
             killer: None,
             will: Some(will),
         };
-        keep(settings.lock, policy, AppProbes::default(), &mut guards, doors).await
+        keep(
+            settings.lock,
+            policy,
+            AppProbes::default(),
+            &mut guards,
+            doors,
+            &mut has_begun,
+        )
+        .await
     };
     let kept = kept.await;
-    Ok(finish(guards, kept))
+    Ok(finish(guards, kept, has_begun))
 }
 
 /// Keeps the lock of a pod: for the guard at the other end of `guard`, which is beside the
@@ -82,6 +91,7 @@ pub(crate) async fn sidecar(settings: SidecarSettings, guard: Option<UnixStream>
         ),
     };
     let policy = Policy::of_sidecar(&settings, kind);
+    let mut has_begun = false;
     let kept = async {
         let lease = LeaseEnv::new(settings.lease_file)?;
         let killer = settings.container.as_ref().map(ContainerKiller::new).transpose();
@@ -103,15 +113,23 @@ pub(crate) async fn sidecar(settings: SidecarSettings, guard: Option<UnixStream>
             killer,
             will: None,
         };
-        keep(settings.lock, policy, settings.pod.app_probes, &mut guards, doors).await
+        keep(
+            settings.lock,
+            policy,
+            settings.pod.app_probes,
+            &mut guards,
+            doors,
+            &mut has_begun,
+        )
+        .await
     };
     let kept = kept.await;
-    Ok(finish(guards, kept))
+    Ok(finish(guards, kept, has_begun))
 }
 
 /// Reports what went wrong, and sends a guard that is our parent its exit code. This comes last, since it ends the
 /// process that the user started.
-fn finish(mut guards: KeeperEnd, kept: Result<u8, Failure>) -> u8 {
+fn finish(mut guards: KeeperEnd, kept: Result<u8, Failure>, has_begun: bool) -> u8 {
     let code = kept.unwrap_or_else(|failure| {
         exit::tell(&failure.sentence);
         failure.exit.code()
@@ -119,7 +137,11 @@ fn finish(mut guards: KeeperEnd, kept: Result<u8, Failure>) -> u8 {
     if guards.parent_pid().is_some() {
         // A guard that is the first process of its container ends all others there.
         log::flush();
-        guards.tell(ToGuard::Finish { code });
+        guards.tell(if has_begun {
+            ToGuard::Finish { code }
+        } else {
+            ToGuard::CannotBegin { code }
+        });
     }
     code
 }

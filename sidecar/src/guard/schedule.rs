@@ -2,8 +2,9 @@
 //!
 //! [`Schedule::handle`] takes an [`Event`] and the moment at which it happened, and gives the
 //! [`Action`]s to carry out; [`Schedule::wake_at`] says when it wants [`Event::Tick`]. Deadlines are
-//! looked at before every event but a grant, so that a late event cannot undo one. After a grant the caller gives the
-//! next event or [`Event::Tick`]: a guard that stood still finds several grants, and only the newest one counts.
+//! looked at before every event but a grant, or a frame that may lie between two grants, so that a late event cannot undo
+//! one. After these the caller gives the next event or [`Event::Tick`]: a guard that stood still finds several grants, and
+//! only the newest one counts.
 
 mod actions;
 mod container;
@@ -53,6 +54,8 @@ pub struct Schedule {
     ending: Option<u8>,
     /// The exit code of the last tree, for a guard without a keeper.
     last_code: Option<u8>,
+    /// The exit code of the last keeper that could not begin, for a guard without a keeper.
+    cannot_begin: Option<u8>,
     /// The exit code after a loss.
     loss_code: u8,
     /// How the last tree has ended, for a keeper that the guard has started since. That keeper decides by this whether
@@ -80,6 +83,7 @@ impl Schedule {
             phase: Phase::Idle,
             ending: None,
             last_code: None,
+            cannot_begin: None,
             loss_code: EXIT_LOST,
             ended: None,
             watch: Watch::new(now),
@@ -186,8 +190,8 @@ impl Schedule {
     /// Takes `event`, which happened at `now`, and says what to do.
     pub fn handle(&mut self, event: Event, now: BootInstant) -> Actions {
         let mut out = Actions::default();
-        // Only a renewal of the same lease may come between a deadline and its actions.
-        if !self.is_renewal(&event) {
+        // Only a renewal of the same lease may come between a deadline and its actions, and what may lie before it.
+        if !self.may_precede_a_renewal(&event) {
             self.tick(now, &mut out);
         }
         match event {
@@ -224,11 +228,17 @@ impl Schedule {
         out
     }
 
-    fn is_renewal(&self, event: &Event) -> bool {
-        match (self.phase, event) {
-            (Phase::Active(active), Event::Frame(ToGuard::Grant(grant))) => {
+    /// Whether a renewal, behind which all deadlines are later, may be the next frame or is this one. None of these undoes
+    /// a deadline that has passed.
+    fn may_precede_a_renewal(&self, event: &Event) -> bool {
+        let (Phase::Active(active), Event::Frame(frame)) = (self.phase, event) else {
+            return false;
+        };
+        match frame {
+            ToGuard::Grant(grant) => {
                 active.grant.token == grant.token && grant.is_newer_than(self.newest_grant)
             }
+            ToGuard::Suspect { .. } | ToGuard::Confirm { .. } | ToGuard::Keep(_) | ToGuard::Forget => true,
             _ => false,
         }
     }

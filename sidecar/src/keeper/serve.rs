@@ -38,13 +38,14 @@ pub(super) struct Doors {
     pub(super) will: Option<Will>,
 }
 
-/// Keeps the lock until the keeper ends, and answers questions about it.
+/// Keeps the lock until the keeper ends, and answers questions about it. Sets `has_begun` when all that it takes is there.
 pub(super) async fn keep(
     settings: Settings,
     policy: Policy,
     probes: AppProbes,
     guards: &mut KeeperEnd,
     doors: Doors,
+    has_begun: &mut bool,
 ) -> Result<u8, Failure> {
     let Doors {
         socket,
@@ -127,6 +128,7 @@ pub(super) async fn keep(
         looking_at_ticks: Some(Box::pin(looking_at_ticks)),
         refusal: None,
     };
+    *has_begun = true;
     let code = keeper.keep(command_receiver, terminations).await;
     drop(stopping);
     while servers.join_next().await.is_some() {}

@@ -1,7 +1,5 @@
 //! What the keeper's frames and a user's signals change.
 
-use std::time::Duration;
-
 use lockkeeper_daemon::exit::killed_by;
 use lockkeeper_lock::{BootInstant, FencingToken};
 
@@ -9,8 +7,8 @@ use super::Schedule;
 use super::actions::{Action, Actions, Sweep};
 use super::event::Mode;
 use super::exit::{EXIT_REFUSED, EXIT_SOFTWARE};
-use super::phase::{Active, Outcome, Phase, Suspended};
-use super::times::{START_LOOK, interval};
+use super::phase::{Active, Doubt, Outcome, Phase};
+use super::times::START_LOOK;
 use crate::guard::signals;
 use crate::link::protocol::{FromGuard, Grant, Kept, Refusal, ToGuard};
 
@@ -20,24 +18,8 @@ impl Schedule {
         self.is_refused = matches!(frame, ToGuard::Refuse { why } if why != Refusal::Another);
         match frame {
             ToGuard::Grant(grant) => self.grant(grant, now, out),
-            ToGuard::Suspect { token } => {
-                if let Phase::Active(active) = &mut self.phase
-                    && active.grant.token == token
-                    && active.suspended.is_none()
-                    && !active.ends()
-                {
-                    let sweep_at = now + interval(Duration::ZERO);
-                    active.suspended = Some(Suspended::Sweeping { since: now, sweep_at });
-                    out.push(Action::Sweep(Sweep::Stop));
-                }
-            }
-            ToGuard::Confirm { token } => {
-                if let Phase::Active(active) = &mut self.phase
-                    && active.grant.token == token
-                {
-                    active.resume(out);
-                }
-            }
+            ToGuard::Suspect { token } => self.doubt(token, Doubt::Suspected, now, out),
+            ToGuard::Confirm { token } => self.doubt(token, Doubt::Confirmed, now, out),
             ToGuard::Stop { token, kill_at } => match &mut self.phase {
                 Phase::Active(active) if active.grant.token == token => {
                     active.stopping = true;
@@ -64,8 +46,10 @@ impl Schedule {
                 }
                 _ => {}
             },
-            ToGuard::Finish { code } => match &mut self.phase {
-                // A keeper that cannot even begin says nothing about what the one before it has granted.
+            // It says nothing about what the keeper before it has granted or stopped, and another one may come.
+            ToGuard::CannotBegin { code } if self.is_successor => self.cannot_begin = Some(code),
+            ToGuard::Finish { code } | ToGuard::CannotBegin { code } => match &mut self.phase {
+                // Nor does one that has granted nothing yet.
                 Phase::Active(_) if self.is_successor && self.newest_grant.is_none() => {}
                 Phase::Idle => out.push(Action::Exit(code)),
                 Phase::Killing(killing) => {
@@ -85,6 +69,14 @@ impl Schedule {
         }
     }
 
+    fn doubt(&mut self, token: FencingToken, doubt: Doubt, now: BootInstant, out: &mut Actions) {
+        if let Phase::Active(active) = &mut self.phase
+            && active.grant.token == token
+        {
+            active.doubt(doubt, now, out);
+        }
+    }
+
     fn grant(&mut self, grant: Grant, now: BootInstant, out: &mut Actions) {
         if !grant.is_newer_than(self.newest_grant) {
             return;
@@ -96,7 +88,7 @@ impl Schedule {
                     self.begin(grant, now, out);
                 }
             }
-            Phase::Active(active) if active.grant.token == grant.token => active.renew(&grant, now),
+            Phase::Active(active) if active.grant.token == grant.token => active.renew(&grant, now, out),
             Phase::Active(Active {
                 grant: Grant { token, .. },
                 ..
@@ -186,7 +178,7 @@ impl Schedule {
             Phase::Idle => out.push(Action::Exit(match (self.last_code, self.ending) {
                 (Some(code), _) => code,
                 (None, Some(signo)) => killed_by(signo),
-                (None, None) => EXIT_SOFTWARE,
+                (None, None) => self.cannot_begin.unwrap_or(EXIT_SOFTWARE),
             })),
             Phase::Killing(_) => {}
             // Losing the keeper is not losing the lock: on to the deadline.

@@ -45,8 +45,17 @@ pub(super) struct Active {
     /// `Stop` was received: nothing moves the deadline later any more.
     pub stopping: bool,
     pub suspended: Option<Suspended>,
+    /// What the keeper said of its connection when a deadline had passed that the next grant may move.
+    pub late: Option<Doubt>,
     /// Something of the container was seen ([`Mode::Container`](super::Mode)).
     pub has_begun: bool,
+}
+
+/// What the keeper says of its connection to the ensemble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doubt {
+    Suspected,
+    Confirmed,
 }
 
 /// Stopped on suspicion, within the lease.
@@ -112,11 +121,12 @@ impl Active {
             term_forwarded: false,
             stopping: false,
             suspended: None,
+            late: None,
             has_begun: false,
         }
     }
 
-    pub(crate) fn renew(&mut self, newer: &Grant, now: BootInstant) {
+    pub(crate) fn renew(&mut self, newer: &Grant, now: BootInstant, out: &mut Actions) {
         if self.stopping {
             self.grant.kill_at = self.grant.kill_at.min(newer.kill_at);
             return;
@@ -125,6 +135,33 @@ impl Active {
         // An application that shrugged off SIGTERM gets it again before the new deadline.
         if now < self.grant.term_at {
             self.term_sent = false;
+        }
+        if let Some(doubt) = self.late.take() {
+            self.doubt(doubt, now, out);
+        }
+    }
+
+    /// Whether a deadline has passed that was not acted upon.
+    fn is_overdue(&self, now: BootInstant) -> bool {
+        let is_to_be_told = !self.grant.pause && !self.term_sent && now >= self.grant.term_at;
+        is_to_be_told || now >= self.grant.kill_at
+    }
+
+    /// SIGSTOP while the keeper's connection is in doubt, SIGCONT when the same session is confirmed. After a deadline
+    /// nothing is resumed; a guard that stood still may find a grant next that moves the deadline.
+    pub(crate) fn doubt(&mut self, doubt: Doubt, now: BootInstant, out: &mut Actions) {
+        if self.is_overdue(now) {
+            self.late = Some(doubt);
+            return;
+        }
+        match doubt {
+            Doubt::Suspected if self.suspended.is_some() || self.ends() => {}
+            Doubt::Suspected => {
+                let sweep_at = now + interval(Duration::ZERO);
+                self.suspended = Some(Suspended::Sweeping { since: now, sweep_at });
+                out.push(Action::Sweep(Sweep::Stop));
+            }
+            Doubt::Confirmed => self.resume(out),
         }
     }
 

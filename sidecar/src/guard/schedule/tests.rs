@@ -105,12 +105,17 @@ impl Run {
         run
     }
 
-    /// Grants are counted from 1 on.
+    /// An event, behind which no frame waits. Grants are counted from 1 on.
     fn at(&mut self, millis: u64, event: Event) -> Vec<Action> {
         match event {
             Event::Frame(ToGuard::Grant(grant)) => {
                 self.generation += 1;
                 self.granted_as(self.generation, millis, grant)
+            }
+            Event::Frame(frame) => {
+                let mut actions = self.read_frame(millis, frame);
+                actions.extend(self.at(millis, Event::Tick));
+                actions
             }
             event => self.schedule.handle(event, ms(millis)).iter().collect(),
         }
@@ -125,7 +130,11 @@ impl Run {
 
     /// A grant, behind which others may wait.
     fn read(&mut self, generation: u32, millis: u64, grant: Grant) -> Vec<Action> {
-        let frame = ToGuard::Grant(Grant { generation, ..grant });
+        self.read_frame(millis, ToGuard::Grant(Grant { generation, ..grant }))
+    }
+
+    /// A frame, behind which others may wait.
+    fn read_frame(&mut self, millis: u64, frame: ToGuard) -> Vec<Action> {
         let actions = self.schedule.handle(Event::Frame(frame), ms(millis));
         actions.iter().collect()
     }

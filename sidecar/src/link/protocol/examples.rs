@@ -46,6 +46,7 @@ pub fn of_the_keeper() -> Vec<ToGuard> {
         },
         ToGuard::Revoke { token: TOKEN },
         ToGuard::Finish { code: 75 },
+        ToGuard::CannotBegin { code: 69 },
         ToGuard::Refuse {
             why: Refusal::Another,
         },

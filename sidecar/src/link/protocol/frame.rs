@@ -4,7 +4,7 @@
 pub const FRAME_LEN: usize = 32;
 
 /// Version of this protocol, the third byte of [`FromGuard::Hello`](super::FromGuard::Hello).
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 6;
 
 /// One frame as it goes over the socket.
 pub type Frame = [u8; FRAME_LEN];

@@ -27,6 +27,12 @@ pub enum ToGuard {
         /// Exit code of the guard.
         code: u8,
     },
+    /// The keeper cannot do its work: it was asked for nothing yet. The first keeper's guard exits with this code. The guard
+    /// of a later one keeps what an earlier one has granted or stopped.
+    CannotBegin {
+        /// Exit code of the guard.
+        code: u8,
+    },
     /// A half of what the next keeper needs to go on with the contender. The guard keeps it, and tells it after its
     /// `Hello`.
     Keep(TicketHalf),
@@ -78,6 +84,7 @@ const REFUSE: u8 = 7;
 const KEEP_SESSION: u8 = 8;
 const KEEP_CONTENDER: u8 = 9;
 const FORGET: u8 = 10;
+const CANNOT_BEGIN: u8 = 11;
 
 /// Flags of `Grant`.
 const START: u8 = 1;
@@ -122,6 +129,11 @@ impl ToGuard {
             },
             Self::Finish { code } => Fields {
                 kind: FINISH,
+                argument: code.into(),
+                ..Fields::default()
+            },
+            Self::CannotBegin { code } => Fields {
+                kind: CANNOT_BEGIN,
                 argument: code.into(),
                 ..Fields::default()
             },
@@ -170,6 +182,7 @@ impl ToGuard {
             },
             REVOKE => Self::Revoke { token },
             FINISH => Self::Finish { code: fields.byte()? },
+            CANNOT_BEGIN => Self::CannotBegin { code: fields.byte()? },
             KEEP_SESSION => Self::Keep(TicketHalf::session(&fields)),
             KEEP_CONTENDER => Self::Keep(TicketHalf::contender(&fields)),
             FORGET => Self::Forget,
@@ -185,7 +198,8 @@ impl ToGuard {
             kind => return Err(FrameError::Kind(kind)),
         };
         // In `Hello` a token of 0 means that nothing runs, so no application may run under it.
-        let without_token = ![FINISH, REFUSE, FORGET].contains(&fields.kind) && fields.token == 0;
+        let without_token =
+            ![FINISH, CANNOT_BEGIN, REFUSE, FORGET].contains(&fields.kind) && fields.token == 0;
         // A frame with anything beyond what its kind defines is not understood.
         if without_token || decoded.encode() != *frame {
             return Err(FrameError::Contents(fields.kind));

@@ -60,6 +60,41 @@ fn a_guard_that_stood_still_goes_by_the_newest_of_the_grants_that_wait_for_it() 
 }
 
 #[test]
+fn a_guard_that_stood_still_goes_by_the_newest_grant_also_behind_a_suspicion_that_has_passed() {
+    let frames = [
+        ToGuard::Suspect { token: A },
+        ToGuard::Confirm { token: A },
+        ToGuard::Forget,
+    ];
+    let mut run = Run::running();
+    for frame in frames {
+        assert_eq!(run.read_frame(350, frame), []);
+    }
+    assert_eq!(run.read(2, 350, grant(A, false, 400, 500)), []);
+    assert_eq!(run.at(350, Event::Tick), []);
+    assert_eq!(run.schedule.wake_at(), Some(ms(400)));
+
+    // What is stopped goes on behind the grant, and not before.
+    let mut run = Run::running();
+    run.at(10, Event::Frame(ToGuard::Suspect { token: A }));
+    run.at(11, STOPPED);
+    assert_eq!(run.read_frame(350, ToGuard::Confirm { token: A }), []);
+    let go_on = [Action::Sweep(Sweep::Continue)];
+    assert_eq!(run.read(2, 350, grant(A, false, 400, 500)), go_on);
+
+    // What is in doubt behind the grant is stopped.
+    let mut run = Run::running();
+    assert_eq!(run.read_frame(350, ToGuard::Suspect { token: A }), []);
+    let stop = [Action::Sweep(Sweep::Stop)];
+    assert_eq!(run.read(2, 350, grant(A, false, 400, 500)), stop);
+
+    // Without such a grant the deadline stands.
+    let mut run = Run::running();
+    assert_eq!(run.read_frame(350, ToGuard::Confirm { token: A }), []);
+    assert_eq!(run.at(350, Event::Tick), [Action::Sweep(Sweep::Kill)]);
+}
+
+#[test]
 fn an_older_grant_changes_nothing_whenever_it_comes() {
     let mut run = Run::running();
     let late = grant(A, false, 900, 1000);

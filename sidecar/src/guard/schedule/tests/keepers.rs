@@ -65,16 +65,45 @@ fn a_keeper_that_replaces_another_renews_its_grant() {
     assert_eq!(run.at(300, Event::Tick), [Action::Terminate]);
 }
 
+const CANNOT_BEGIN: ToGuard = ToGuard::CannotBegin { code: 69 };
+
+#[test]
+fn a_first_keeper_that_cannot_begin_ends_its_guard_with_its_code() {
+    let mut run = Run::new(Mode::Subreaper, false);
+    assert_eq!(run.at(1, Event::Frame(CANNOT_BEGIN)), [Action::Exit(69)]);
+}
+
 #[test]
 fn a_keeper_that_cannot_begin_ends_nothing_that_the_one_before_it_has_granted() {
     let mut run = Run::running();
     run.at(3, Event::KeeperLost { returns: true });
     run.at(4, Event::KeeperConnected);
-    assert_eq!(run.at(5, Event::Frame(ToGuard::Finish { code: 69 })), []);
+    assert_eq!(run.at(5, Event::Frame(CANNOT_BEGIN)), []);
     assert_eq!(run.at(6, Event::KeeperLost { returns: false }), []);
     assert_eq!(run.at(100, Event::Tick), [Action::Terminate]);
     assert_eq!(run.at(200, Event::Tick), [Action::Sweep(Sweep::Kill)]);
     assert_eq!(run.at(200, GONE), [told_killed(), Action::Exit(EXIT_LOST)]);
+
+    // Whatever the guard does.
+    let mut paused = Run::paused();
+    paused.schedule.is_successor = true;
+    assert_eq!(paused.at(110, Event::Frame(CANNOT_BEGIN)), []);
+    let mut killing = Run::running();
+    killing.at(3, Event::KeeperLost { returns: true });
+    killing.at(200, Event::Tick);
+    killing.at(201, Event::KeeperConnected);
+    killing.at(202, Event::Frame(CANNOT_BEGIN));
+    assert!(!killing.at(203, GONE).contains(&Action::Exit(69)));
+    // With nothing to guard it waits for another one, and says in the end why there is none.
+    let mut idle = Run::new(Mode::Subreaper, false);
+    idle.at(3, Event::KeeperLost { returns: true });
+    idle.at(4, Event::KeeperConnected);
+    assert_eq!(idle.at(5, Event::Frame(CANNOT_BEGIN)), []);
+    assert_eq!(idle.at(6, Event::KeeperLost { returns: true }), []);
+    assert_eq!(
+        idle.at(7, Event::KeeperLost { returns: false }),
+        [Action::Exit(69)]
+    );
 
     // One that has granted something speaks for the lock.
     let mut run = Run::running();
