@@ -5,9 +5,11 @@
 
 pub(crate) mod app_token;
 pub(crate) mod args;
+pub mod asker;
 pub(crate) mod cache;
 pub mod callers;
 pub mod certificates;
+pub(crate) mod fair;
 pub mod image;
 pub mod inject;
 pub(crate) mod run;

@@ -45,11 +45,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- else }}{{ fail "no ensemble: set zookeeper.connect to its connect string, or zookeeper.server.enabled to true to try Lockkeeper out" }}{{ end }}
 {{- end }}
 
+{{- /* A duration of the values in milliseconds. */ -}}
+{{- define "lockkeeper.millis" -}}
+{{- if hasSuffix "ms" . }}{{ trimSuffix "ms" . | int }}{{ else if hasSuffix "m" . }}{{ trimSuffix "m" . | int | mul 60000 }}{{ else }}{{ trimSuffix "s" . | int | mul 1000 }}{{ end }}
+{{- end }}
+
 {{- /* Between the limits of spec.zookeeper.tickTime of a lock. */ -}}
 {{- define "lockkeeper.tickMillis" -}}
 {{- $tick := .Values.zookeeper.tickTime -}}
-{{- $millis := 0 -}}
-{{- if hasSuffix "ms" $tick }}{{ $millis = trimSuffix "ms" $tick | int }}{{ else if hasSuffix "m" $tick }}{{ $millis = trimSuffix "m" $tick | int | mul 60000 }}{{ else }}{{ $millis = trimSuffix "s" $tick | int | mul 1000 }}{{ end }}
+{{- $millis := include "lockkeeper.millis" $tick | int -}}
 {{- if or (lt (int $millis) 100) (gt (int $millis) 60000) }}
 {{- fail (printf "zookeeper.tickTime is %s: the tickTime of the ensemble must be between 100ms and 1m, such as 2s or 2500ms" $tick) }}
 {{- end -}}
@@ -61,4 +65,13 @@ gets a tick of up to 2s again (the policy in zookeeper.yaml). */ -}}
 {{- define "lockkeeper.tickTime" -}}
 {{- $millis := include "lockkeeper.tickMillis" . | int -}}
 {{- if and .Values.zookeeper.server.enabled (lt $millis 2000) }}2s{{ else }}{{ .Values.zookeeper.tickTime }}{{ end }}
+{{- end }}
+
+{{- /* The API server refuses a pod when the webhook's timeout is over: the look-up of a command has to end before. */ -}}
+{{- define "lockkeeper.registryTimeout" -}}
+{{- $longest := sub .Values.webhook.timeoutSeconds 2 | mul 1000 -}}
+{{- if gt (include "lockkeeper.millis" .Values.registry.timeout | int) (int $longest) }}
+{{- fail (printf "registry.timeout is %s: it must be at least 2s shorter than webhook.timeoutSeconds (%d), in which the operator also asks the API server" .Values.registry.timeout (int .Values.webhook.timeoutSeconds)) }}
+{{- end -}}
+{{ .Values.registry.timeout }}
 {{- end }}

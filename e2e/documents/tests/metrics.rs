@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use lockkeeper_documents::{Page, files, read};
 use lockkeeper_lock::LockStatus;
@@ -61,7 +60,7 @@ fn of_an_operator() -> BTreeSet<String> {
     };
     drop(operator.losses.get_or_create(&lock));
     drop(operator.fenced.get_or_create(&lock));
-    webhook.record("pods", "wrap", Duration::ZERO);
+    webhook.begin("pods").end("wrap");
     names(&registry)
 }
 

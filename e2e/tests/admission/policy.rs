@@ -61,7 +61,7 @@ const OF_BOTH: [(Edit, &str); 7] = [
     ),
 ];
 
-const OF_WRAP: [(Edit, &str); 5] = [
+const OF_WRAP: [(Edit, &str); 10] = [
     (
         |pod| pod["spec"]["containers"][0]["command"] = json!(["/app"]),
         GUARD,
@@ -87,7 +87,35 @@ const OF_WRAP: [(Edit, &str); 5] = [
         },
         GUARD,
     ),
+    // The binary of the guard is in the first of our folders, and the socket of its keeper in the second.
+    (|pod| mount(pod, "/lockkeeper/lockkeeper"), GUARD),
+    (|pod| mount(pod, "//run/./lockkeeper/guard.sock"), GUARD),
+    (|pod| mount(pod, "lockkeeper/lockkeeper"), GUARD),
+    (|pod| mount(pod, "/opt/../lockkeeper/lockkeeper"), GUARD),
+    (
+        |pod| {
+            for mount in pod["spec"]["containers"][0]["volumeMounts"]
+                .as_array_mut()
+                .unwrap()
+            {
+                mount["subPath"] = json!("part");
+            }
+        },
+        GUARD,
+    ),
 ];
+
+/// Mounts a volume of the user's.
+fn mount(pod: &mut Value, path: &str) {
+    let volumes = pod["spec"]["volumes"].as_array_mut().unwrap();
+    let name = format!("mine-{}", volumes.len());
+    volumes.push(json!({ "name": name, "emptyDir": {} }));
+    let mount = json!({ "name": name, "mountPath": path });
+    pod["spec"]["containers"][0]["volumeMounts"]
+        .as_array_mut()
+        .unwrap()
+        .push(mount);
+}
 
 const OF_SIGNAL: [(Edit, &str); 7] = [
     (|pod| drop(pod["spec"]["containers"][0]["env"].take()), GUARD),
@@ -160,6 +188,10 @@ async fn a_marked_pod_without_a_guard_of_its_own_container_is_refused_without_th
         "{refusal}"
     );
 
+    let mut elsewhere = wrapped.clone();
+    mount(&mut elsewhere, "/run/lockkeeper-of-mine");
+    mount(&mut elsewhere, "/data/lockkeeper/..data");
+    space.try_out(&elsewhere).await.unwrap();
     for (pod, of_mode) in [(&wrapped, &OF_WRAP[..]), (&signalled, &OF_SIGNAL)] {
         space.try_out(pod).await.unwrap();
         for (at, (edit, part)) in OF_BOTH.iter().chain(of_mode).enumerate() {

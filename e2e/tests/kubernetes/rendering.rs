@@ -192,6 +192,26 @@ fn a_tick_that_no_lock_could_state_is_refused_before_anything_is_installed() {
 }
 
 #[test]
+fn a_registry_that_may_take_longer_than_the_api_server_waits_is_refused_before_anything_is_installed() {
+    let Some(helm) = helm() else { return };
+    let template = |timeout: &str, seconds: u32| {
+        let timeout = format!("--set=registry.timeout={timeout},webhook.timeoutSeconds={seconds}");
+        run(&helm, &["template", "lockkeeper", CHART, GIVEN, &timeout])
+    };
+    for (timeout, seconds) in [("3001ms", 5), ("1m", 30), ("2s", 3)] {
+        let (is_done, words) = template(timeout, seconds);
+        assert!(
+            !is_done && words.contains("at least 2s shorter"),
+            "{timeout}: {words}"
+        );
+    }
+    for (timeout, seconds) in [("3s", 5), ("28s", 30), ("1s", 3)] {
+        let (is_done, words) = template(timeout, seconds);
+        assert!(is_done, "{timeout}: {words}");
+    }
+}
+
+#[test]
 fn with_the_charts_own_server_pods_count_with_two_seconds_at_least_and_it_grants_what_locks_ask_for() {
     let Some(helm) = helm() else { return };
     for (tick, counted, granted) in [

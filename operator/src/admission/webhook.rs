@@ -7,11 +7,11 @@ use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
 use lockkeeper_crds::DistributedLock;
 use lockkeeper_daemon::places::Source;
-use lockkeeper_lock::BootInstant;
 use tokio::sync::watch;
 
 use crate::admission::app_token;
-use crate::admission::image::{Asker, Images};
+use crate::admission::asker::Asker;
+use crate::admission::image::Images;
 use crate::admission::inject::{
     ClusterFacts, Context, ImageConfig, ImageQuestion, ImageUnknown, Refusal, SidecarConfig, Subject,
     image_question, inject,
@@ -67,8 +67,8 @@ impl Admission {
     /// # Errors
     /// When `body` is no review.
     pub(crate) async fn pod(&self, body: &[u8], source: Source) -> Result<Vec<u8>, String> {
-        let begun = BootInstant::now();
         let request = review::parse(body)?;
+        let review = self.metrics.begin("pods");
         let decision = self.decide_pod(&request, source).await;
         let (result, decision) = match decision {
             Ok((result, decision)) => (result, Ok(decision)),
@@ -78,7 +78,7 @@ impl Admission {
         let name = metadata["name"].as_str().or(metadata["generateName"].as_str());
         // The API server asks before it has checked names, and any pod may ask here.
         let name = name.map(|name| names::beginning(name, LOGGED));
-        let took = BootInstant::now().saturating_since(begun);
+        let took = review.end(result);
         match &decision {
             Ok(_) => tracing::debug!(request.namespace, pod = name, result, ?took, "Reviewed a pod"),
             Err(sentence) => {
@@ -91,24 +91,22 @@ impl Admission {
                 );
             }
         }
-        self.metrics.record("pods", result, took);
         Ok(review::answer(&request, decision))
     }
 
-    /// Answers the review of a workload.
+    /// Answers the review of a workload, which came from `source`.
     ///
     /// # Errors
     /// When `body` is no review.
-    pub(crate) async fn workload(&self, body: &[u8]) -> Result<Vec<u8>, String> {
-        let begun = BootInstant::now();
+    pub(crate) async fn workload(&self, body: &[u8], source: Source) -> Result<Vec<u8>, String> {
         let request = review::parse(body)?;
-        let (result, decision) = match self.decide_workload(&request).await {
+        let review = self.metrics.begin("workloads");
+        let (result, decision) = match self.decide_workload(&request, source).await {
             Ok(decision) if decision.object.is_some() => ("copied", Ok(decision)),
             Ok(decision) => ("unchanged", Ok(decision)),
             Err(refusal) => (refusal.reason(), Err(sentence(&refusal))),
         };
-        self.metrics
-            .record("workloads", result, BootInstant::now().saturating_since(begun));
+        review.end(result);
         Ok(review::answer(&request, decision))
     }
 
@@ -118,6 +116,7 @@ impl Admission {
         source: Source,
     ) -> Result<(&'static str, Decision), Refusal> {
         let (pod, namespace) = (&request.object, request.namespace.as_str());
+        let asker = self.asker(namespace, source);
         let subject = Subject::read(pod)?;
         let question = image_question(&subject)?;
         let Some(name) = subject.lock() else {
@@ -126,7 +125,9 @@ impl Admission {
         let lock = match self.locks.get(&ObjectRef::new(name).within(namespace)) {
             Some(lock) => Some(lock),
             // A user may have created it a moment ago, together with its pods.
-            None => lookups::lock(&self.client, namespace, name)
+            None => self
+                .lookups
+                .lock(&self.client, &asker, name)
                 .await
                 .map_err(|problem| Refusal::LockUnknown {
                     lock: name.to_owned(),
@@ -138,11 +139,11 @@ impl Admission {
         let ensemble = asked.await?;
         let lock = lock.as_ref().map(|lock| &lock.spec);
         let (replicas, client_certificate, image) = tokio::join!(
-            self.lookups.replicas(&self.client, namespace, pod),
-            self.lookups.client_certificate(&self.client, namespace, lock),
+            self.lookups.replicas(&self.client, &asker, pod),
+            self.lookups.client_certificate(&self.client, &asker, lock),
             async {
                 match &question {
-                    Some(question) => self.config(namespace, source, pod, question).await,
+                    Some(question) => self.config(&asker, pod, question).await,
                     None => Err(ImageUnknown::NotAsked),
                 }
             },
@@ -181,8 +182,7 @@ impl Admission {
     /// creators of the pod alone.
     async fn config(
         &self,
-        namespace: &str,
-        source: Source,
+        asker: &Asker,
         pod: &serde_json::Value,
         question: &ImageQuestion,
     ) -> Result<ImageConfig, ImageUnknown> {
@@ -191,11 +191,13 @@ impl Admission {
             .is_some_and(|list| !list.is_empty());
         let may_use_them = !has_secrets
             || self.are_callers_known
-            || genuine::is_of_a_workload(&self.client, namespace, pod, &question.image).await;
-        let asker = Asker::new(namespace, (!self.are_callers_known).then_some(source));
+            || self
+                .lookups
+                .is_of_a_workload(&self.client, asker, pod, &question.image)
+                .await;
         let asked = self
             .images
-            .config(&self.client, &asker, pod, question, may_use_them);
+            .config(&self.client, asker, pod, question, may_use_them);
         asked.await.map_err(|unknown| match unknown {
             // What the registry says to others is no fact about this pod, so no mode of guarding follows from it.
             ImageUnknown::Passing(problem) | ImageUnknown::Lasting(problem) if !may_use_them => {
@@ -206,6 +208,10 @@ impl Admission {
             }
             unknown => unknown,
         })
+    }
+
+    fn asker(&self, namespace: &str, source: Source) -> Asker {
+        Asker::new(namespace, (!self.are_callers_known).then_some(source))
     }
 
     /// What is to be said of the autoscalers of a workload. A client that forges a review does not learn their names.
@@ -228,7 +234,7 @@ impl Admission {
         }
     }
 
-    async fn decide_workload(&self, request: &review::Request) -> Result<Decision, Refusal> {
+    async fn decide_workload(&self, request: &review::Request, source: Source) -> Result<Decision, Refusal> {
         let (kind, namespace) = (request.kind.kind.as_str(), request.namespace.as_str());
         let mut copied = workloads::copy(kind, &request.object, request.operation == "CREATE")?;
         if let Some(wish) = &copied.request {
@@ -240,7 +246,8 @@ impl Admission {
                 .warnings
                 .extend(workloads::advise(kind, object, wish, lock, has_ensemble));
             if let Some(name) = request.object["metadata"]["name"].as_str() {
-                let found = self.lookups.autoscalers(&self.client, namespace, kind, name);
+                let asker = self.asker(namespace, source);
+                let found = self.lookups.autoscalers(&self.client, &asker, kind, name);
                 copied.warnings.extend(self.of_autoscalers(kind, &found.await));
             }
         }

@@ -55,6 +55,7 @@ impl Error {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::NotLeading(_) => "NotLeading",
+            _ if !self.is_failure() => "TriedAgain",
             Self::Tree(_) => "EnsembleFailed",
             Self::OldResource => "OldResource",
             Self::Read { .. } => "ReadFailed",

@@ -7,6 +7,51 @@ use crate::cluster::{Cluster, NEW, OLD, golden, pod_of, simple};
 /// One step to a pod, or value of a key, that is refused.
 type Edit = fn(&mut Value);
 
+/// Something in the place of the guard's binary would run without a guard, and of the socket's folder with one of its own.
+#[test]
+fn nothing_of_a_user_is_mounted_in_the_place_of_the_guard() {
+    let paths = [
+        ("/lockkeeper", false),
+        ("/lockkeeper/lockkeeper", false),
+        ("lockkeeper/lockkeeper", false),
+        ("//lockkeeper/./lockkeeper", false),
+        ("/run/lockkeeper/", false),
+        ("/run//lockkeeper/guard.sock", false),
+        ("/opt/../lockkeeper/lockkeeper", false),
+        ("/run", true),
+        ("/run/lockkeeper-of-mine", true),
+        ("/data/lockkeeper/..data", true),
+    ];
+    for (path, is_free) in paths {
+        for (field, key) in [("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")] {
+            let add = |pod: &mut Value| {
+                let parts = &mut pod["spec"]["containers"][0][field];
+                if !parts.is_array() {
+                    *parts = json!([]);
+                }
+                parts
+                    .as_array_mut()
+                    .unwrap()
+                    .push(json!({ "name": "mine", key: path }));
+            };
+            let mut pod = simple();
+            add(&mut pod);
+            // A pod is looked at again when it comes with our parts.
+            let mut again = Cluster::new(NEW).injected(&simple()).pod;
+            add(&mut again);
+            for pod in [pod, again] {
+                match Cluster::new(NEW).inject(&pod) {
+                    Ok(_) => assert!(is_free, "{path}"),
+                    Err(refusal) => assert!(
+                        !is_free && refusal.to_string().contains(path),
+                        "{path}: {refusal}"
+                    ),
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_bad_pod_gets_one_clear_sentence() {
     let cases: [(Edit, &str); 18] = [

@@ -1,13 +1,19 @@
 //! What the webhook asks an API server beside the pod: its lock, where that was not seen yet, and its owner.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use lockkeeper_operator::admission::callers::Callers;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use crate::api::{Answer, Http, answer};
 use crate::tls::issued;
-use crate::webhook::{NAME, Server};
+use crate::webhook::{NAME, Server, review as review_of};
 
 fn with(status: u16, body: &Value) -> Answer {
     answer(status, &[("content-type", "application/json")], body.to_string())
@@ -147,4 +153,74 @@ async fn a_review_that_calls_an_owner_something_else_changes_nothing_for_its_pod
         let response = server.review(&issued, "/pods", "Pod", &pod_of(kind)).await;
         assert!(patch(&response).contains(path), "{kind}: {}", patch(&response));
     }
+}
+
+/// An API server that takes requests and answers none, and how many it had at once at most.
+async fn silent() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let name = format!("http://{}", listener.local_addr().unwrap());
+    let most = Arc::<AtomicUsize>::default();
+    let (open, counted) = (Arc::<AtomicUsize>::default(), Arc::clone(&most));
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let (open, counted) = (Arc::clone(&open), Arc::clone(&counted));
+            tokio::spawn(async move {
+                let now = open.fetch_add(1, Ordering::SeqCst) + 1;
+                counted.fetch_max(now, Ordering::SeqCst);
+                let mut bytes = [0; 1024];
+                while stream.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
+                open.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+    });
+    (name, most)
+}
+
+#[tokio::test]
+async fn a_crowd_of_forged_reviews_asks_the_api_server_few_questions_at_once_and_each_is_answered() {
+    let (api, most) = silent().await;
+    let issued = issued(NAME, None);
+    let server = Server::start_with(&issued, &api, &Callers::Anybody).await;
+    let reviews = (0..100).map(|at| {
+        let mut pod = pod_of("ReplicaSet");
+        pod["metadata"]["ownerReferences"][0]["name"] = json!(format!("app-{at}"));
+        let (server, issued) = (&server, &issued);
+        async move { server.review(issued, "/pods", "Pod", &pod).await }
+    });
+    for response in futures_util::future::join_all(reviews).await {
+        assert!(patch(&response).contains("/queuedz"), "{response}");
+    }
+    let most = most.load(Ordering::SeqCst);
+    assert!((1..=8).contains(&most), "{most} at once");
+}
+
+#[tokio::test]
+async fn a_review_whose_api_server_has_hung_up_is_counted() {
+    let (api, most) = silent().await;
+    let issued = issued(NAME, None);
+    let server = Server::start_with(&issued, &api, &Callers::Anybody).await;
+    let review = review_of("shop", "Pod", &pod_of("ReplicaSet"));
+    let mut stream = server.connect(&issued.authorities).await.unwrap();
+    let head = format!(
+        "POST /pods HTTP/1.1\r\nhost: {NAME}\r\ncontent-length: {}\r\n\r\n",
+        review.len()
+    );
+    stream.write_all((head + &review).as_bytes()).await.unwrap();
+    // It asks for the owner of the pod, and waits.
+    while most.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    stream.shutdown().await.unwrap();
+    let counted = r#"lockkeeper_webhook_requests_total{webhook="pods",result="abandoned"} 1"#;
+    let mut text = String::new();
+    let is_counted = async {
+        while !text.contains(counted) {
+            text.clear();
+            prometheus_client::encoding::text::encode(&mut text, &server.registry).unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(30), is_counted).await;
+    assert!(waited.is_ok(), "{text}");
 }

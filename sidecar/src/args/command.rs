@@ -175,8 +175,9 @@ pub struct SidecarArgs {
 /// Arguments of `lockkeeper guard`.
 #[derive(Debug, Args)]
 pub struct GuardArgs {
-    /// Unix socket on which the keeper waits for guards
-    #[arg(long, env = "LOCKKEEPER_GUARD_SOCKET", value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
+    /// Unix socket on which the keeper waits for guards. No variable states it: those of an image or of the application
+    /// choose no keeper
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
     pub guard_socket: PathBuf,
 
     /// Unix socket on which the keeper answers questions, for the application's environment

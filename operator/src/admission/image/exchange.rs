@@ -17,10 +17,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::fair::Fair;
-use super::share::{Asker, Group, Share};
+use super::share::{Group, Share};
 use super::url::Url;
 use crate::addresses::{self, Network};
+use crate::admission::asker::Asker;
+use crate::admission::fair::Fair;
 
 /// Bodies that are read at once: with [`super::registry`]'s bound on one, what all answers together need.
 const BODIES: usize = 32;

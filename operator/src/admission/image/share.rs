@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use lockkeeper_daemon::places::Source;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::admission::asker::Asker;
+
 /// Questions of one namespace at once. An image of 16 platforms has 34 of them, each of some dozen milliseconds.
 const OF_NAMESPACE: usize = 4;
 
@@ -19,17 +21,6 @@ const OF_SOURCE: usize = 16;
 /// long as a registry likes. A controller that makes many pods begins with one (`slowStartBatch` in `pkg/controller`),
 /// whose answer is kept for the others; many Jobs may begin at once.
 pub(crate) const WAITING: usize = 64;
-
-/// Longest name of a namespace (DNS label, RFC 1123), in bytes. A longer name is not one.
-const LONGEST_NAMESPACE: usize = 63;
-
-/// The caller that asks about an image.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Asker {
-    namespace: String,
-    /// Where the review came from, unless it was surely an API server.
-    source: Option<Source>,
-}
 
 /// The questions under way, by caller.
 #[derive(Debug)]
@@ -61,29 +52,6 @@ pub(super) struct Group<K> {
     all: Mutex<HashMap<K, Weak<Semaphore>>>,
 }
 
-impl Asker {
-    /// A namespace, and where the review came from, unless it was surely an API server.
-    pub fn new(namespace: &str, source: Option<Source>) -> Self {
-        let namespace = match namespace {
-            long if long.len() > LONGEST_NAMESPACE => "",
-            namespace => namespace,
-        };
-        Self {
-            namespace: namespace.to_owned(),
-            source,
-        }
-    }
-
-    /// Where the review came from, unless it was surely an API server.
-    pub(crate) fn source(&self) -> Option<Source> {
-        self.source
-    }
-
-    pub(crate) fn namespace(&self) -> &str {
-        &self.namespace
-    }
-}
-
 impl Default for Shares {
     fn default() -> Self {
         Self {
@@ -99,7 +67,7 @@ impl Shares {
         Share {
             asker: asker.clone(),
             own: self.of_asker.of(asker.clone()),
-            of_source: asker.source.map(|source| self.of_source.of(source)),
+            of_source: asker.source().map(|source| self.of_source.of(source)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Checks on a pod before anything is added to it.
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, PodSpec, VolumeMount};
 use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_crds::keys::{self, LockRequest};
 use lockkeeper_crds::lock::{OnLoss, OnSuspect};
@@ -96,25 +96,46 @@ pub(crate) fn is_for(
     Ok(())
 }
 
-/// Refuses a guarded container whose folders are taken.
+/// Refuses a wrapped container that mounts something of its own in our folders: in the place of the guard, it would start
+/// the application without one.
 ///
 /// # Errors
-/// The first folder.
-pub(crate) fn mounts_are_free(container: &Container, folders: &[&'static str]) -> Result<(), Refusal> {
-    for path in folders {
-        if container
-            .volume_mounts
-            .iter()
-            .flatten()
-            .any(|mount| mount.mount_path.trim_end_matches('/') == *path)
-        {
-            return Err(Refusal::MountTaken {
-                container: container.name.clone(),
-                path,
-            });
-        }
+/// The first path.
+pub(crate) fn mounts_are_free(container: &Container) -> Result<(), Refusal> {
+    let mounts = container.volume_mounts.iter().flatten();
+    let of_user = mounts.filter(|mount| !is_ours(mount));
+    let devices = container.volume_devices.iter().flatten();
+    let paths = of_user.map(|mount| &mount.mount_path);
+    match paths
+        .chain(devices.map(|device| &device.device_path))
+        .find(|path| may_be_in_our_folders(path))
+    {
+        Some(path) => Err(Refusal::MountTaken {
+            container: container.name.clone(),
+            path: path.clone(),
+        }),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+fn is_ours(mount: &VolumeMount) -> bool {
+    let is_whole = mount.sub_path.is_none() && mount.sub_path_expr.is_none();
+    let folder = match mount.name.as_str() {
+        names::BINARY_VOLUME => names::BINARY_DIR,
+        names::RUN_VOLUME => names::RUN_DIR,
+        _ => return false,
+    };
+    is_whole && mount.mount_path == folder
+}
+
+/// A path with `..` leads wherever the links of the image do.
+fn may_be_in_our_folders(path: &str) -> bool {
+    let parts = || path.split('/').filter(|part| !part.is_empty() && *part != ".");
+    let is_in = |folder: &str| {
+        let mut parts = parts();
+        folder.split('/').skip(1).all(|part| parts.next() == Some(part))
+    };
+    parts().any(|part| part == "..") || [names::BINARY_DIR, names::RUN_DIR].into_iter().any(is_in)
 }
 
 /// The position of the guarded container, and how it was chosen.

@@ -15,11 +15,6 @@ use super::{check, command, environment, names, probes, resources, signal};
 impl Target<'_> {
     /// Adds everything to a pod that has nothing yet.
     pub(super) fn add(&self, pod: &mut Value, position: usize, mode: Mode) -> Result<(), Refusal> {
-        let folders: &[_] = match mode {
-            Mode::Wrap => &[names::BINARY_DIR, names::RUN_DIR],
-            Mode::Signal => &[],
-        };
-        check::mounts_are_free(self.container, folders)?;
         let wanted = self.request.resources.as_ref();
         let resources = resources::for_sidecar(self.typed, wanted, &self.context.sidecar.resources);
         let mut parts = Sidecar {
@@ -93,6 +88,7 @@ impl Target<'_> {
         let container = guarded(pod, position);
         match mode {
             Mode::Wrap => {
+                check::mounts_are_free(self.container)?;
                 command::wrap(container, self.context.image).map_err(|problem| Refusal::NoCommand {
                     container: self.container.name.clone(),
                     problem,

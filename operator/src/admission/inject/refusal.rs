@@ -52,9 +52,9 @@ pub enum Refusal {
     PortTaken(String),
     /// A folder that we mount is taken.
     #[error(
-        "container `{container}` mounts something else at {path}, which Lockkeeper needs: mount it elsewhere"
+        "container `{container}` mounts something at {path}: mount it outside of /lockkeeper and /run/lockkeeper, where Lockkeeper's own parts are, at a path without `..`"
     )]
-    MountTaken { container: String, path: &'static str },
+    MountTaken { container: String, path: String },
     #[error("DistributedLock `{name}` is not valid: {problem}")]
     InvalidLock { name: String, problem: String },
     #[error(

@@ -4,8 +4,6 @@
 //! another namespace. So pull secrets are used only for what a workload there describes: its uid is random, and a
 //! client that may read the workload may read its pods, which contain the same answer.
 
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, Client, ResourceExt};
@@ -16,44 +14,36 @@ use crate::kubernetes::objects::{
     DaemonSetPart, JobPart, ReplicaSetPart, ServiceAccountPart, StatefulSetPart, TemplatePart,
 };
 
-/// A webhook has five seconds in all, three of which a registry may take.
-const PATIENCE: Duration = Duration::from_secs(1);
-
 /// Whether the pod's workload is there, and has this image and these pull secrets, or its account has them.
-pub(crate) async fn is_of_a_workload(client: &Client, namespace: &str, pod: &Value, image: &str) -> bool {
-    let asked = async {
-        let Some(template) = template(client, namespace, pod).await? else {
-            return Ok(false);
-        };
-        if !has_image(&template, image) {
-            return Ok(false);
-        }
-        let secrets = secrets(&pod["spec"]["imagePullSecrets"]);
-        let own = names(template.image_pull_secrets.as_deref());
-        if !own.is_empty() {
-            return Ok(own == secrets);
-        }
-        // As the API server copies them (admission plugin `ServiceAccount`).
-        let account = template
-            .service_account_name
-            .unwrap_or_else(|| "default".to_owned());
-        if !is_subdomain(&account) {
-            return Ok(false);
-        }
-        let account = Api::<ServiceAccountPart>::namespaced(client.clone(), namespace)
-            .get(&account)
-            .await?;
-        Ok(names(account.image_pull_secrets.as_deref()) == secrets)
+///
+/// # Errors
+/// When the API server does not answer that.
+pub(super) async fn is_of_a_workload(
+    client: &Client,
+    namespace: &str,
+    pod: &Value,
+    image: &str,
+) -> Result<bool, kube::Error> {
+    let Some(template) = template(client, namespace, pod).await? else {
+        return Ok(false);
     };
-    match tokio::time::timeout(PATIENCE, asked).await {
-        Ok(Ok(is)) => is,
-        Ok(Err(error)) => {
-            let error: kube::Error = error;
-            tracing::warn!(%error, namespace, "Failed to read the workload of a pod");
-            false
-        }
-        Err(_) => false,
+    if !has_image(&template, image) {
+        return Ok(false);
     }
+    let secrets = secrets(&pod["spec"]["imagePullSecrets"]);
+    let own = names(template.image_pull_secrets.as_deref());
+    if !own.is_empty() {
+        return Ok(own == secrets);
+    }
+    // As the API server copies them (admission plugin `ServiceAccount`).
+    let account = template
+        .service_account_name
+        .unwrap_or_else(|| "default".to_owned());
+    if !is_subdomain(&account) {
+        return Ok(false);
+    }
+    let account: Option<ServiceAccountPart> = read(client, namespace, &account).await?;
+    Ok(account.is_some_and(|account| names(account.image_pull_secrets.as_deref()) == secrets))
 }
 
 /// The pod template of the workload that controls a pod, if it is the one that the pod names.
@@ -74,19 +64,27 @@ async fn template(
     }
     let (uid, template) = match (owner.api_version.as_str(), owner.kind.as_str()) {
         ("apps/v1", "ReplicaSet") => {
-            let set: ReplicaSetPart = read(client, namespace, name).await?;
+            let Some(set) = read::<ReplicaSetPart>(client, namespace, name).await? else {
+                return Ok(None);
+            };
             (set.uid(), set.spec.and_then(|spec| spec.template))
         }
         ("apps/v1", "StatefulSet") => {
-            let set: StatefulSetPart = read(client, namespace, name).await?;
+            let Some(set) = read::<StatefulSetPart>(client, namespace, name).await? else {
+                return Ok(None);
+            };
             (set.uid(), set.spec.and_then(|spec| spec.template))
         }
         ("apps/v1", "DaemonSet") => {
-            let set: DaemonSetPart = read(client, namespace, name).await?;
+            let Some(set) = read::<DaemonSetPart>(client, namespace, name).await? else {
+                return Ok(None);
+            };
             (set.uid(), set.spec.and_then(|spec| spec.template))
         }
         ("batch/v1", "Job") => {
-            let job: JobPart = read(client, namespace, name).await?;
+            let Some(job) = read::<JobPart>(client, namespace, name).await? else {
+                return Ok(None);
+            };
             (job.uid(), job.spec.and_then(|spec| spec.template))
         }
         _ => return Ok(None),
@@ -95,13 +93,16 @@ async fn template(
     Ok(template.filter(|_| is_it).and_then(|template| template.spec))
 }
 
-async fn read<K>(client: &Client, namespace: &str, name: &str) -> Result<K, kube::Error>
+/// `None` if it does not exist.
+pub(super) async fn read<K>(client: &Client, namespace: &str, name: &str) -> Result<Option<K>, kube::Error>
 where
     K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope> + Clone + std::fmt::Debug,
     K: serde::de::DeserializeOwned,
     K::DynamicType: Default,
 {
-    Api::<K>::namespaced(client.clone(), namespace).get(name).await
+    Api::<K>::namespaced(client.clone(), namespace)
+        .get_opt(name)
+        .await
 }
 
 fn has_image(template: &TemplatePart, image: &str) -> bool {

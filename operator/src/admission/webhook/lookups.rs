@@ -10,9 +10,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
+use lockkeeper_daemon::places::Source;
 use serde_json::Value;
 
+use super::genuine::{self, read};
+use crate::admission::asker::Asker;
 use crate::admission::cache::{Cache, Weigh};
+use crate::admission::fair::Fair;
 use crate::admission::inject::Replicas;
 use crate::kubernetes::names::{is_label, is_subdomain};
 use crate::kubernetes::objects::{
@@ -28,6 +32,13 @@ const OWNER_LIFE: Duration = Duration::from_secs(60);
 const SECRET_LIFE: Duration = Duration::from_secs(30);
 /// A webhook has five seconds in all, three of which a registry may take.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Questions of reviews to the API server at once, in all. Any client may send reviews where callers are not known, and the
+/// API server shares its time between users (`APIPriorityAndFairness`): the controllers of the operator are the same user.
+const ASKING_IN_ALL: usize = 32;
+
+/// The same, of one namespace and one source of reviews.
+const ASKING_OF_ONE: usize = 8;
 
 /// What answers of one kind may take, in bytes: some thousands.
 const KEPT: usize = 1 << 20;
@@ -47,10 +58,11 @@ const NAMED: usize = 3;
 /// Asks the API server.
 #[derive(Debug)]
 pub struct Lookups {
-    replicas: Cache<OwnerQuestion, Replicas>,
-    certificates: Cache<(String, String), bool>,
+    places: Fair,
+    replicas: Cache<OwnerQuestion, Replicas, Option<Source>>,
+    certificates: Cache<(String, String), bool, Option<Source>>,
     /// By namespace.
-    autoscalers: Cache<String, Arc<Vec<Autoscaler>>>,
+    autoscalers: Cache<String, Arc<Vec<Autoscaler>>, Option<Source>>,
 }
 
 /// Identifies an owner. Its UID alone does not: any client may write one of another namespace, or another kind, into
@@ -73,12 +85,15 @@ struct Autoscaler {
 /// Why an answer is not kept.
 enum NotKept {
     One,
+    /// There is no such owner.
+    Missing,
     Failed(kube::Error),
 }
 
 impl Default for Lookups {
     fn default() -> Self {
         Self {
+            places: Fair::new(ASKING_IN_ALL, ASKING_OF_ONE),
             replicas: Cache::new(OWNER_LIFE, KEPT),
             certificates: Cache::new(SECRET_LIFE, KEPT),
             autoscalers: Cache::new(AUTOSCALERS_LIFE, KEPT),
@@ -87,7 +102,8 @@ impl Default for Lookups {
 }
 
 impl Lookups {
-    pub(crate) async fn replicas(&self, client: &Client, namespace: &str, pod: &Value) -> Replicas {
+    pub(crate) async fn replicas(&self, client: &Client, asker: &Asker, pod: &Value) -> Replicas {
+        let namespace = asker.namespace();
         let references = &pod["metadata"]["ownerReferences"];
         let owners: Vec<OwnerReference> = serde_json::from_value(references.clone()).unwrap_or_default();
         let Some(owner) = owners.into_iter().find(|owner| owner.controller == Some(true)) else {
@@ -106,13 +122,15 @@ impl Lookups {
             name: owner.name.clone(),
             uid: owner.uid.clone(),
         };
-        let asked = self
-            .replicas
-            .get(question, async || match count(client, namespace, &owner).await {
-                Ok(Replicas::One) => Err(NotKept::One),
-                Ok(more) => Ok(more),
+        let asked = self.replicas.get_for(asker.source(), question, async || {
+            let _place = self.places.take(asker).await;
+            match count(client, namespace, &owner).await {
+                Ok(Some(Replicas::One)) => Err(NotKept::One),
+                Ok(Some(more)) => Ok(more),
+                Ok(None) => Err(NotKept::Missing),
                 Err(error) => Err(NotKept::Failed(error)),
-            });
+            }
+        });
         match tokio::time::timeout(PATIENCE, asked).await {
             Ok(Ok(replicas)) => replicas,
             Ok(Err(NotKept::One)) => Replicas::One,
@@ -120,7 +138,7 @@ impl Lookups {
                 tracing::warn!(%error, namespace, owner.kind, owner.name, "Failed to read the owner of a pod");
                 Replicas::Unknown
             }
-            Err(_) => Replicas::Unknown,
+            Ok(Err(NotKept::Missing)) | Err(_) => Replicas::Unknown,
         }
     }
 
@@ -128,9 +146,10 @@ impl Lookups {
     pub(crate) async fn client_certificate(
         &self,
         client: &Client,
-        namespace: &str,
+        asker: &Asker,
         lock: Option<&DistributedLockSpec>,
     ) -> bool {
+        let namespace = asker.namespace();
         let Some(name) =
             lock.and_then(|lock| Some(lock.zookeeper.as_ref()?.tls_secret.as_ref()?.name.clone()))
         else {
@@ -140,7 +159,8 @@ impl Lookups {
             return false;
         }
         let question = (namespace.to_owned(), name.clone());
-        let asked = self.certificates.get(question, || async {
+        let asked = self.certificates.get_for(asker.source(), question, || async {
+            let _place = self.places.take(asker).await;
             let secret = Api::<SecretPart>::namespaced(client.clone(), namespace)
                 .get_opt(&name)
                 .await?;
@@ -161,23 +181,27 @@ impl Lookups {
     pub(crate) async fn autoscalers(
         &self,
         client: &Client,
-        namespace: &str,
+        asker: &Asker,
         kind: &str,
         name: &str,
     ) -> Vec<String> {
+        let namespace = asker.namespace();
         if !is_label(namespace) {
             return Vec::new();
         }
-        let asked = self.autoscalers.get(namespace.to_owned(), || async {
-            let api = Api::<AutoscalerPart>::namespaced(client.clone(), namespace);
-            let list = api.list(&ListParams::default().limit(PAGE)).await?;
-            let all = list.items.into_iter().map(|one| Autoscaler {
-                name: one.metadata.name.unwrap_or_default(),
-                kind: one.spec.scale_target_ref.kind.into(),
-                target: one.spec.scale_target_ref.name.into(),
+        let asked = self
+            .autoscalers
+            .get_for(asker.source(), namespace.to_owned(), || async {
+                let _place = self.places.take(asker).await;
+                let api = Api::<AutoscalerPart>::namespaced(client.clone(), namespace);
+                let list = api.list(&ListParams::default().limit(PAGE)).await?;
+                let all = list.items.into_iter().map(|one| Autoscaler {
+                    name: one.metadata.name.unwrap_or_default(),
+                    kind: one.spec.scale_target_ref.kind.into(),
+                    target: one.spec.scale_target_ref.name.into(),
+                });
+                Ok::<_, kube::Error>(Arc::new(all.collect::<Vec<_>>()))
             });
-            Ok::<_, kube::Error>(Arc::new(all.collect::<Vec<_>>()))
-        });
         let Ok(Ok(all)) = tokio::time::timeout(PATIENCE, asked).await else {
             tracing::warn!(namespace, "Failed to list the autoscalers of a namespace");
             return Vec::new();
@@ -185,48 +209,81 @@ impl Lookups {
         let of_it = all.iter().filter(|one| one.kind == kind && one.target == name);
         of_it.take(NAMED).map(|one| one.name.clone()).collect()
     }
+
+    /// A lock that the watch has not shown yet; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// Why it cannot be read. Its pod would get the defaults in the place of its settings.
+    pub(crate) async fn lock(
+        &self,
+        client: &Client,
+        asker: &Asker,
+        name: &str,
+    ) -> Result<Option<DistributedLock>, String> {
+        let namespace = asker.namespace();
+        if !is_label(namespace) {
+            return Err("the review names no namespace".to_owned());
+        }
+        let asked = async {
+            let _place = self.places.take(asker).await;
+            let api = Api::<LockPart>::namespaced(client.clone(), namespace);
+            api.get_opt(name).await
+        };
+        match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(found) => found
+                .map(|found| found.map(DistributedLock::from))
+                .map_err(|error| error.to_string()),
+            Err(_) => Err(format!("the API server has not answered for {PATIENCE:?}")),
+        }
+    }
+
+    /// Whether a pod's workload is there, and has this image and these pull secrets, or its account has them.
+    pub(crate) async fn is_of_a_workload(
+        &self,
+        client: &Client,
+        asker: &Asker,
+        pod: &Value,
+        image: &str,
+    ) -> bool {
+        let asked = async {
+            let _place = self.places.take(asker).await;
+            genuine::is_of_a_workload(client, asker.namespace(), pod, image).await
+        };
+        match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(Ok(is)) => is,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, namespace = asker.namespace(), "Failed to read the workload of a pod");
+                false
+            }
+            Err(_) => false,
+        }
+    }
 }
 
-/// A lock that the watch has not shown yet; `None` if it does not exist.
-///
-/// # Errors
-/// Why it cannot be read. Its pod would get the defaults in the place of its settings.
-pub(crate) async fn lock(
+/// What an owner says; `None` if there is no such owner.
+async fn count(
     client: &Client,
     namespace: &str,
-    name: &str,
-) -> Result<Option<DistributedLock>, String> {
-    if !is_label(namespace) {
-        return Err("the review names no namespace".to_owned());
-    }
-    let api = Api::<LockPart>::namespaced(client.clone(), namespace);
-    match tokio::time::timeout(PATIENCE, api.get_opt(name)).await {
-        Ok(found) => found
-            .map(|found| found.map(DistributedLock::from))
-            .map_err(|error| error.to_string()),
-        Err(_) => Err(format!("the API server has not answered for {PATIENCE:?}")),
-    }
-}
-
-async fn count(client: &Client, namespace: &str, owner: &OwnerReference) -> Result<Replicas, kube::Error> {
+    owner: &OwnerReference,
+) -> Result<Option<Replicas>, kube::Error> {
     let name = &owner.name;
     let mut one = Replicas::One;
     let wanted = match owner.kind.as_str() {
         "ReplicaSet" => {
-            let set = Api::<ReplicaSetPart>::namespaced(client.clone(), namespace)
-                .get(name)
-                .await?;
+            let Some(set) = read::<ReplicaSetPart>(client, namespace, name).await? else {
+                return Ok(None);
+            };
             // Another controller (an Argo Rollout) makes more of them in its own way, and says nowhere how many.
             if !set.owner_references().iter().all(is_deployment) {
-                return Ok(Replicas::Unknown);
+                return Ok(Some(Replicas::Unknown));
             }
             let own = set.spec.as_ref().and_then(|spec| spec.replicas);
             own.max(desired(set.metadata.annotations.as_ref()))
         }
         "StatefulSet" => {
-            let set = Api::<StatefulSetPart>::namespaced(client.clone(), namespace)
-                .get(name)
-                .await?;
+            let Some(set) = read::<StatefulSetPart>(client, namespace, name).await? else {
+                return Ok(None);
+            };
             let spec = set.spec.as_ref();
             // The API server's default is OrderedReady.
             let policy = spec.and_then(|spec| spec.pod_management_policy.as_ref());
@@ -236,20 +293,20 @@ async fn count(client: &Client, namespace: &str, owner: &OwnerReference) -> Resu
             spec.and_then(|spec| spec.replicas)
         }
         "Job" => {
-            let job = Api::<JobPart>::namespaced(client.clone(), namespace)
-                .get(name)
-                .await?;
+            let Some(job) = read::<JobPart>(client, namespace, name).await? else {
+                return Ok(None);
+            };
             job.spec.and_then(|spec| spec.parallelism)
         }
-        "DaemonSet" => return Ok(Replicas::Many),
-        _ => return Ok(Replicas::Unknown),
+        "DaemonSet" => return Ok(Some(Replicas::Many)),
+        _ => return Ok(Some(Replicas::Unknown)),
     };
     // The API server's default of all three fields is 1.
-    Ok(if wanted.unwrap_or(1) > 1 {
+    Ok(Some(if wanted.unwrap_or(1) > 1 {
         Replicas::Many
     } else {
         one
-    })
+    }))
 }
 
 impl Weigh for OwnerQuestion {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lockkeeper_lock::BootInstant;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -23,7 +24,19 @@ pub struct WebhookMetrics {
 struct Request {
     /// `pods` or `workloads`.
     webhook: &'static str,
-    /// `wrap`, `signal`, `copied`, `unchanged`, or the reason of a refusal.
+    /// `wrap`, `signal`, `copied`, `unchanged`, [`ABANDONED`], or the reason of a refusal.
+    result: &'static str,
+}
+
+/// The API server has hung up, since the review took longer than the webhook's timeout; or we have given it up.
+const ABANDONED: &str = "abandoned";
+
+/// A review under way. It is counted when this is dropped.
+#[derive(Debug)]
+pub struct Review<'a> {
+    metrics: &'a WebhookMetrics,
+    webhook: &'static str,
+    begun: BootInstant,
     result: &'static str,
 }
 
@@ -59,8 +72,33 @@ impl WebhookMetrics {
         metrics
     }
 
-    pub fn record(&self, webhook: &'static str, result: &'static str, took: Duration) {
-        self.requests.get_or_create(&Request { webhook, result }).inc();
-        self.duration.observe(took.as_secs_f64());
+    /// Counts a review from now on.
+    pub fn begin(&self, webhook: &'static str) -> Review<'_> {
+        Review {
+            metrics: self,
+            webhook,
+            begun: BootInstant::now(),
+            result: ABANDONED,
+        }
+    }
+}
+
+impl Review<'_> {
+    /// How it has ended. Gives how long it took.
+    pub fn end(mut self, result: &'static str) -> Duration {
+        self.result = result;
+        BootInstant::now().saturating_since(self.begun)
+    }
+}
+
+impl Drop for Review<'_> {
+    fn drop(&mut self) {
+        let (webhook, result) = (self.webhook, self.result);
+        let took = BootInstant::now().saturating_since(self.begun);
+        self.metrics
+            .requests
+            .get_or_create(&Request { webhook, result })
+            .inc();
+        self.metrics.duration.observe(took.as_secs_f64());
     }
 }

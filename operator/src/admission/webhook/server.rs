@@ -191,7 +191,7 @@ async fn handle(admission: Arc<Admission>, place: &Place, request: Request<Incom
         if path == PODS {
             admission.pod(&body, place.source()).await
         } else {
-            admission.workload(&body).await
+            admission.workload(&body, place.source()).await
         }
     };
     let Ok(answer) = tokio::time::timeout(REVIEW_TIMEOUT, reviewed).await else {

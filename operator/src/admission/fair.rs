@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lockkeeper_daemon::places::Source;
 use tokio::sync::oneshot;
 
-use super::share::Asker;
+use super::asker::Asker;
 
 /// A bounded number of places. When all are taken, the next free one goes to the source that has the fewest, then to its
 /// namespace that has the fewest, and then to the one that has waited longest.
