@@ -184,7 +184,7 @@ check-rest: check-built
 	@$(CHECK) --doc
 
 .PHONY: test
-test: setup $(TLC) ## Run all tests, those on a real ensemble and a real Kubernetes included; LOCKKEEPER_REQUIRE=all: skip none
+test: setup $(TLC) ## Run all tests but those of a release, on a real ensemble and a real Kubernetes too; LOCKKEEPER_REQUIRE=all: skip none
 	@$(prepare-tests)
 	@$(call build-and-run,3,$(TEST_KUBERNETES) $(TEST_OTHERS))
 
