@@ -4,3 +4,4 @@ pub(crate) mod guard_end;
 mod impostor;
 pub mod keeper_end;
 pub mod protocol;
+mod socket_place;

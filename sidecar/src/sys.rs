@@ -358,8 +358,8 @@ fn last_errno() -> Errno {
 
 /// Closes every file descriptor from 3 on but for those in `keep`, which it sorts.
 ///
-/// For the anchor only: it is a fork of the guard, never runs a destructor, and must not hold the
-/// guard's socket open beyond the guard's end.
+/// For forks of the guard that never run a destructor: the anchor, which must not hold the guard's socket open beyond the
+/// guard's end, and what becomes a keeper.
 pub(crate) fn close_all_but(keep: &mut [RawFd]) {
     keep.sort_unstable();
     let mut from = 3;

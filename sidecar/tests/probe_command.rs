@@ -30,7 +30,6 @@ fn lockkeeper(directory: &Path, words: &[&str]) -> (Option<i32>, String) {
         .env_clear()
         .env("PATH", "/bin:/usr/bin")
         .env("LOCKKEEPER_SOCKET", directory.join("lock.sock"))
-        .env("LOCKKEEPER_GUARD_SOCKET", directory.join("guard.sock"))
         .current_dir(directory)
         .output()
         .unwrap();
@@ -180,7 +179,15 @@ fn a_startup_check_that_hangs_is_ended_after_its_own_timeout() {
 fn a_hook_after_the_start_is_refused_where_no_guard_would_execute_it() {
     let scratch = tempfile::tempdir().unwrap();
     let _served = serve(scratch.path(), "{}");
-    let words = ["probe", "--kind", "post-start", "--", "true"];
+    let words = [
+        "probe",
+        "--guard-socket",
+        "guard.sock",
+        "--kind",
+        "post-start",
+        "--",
+        "true",
+    ];
     let (code, err) = lockkeeper(scratch.path(), &words);
     assert_eq!(code, Some(64));
     assert!(err.contains("is not `lockkeeper guard`"), "{err}");

@@ -294,22 +294,22 @@ impl Pod {
         let mut command = Command::new(binaries::lockkeeper().unwrap());
         command
             .args(words)
-            .env("LOCKKEEPER_SOCKET", self.volume.join("lock.sock"))
-            .env("LOCKKEEPER_GUARD_SOCKET", self.volume.join("guard.sock"));
+            .env("LOCKKEEPER_SOCKET", self.volume.join("lock.sock"));
         command.output().unwrap().status.code()
     }
 
-    /// The same in the container, as a kubelet executes it.
-    pub fn executed(&self, words: &[&str]) -> Option<i32> {
+    /// Runs `lockkeeper COMMAND --guard-socket … WORDS` in the container, as a kubelet executes it.
+    pub fn executed(&self, subcommand: &str, words: &[&str]) -> Option<i32> {
         // A guard that is accepted would run on for ever; timeout(1) then ends it, with 124.
         let mut command = Command::new("timeout");
         command
             .args(["10", "nsenter"])
             .args(["--target", &self.guard().to_string(), "--pid", "--mount"])
             .arg(binaries::lockkeeper().unwrap())
+            .args([subcommand, "--guard-socket"])
+            .arg(self.guard_socket())
             .args(words)
-            .env("LOCKKEEPER_SOCKET", self.volume.join("lock.sock"))
-            .env("LOCKKEEPER_GUARD_SOCKET", self.volume.join("guard.sock"));
+            .env("LOCKKEEPER_SOCKET", self.volume.join("lock.sock"));
         command.output().unwrap().status.code()
     }
 

@@ -61,7 +61,7 @@ const OF_BOTH: [(Edit, &str); 7] = [
     ),
 ];
 
-const OF_WRAP: [(Edit, &str); 10] = [
+const OF_WRAP: [(Edit, &str); 11] = [
     (
         |pod| pod["spec"]["containers"][0]["command"] = json!(["/app"]),
         GUARD,
@@ -92,6 +92,7 @@ const OF_WRAP: [(Edit, &str); 10] = [
     (|pod| mount(pod, "//run/./lockkeeper/guard.sock"), GUARD),
     (|pod| mount(pod, "lockkeeper/lockkeeper"), GUARD),
     (|pod| mount(pod, "/opt/../lockkeeper/lockkeeper"), GUARD),
+    (|pod| mount(pod, "/var/run/lockkeeper"), GUARD),
     (
         |pod| {
             for mount in pod["spec"]["containers"][0]["volumeMounts"]

@@ -65,7 +65,7 @@ fn a_second_guard_is_refused(more: &[&str]) {
     let ensemble = Ensemble::start(Config::default()).unwrap();
     let (first, second, token) = two_pods(&ensemble, more);
     // Another process of the container, as by `kubectl exec`.
-    let code = first.executed(&["guard", "--", "true"]);
+    let code = first.executed("guard", &["--", "true"]);
     let mut third = first.another_container("third", &[]);
     let third = third.wait(BOUND).unwrap();
     // If the first guard were displaced, the second pod would have got the lock long before.

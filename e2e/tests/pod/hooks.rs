@@ -29,8 +29,8 @@ fn a_standby_is_healthy_whatever_its_probes_would_say_and_its_hook_waits_for_the
 
     let hooked = second.volume.join("hooked");
     let hook = format!("echo $LOCKKEEPER_FENCING_TOKEN >{}", hooked.display());
-    let post_start = ["probe", "--kind", "post-start", "--", "sh", "-c", &hook];
-    assert_eq!(second.executed(&post_start), Some(0));
+    let post_start = ["--kind", "post-start", "--", "sh", "-c", &hook];
+    assert_eq!(second.executed("probe", &post_start), Some(0));
     assert!(!hooked.exists());
     let failing = ["probe", "--kind", "liveness", "--", "false"];
     assert_eq!(second.lockkeeper(&failing), Some(0));
@@ -38,8 +38,8 @@ fn a_standby_is_healthy_whatever_its_probes_would_say_and_its_hook_waits_for_the
     assert_eq!(status, 200);
     assert!(why.contains("does not run under the lock"), "{why}");
     // If the application runs already, the guard executes the hook at once.
-    let failing = ["probe", "--kind", "post-start", "--", "false"];
-    assert_eq!(first.executed(&failing), Some(1));
+    let failing = ["--kind", "post-start", "--", "false"];
+    assert_eq!(first.executed("probe", &failing), Some(1));
     // The other pod runs within its startup budget: it is live, and ready only once it has started.
     assert_eq!(first.probe("/app/liveness").unwrap().0, 200);
     let ready = ["probe", "--kind", "readiness", "--", "true"];

@@ -17,8 +17,10 @@ fn nothing_of_a_user_is_mounted_in_the_place_of_the_guard() {
         ("//lockkeeper/./lockkeeper", false),
         ("/run/lockkeeper/", false),
         ("/run//lockkeeper/guard.sock", false),
+        ("/var/run/lockkeeper", false),
         ("/opt/../lockkeeper/lockkeeper", false),
         ("/run", true),
+        ("/var/lockkeeper", true),
         ("/run/lockkeeper-of-mine", true),
         ("/data/lockkeeper/..data", true),
     ];
@@ -54,7 +56,7 @@ fn nothing_of_a_user_is_mounted_in_the_place_of_the_guard() {
 
 #[test]
 fn a_bad_pod_gets_one_clear_sentence() {
-    let cases: [(Edit, &str); 18] = [
+    let cases: [(Edit, &str); 19] = [
         (
             |pod| pod["metadata"]["annotations"]["lockkeeper.io/lock"] = json!("Not_A_Label"),
             "lower-case letters",
@@ -111,6 +113,16 @@ fn a_bad_pod_gets_one_clear_sentence() {
         ),
         (
             |pod| pod["spec"]["volumes"] = json!([{ "name": "lockkeeper-run" }]),
+            "rename it",
+        ),
+        (
+            |pod| {
+                let mounts = json!([{ "name": "lockkeeper-run", "mountPath": "/mine" }]);
+                pod["spec"]["containers"]
+                    .as_array_mut()
+                    .unwrap()
+                    .push(json!({ "name": "other", "image": "o:1", "volumeMounts": mounts }));
+            },
             "rename it",
         ),
         (

@@ -261,8 +261,9 @@ pub struct ProbeArgs {
     #[arg(long, env = "LOCKKEEPER_PROBE_KIND", value_name = "KIND", ignore_case = true)]
     pub kind: Kind,
 
-    /// Unix socket on which the keeper waits for guards: the postStart hook is stored beside it
-    #[arg(long, env = "LOCKKEEPER_GUARD_SOCKET", value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
+    /// Unix socket on which the keeper waits for guards: the postStart hook is stored beside it. No variable states it, as for
+    /// `lockkeeper guard`
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
     pub guard_socket: PathBuf,
 
     /// The command to run, and its arguments. Default: for liveness and readiness, the probe in the keeper's

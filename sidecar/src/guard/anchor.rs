@@ -44,6 +44,7 @@ use super::namespace;
 use super::processes::Processes;
 use super::reaping::{Left, reap};
 use super::schedule::{EXIT_SOFTWARE, Sweep};
+use super::signals::MOST_AT_ONCE;
 use crate::sys::{self, CommandLine, Precedence, Program, SignalSet};
 
 pub(super) mod report;
@@ -260,7 +261,9 @@ fn wait(signals: Option<&OwnedFd>, lifeline: &OwnedFd, again: Option<Duration>) 
     };
     let _ = rustix::event::poll(&mut fds[..watched], timeout.as_ref());
     let has_word = !fds[1].revents().is_empty();
-    while sys::next_signal(signals.as_fd()).is_some() {}
+    let _ = (0..MOST_AT_ONCE)
+        .take_while(|_| sys::next_signal(signals.as_fd()).is_some())
+        .count();
     has_word && !obey(lifeline)
 }
 

@@ -242,7 +242,10 @@ impl<T: Target> EventLoop<T> {
 
     fn read_signals(&mut self) {
         let mut child_ended = false;
-        while let Some(Caught { signo, by_kernel }) = sys::next_signal(&self.signals) {
+        for _ in 0..signals::MOST_AT_ONCE {
+            let Some(Caught { signo, by_kernel }) = sys::next_signal(&self.signals) else {
+                break;
+            };
             if i32::from(signo) == libc::SIGCHLD {
                 child_ended = true;
             } else if !signals::is_for_nobody(signo) {

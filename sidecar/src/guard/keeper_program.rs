@@ -79,6 +79,9 @@ impl KeeperProgram {
             .and_then(|()| rustix::stdio::dup2_stdin(socket))
             .and_then(|()| rustix::stdio::dup2_stdout(&self.nowhere));
         if is_ready.is_ok() {
+            // The anchor takes the guard for alive as long as anybody has the other end of its pipe, and the disk may keep
+            // this process from executing anything for long.
+            sys::close_all_but(&mut []);
             sys::release_signals();
             // It logs from a process group of its own.
             sys::write_from_the_background();

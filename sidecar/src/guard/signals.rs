@@ -16,6 +16,10 @@ const FAULTS: [i32; 7] = [
 /// The C library keeps these two to itself (thread cancellation, `setuid` of all threads).
 const RESERVED: [i32; 2] = [32, 33];
 
+/// Signals that guard and anchor read before they look at a deadline or at the other again: as many as there are. Processes of
+/// the application may send them faster than they are read.
+pub(super) const MOST_AT_ONCE: usize = 64;
+
 /// Everything that the guard takes from the kernel through its signalfd: every signal that can be
 /// caught, but for faults, SIGPIPE (a lost socket is seen by its error code), and those that were
 /// ignored when the guard was started (`nohup`): they stay ignored, for the application as well.

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::SendFlags;
 
 use super::impostor;
 use super::protocol::{FRAME_LEN, Frame, FrameError, FromGuard, ToGuard};
+use super::socket_place::SocketPlace;
 
 /// Limits of the time between two attempts to connect: doubled each time, short again after success.
 const RETRY_SHORTEST: Duration = Duration::from_millis(100);
@@ -21,7 +22,7 @@ const RETRY_LONGEST: Duration = Duration::from_secs(1);
 pub(crate) struct GuardEnd {
     socket: Option<OwnedFd>,
     /// Where to connect; `None` for an inherited socket, which cannot reconnect.
-    address: Option<SocketAddrUnix>,
+    place: Option<SocketPlace>,
     retry_at: BootInstant,
     retry_after: Duration,
     buffer: Frame,
@@ -63,19 +64,19 @@ impl GuardEnd {
     /// # Errors
     /// When no socket can have this path.
     pub(crate) fn at(path: &Path) -> io::Result<Self> {
-        let address = SocketAddrUnix::new(path).map_err(|error| {
+        let place = SocketPlace::new(path).map_err(|error| {
             io::Error::new(
                 error.kind(),
                 format!("the socket path {} cannot be used: {error}", path.display()),
             )
         })?;
-        Ok(Self::new(Some(address)))
+        Ok(Self::new(Some(place)))
     }
 
-    fn new(address: Option<SocketAddrUnix>) -> Self {
+    fn new(place: Option<SocketPlace>) -> Self {
         Self {
             socket: None,
-            address,
+            place,
             retry_at: BootInstant::from_nanos(0),
             retry_after: RETRY_SHORTEST,
             buffer: [0; FRAME_LEN],
@@ -84,7 +85,7 @@ impl GuardEnd {
     }
 
     pub(crate) fn reconnects(&self) -> bool {
-        self.address.is_some()
+        self.place.is_some()
     }
 
     /// The socket while there is one.
@@ -94,7 +95,7 @@ impl GuardEnd {
 
     /// When [`GuardEnd::connect`] is to be called.
     pub(crate) fn retry_at(&self) -> Option<BootInstant> {
-        (self.socket.is_none() && self.address.is_some()).then_some(self.retry_at)
+        (self.socket.is_none() && self.place.is_some()).then_some(self.retry_at)
     }
 
     /// Connects if it is time to. True when there is a new connection.
@@ -102,13 +103,13 @@ impl GuardEnd {
     /// # Errors
     /// Why there is none; there will be another attempt.
     pub(crate) fn connect(&mut self, now: BootInstant) -> Result<bool, NoKeeper> {
-        let Some(address) = &self.address else {
+        let Some(place) = &mut self.place else {
             return Ok(false);
         };
         if self.socket.is_some() || now < self.retry_at {
             return Ok(false);
         }
-        match connect(address) {
+        match connect(place) {
             Ok(socket) => {
                 self.socket = Some(socket);
                 self.retry_after = RETRY_SHORTEST;
@@ -161,11 +162,8 @@ impl GuardEnd {
     }
 }
 
-fn connect(address: &SocketAddrUnix) -> Result<OwnedFd, NoKeeper> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-        .map_err(NoKeeper::Unreachable)?;
-    rustix::net::connect(&socket, address).map_err(NoKeeper::Unreachable)?;
+fn connect(place: &mut SocketPlace) -> Result<OwnedFd, NoKeeper> {
+    let socket = place.connect().map_err(NoKeeper::Unreachable)?;
     if impostor::may_be_a_neighbour(socket.as_fd()) {
         return Err(NoKeeper::Impostor);
     }

@@ -46,7 +46,12 @@ pub(crate) fn names_are_free(spec: &PodSpec) -> Result<(), Refusal> {
         }
     }
     for name in [names::BINARY_VOLUME, names::RUN_VOLUME, names::AUTH_VOLUME] {
-        if spec.volumes.iter().flatten().any(|volume| volume.name == name) {
+        let mut mounts = containers
+            .clone()
+            .flat_map(|container| container.volume_mounts.iter().flatten());
+        let is_there = spec.volumes.iter().flatten().any(|volume| volume.name == name);
+        // The volume would be there after us: with the socket at which a keeper is expected, or with an identity.
+        if is_there || mounts.any(|mount| mount.name == name) {
             return Err(Refusal::NameTaken { kind: "volume", name });
         }
     }
@@ -118,6 +123,9 @@ pub(crate) fn mounts_are_free(container: &Container) -> Result<(), Refusal> {
     }
 }
 
+/// [`names::RUN_DIR`] in most images, in which `/var/run` is a link to `/run`.
+const LINKED_RUN_DIR: &str = "/var/run/lockkeeper";
+
 fn is_ours(mount: &VolumeMount) -> bool {
     let is_whole = mount.sub_path.is_none() && mount.sub_path_expr.is_none();
     let folder = match mount.name.as_str() {
@@ -135,7 +143,8 @@ fn may_be_in_our_folders(path: &str) -> bool {
         let mut parts = parts();
         folder.split('/').skip(1).all(|part| parts.next() == Some(part))
     };
-    parts().any(|part| part == "..") || [names::BINARY_DIR, names::RUN_DIR].into_iter().any(is_in)
+    let ours = [names::BINARY_DIR, names::RUN_DIR, LINKED_RUN_DIR];
+    parts().any(|part| part == "..") || ours.into_iter().any(is_in)
 }
 
 /// The position of the guarded container, and how it was chosen.

@@ -52,7 +52,7 @@ pub enum Refusal {
     PortTaken(String),
     /// A folder that we mount is taken.
     #[error(
-        "container `{container}` mounts something at {path}: mount it outside of /lockkeeper and /run/lockkeeper, where Lockkeeper's own parts are, at a path without `..`"
+        "container `{container}` mounts something at {path}: mount it outside of /lockkeeper and /run/lockkeeper (also by /var/run), where Lockkeeper's own parts are, at a path without `..`"
     )]
     MountTaken { container: String, path: String },
     #[error("DistributedLock `{name}` is not valid: {problem}")]
