@@ -67,11 +67,13 @@ gets a tick of up to 2s again (the policy in zookeeper.yaml). */ -}}
 {{- if and .Values.zookeeper.server.enabled (lt $millis 2000) }}2s{{ else }}{{ .Values.zookeeper.tickTime }}{{ end }}
 {{- end }}
 
-{{- /* The API server refuses a pod when the webhook's timeout is over: the look-up of a command has to end before. */ -}}
+{{- /* The API server refuses a pod when the webhook's timeout is over: the look-up of a command has to end before. The operator may
+need 1s each for the lock, the ID of its ensemble, and the workload of the pod. */ -}}
 {{- define "lockkeeper.registryTimeout" -}}
-{{- $longest := sub .Values.webhook.timeoutSeconds 2 | mul 1000 -}}
-{{- if gt (include "lockkeeper.millis" .Values.registry.timeout | int) (int $longest) }}
-{{- fail (printf "registry.timeout is %s: it must be at least 2s shorter than webhook.timeoutSeconds (%d), in which the operator also asks the API server" .Values.registry.timeout (int .Values.webhook.timeoutSeconds)) }}
+{{- $longest := sub .Values.webhook.timeoutSeconds 3 | mul 1000 -}}
+{{- $millis := include "lockkeeper.millis" .Values.registry.timeout | int -}}
+{{- if or (lt $millis 100) (gt $millis (int $longest)) }}
+{{- fail (printf "registry.timeout is %s: it must be between 100ms and 3s less than webhook.timeoutSeconds (%d), in which the operator also asks others" .Values.registry.timeout (int .Values.webhook.timeoutSeconds)) }}
 {{- end -}}
 {{ .Values.registry.timeout }}
 {{- end }}

@@ -198,14 +198,14 @@ fn a_registry_that_may_take_longer_than_the_api_server_waits_is_refused_before_a
         let timeout = format!("--set=registry.timeout={timeout},webhook.timeoutSeconds={seconds}");
         run(&helm, &["template", "lockkeeper", CHART, GIVEN, &timeout])
     };
-    for (timeout, seconds) in [("3001ms", 5), ("1m", 30), ("2s", 3)] {
+    for (timeout, seconds) in [("3001ms", 6), ("1m", 30), ("2s", 4), ("0s", 7)] {
         let (is_done, words) = template(timeout, seconds);
         assert!(
-            !is_done && words.contains("at least 2s shorter"),
+            !is_done && words.contains("between 100ms and 3s less"),
             "{timeout}: {words}"
         );
     }
-    for (timeout, seconds) in [("3s", 5), ("28s", 30), ("1s", 3)] {
+    for (timeout, seconds) in [("3s", 6), ("27s", 30), ("1s", 4)] {
         let (is_done, words) = template(timeout, seconds);
         assert!(is_done, "{timeout}: {words}");
     }

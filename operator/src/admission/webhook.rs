@@ -148,6 +148,10 @@ impl Admission {
                 }
             },
         );
+        let client_certificate = client_certificate.map_err(|problem| Refusal::LockUnknown {
+            lock: name.to_owned(),
+            problem,
+        })?;
         let mut cluster = *self.facts.borrow();
         cluster.image_volumes &= self.mounts_images && self.nodes.mount_images();
         let ungated = subject

@@ -72,6 +72,40 @@ async fn a_pod_does_not_get_the_defaults_because_its_lock_could_not_be_read() {
 }
 
 #[tokio::test]
+async fn a_pod_is_not_made_without_its_certificate_because_the_secret_could_not_be_read_just_then() {
+    for (status, is_admitted) in [(500, false), (403, true), (404, true)] {
+        let api = Http::start(move |request| match request.uri().path() {
+            "/apis/lockkeeper.io/v1alpha1/namespaces/shop/distributedlocks/late" => with(
+                200,
+                &json!({
+                    "apiVersion": "lockkeeper.io/v1alpha1", "kind": "DistributedLock",
+                    "metadata": { "name": "late", "namespace": "shop" },
+                    "spec": { "zookeeper": { "connect": "tcp+tls://zk:2281", "tlsSecret": { "name": "tls" } } },
+                }),
+            ),
+            "/api/v1/namespaces/shop/secrets/tls" => with(
+                status,
+                &json!({ "kind": "Status", "status": "Failure", "code": status, "reason": "", "message": "no" }),
+            ),
+            other => panic!("no client asks for {other}"),
+        })
+        .await;
+        let issued = issued(NAME, None);
+        let server = Server::start_with(&issued, &format!("http://{}", api.name), &Callers::Anybody).await;
+        let pod = json!({
+            "metadata": { "name": "app", "annotations": { "lockkeeper.io/lock": "late" } },
+            "spec": { "containers": [{ "name": "app", "image": "app:1", "command": ["/app"] }] },
+        });
+        let response = server.review(&issued, "/pods", "Pod", &pod).await;
+        assert_eq!(response["allowed"], is_admitted, "{status}: {response}");
+        let message = response["status"]["message"]
+            .as_str()
+            .unwrap_or("its Secret `tls`");
+        assert!(message.contains("its Secret `tls`"), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn the_pods_of_a_statefulset_that_goes_in_order_are_ready_while_they_wait_and_can_be_scaled_up() {
     for (policy, path) in [
         (json!(null), "/queuedz"),

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::share::{Group, Share};
+use super::share::{Group, Share, Turn};
 use super::url::Url;
 use crate::addresses::{self, Network};
 use crate::admission::asker::Asker;
@@ -43,6 +43,13 @@ const CONNECTING_IN_ALL: usize = 100;
 /// Of these, those of one namespace: as many as it may have questions under way.
 const CONNECTING_OF_ONE: usize = 4;
 
+/// Names that are being resolved at once in all. The C library resolves on threads, of which a process has 512 for this and
+/// other work (`max_blocking_threads` of tokio), and a look-up that is given up goes on until its resolver answers.
+const RESOLVING_IN_ALL: usize = 128;
+
+/// Of these, those of one namespace: as many as it may have questions under way.
+const RESOLVING_OF_ONE: usize = 4;
+
 /// How long a server may take to accept a connection, at each of its addresses: a few round trips around the earth.
 const CONNECT: Duration = Duration::from_millis(500);
 
@@ -59,6 +66,7 @@ pub(crate) struct Exchange {
     tls: Arc<ClientConfig>,
     allowed: Vec<Network>,
     bodies: Fair,
+    resolving: Fair,
     connections: Fair,
     connecting: Group<(Asker, String, u16)>,
 }
@@ -134,6 +142,7 @@ impl Exchange {
             tls: Arc::new(tls),
             allowed,
             bodies: Fair::new(BODIES, BODIES_OF_ONE),
+            resolving: Fair::new(RESOLVING_IN_ALL, RESOLVING_OF_ONE),
             connections: Fair::new(CONNECTING_IN_ALL, CONNECTING_OF_ONE),
             connecting: Group::new(CONNECTING),
         })
@@ -152,10 +161,13 @@ impl Exchange {
         limit: usize,
         share: &Share,
     ) -> Result<Answer, NoAnswer> {
-        let _turn = share.turn().await;
-        let stream = self.connect(url, share.asker()).await.inspect_err(|error| {
-            tracing::debug!(host = url.authority(), %error, "Failed to reach a registry");
-        })?;
+        let turn = Arc::new(share.turn().await);
+        let stream = self
+            .connect(url, share.asker(), &turn)
+            .await
+            .inspect_err(|error| {
+                tracing::debug!(host = url.authority(), %error, "Failed to reach a registry");
+            })?;
         let mut request = Request::new(Empty::<Bytes>::new());
         *request.method_mut() = method;
         *request.uri_mut() = url.target.parse().map_err(|_| NoAnswer::Broken)?;
@@ -176,10 +188,20 @@ impl Exchange {
         read_answer(stream, request, limit, self.bodies.take(share.asker())).await
     }
 
+    /// The addresses of a host. The turn and the place are taken for as long as the resolver works on it, also if the review
+    /// is given up before.
+    async fn resolve(&self, url: &Url, asker: &Asker, turn: Arc<Turn>) -> Result<Vec<SocketAddr>, NoAnswer> {
+        let place = self.resolving.take(asker).await;
+        let (host, port) = (url.host.clone(), url.port);
+        let resolved = to_its_end((turn, place), async move {
+            tokio::net::lookup_host((host, port)).await.map(Iterator::collect)
+        });
+        resolved.await.and_then(Result::ok).ok_or(NoAnswer::Unreachable)
+    }
+
     /// The address that is checked is the one that is connected to: a name cannot mean another one meanwhile.
-    async fn connect(&self, url: &Url, asker: &Asker) -> Result<TcpStream, NoAnswer> {
-        let found = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
-        let found: Vec<SocketAddr> = found.map_err(|_| NoAnswer::Unreachable)?.collect();
+    async fn connect(&self, url: &Url, asker: &Asker, turn: &Arc<Turn>) -> Result<TcpStream, NoAnswer> {
+        let found = self.resolve(url, asker, Arc::clone(turn)).await?;
         for found in &found {
             if let Err(kind) = addresses::check(found.ip(), &self.allowed) {
                 tracing::warn!(
@@ -202,6 +224,18 @@ impl Exchange {
         }
         Err(NoAnswer::Unreachable)
     }
+}
+
+/// What `work` gives. It goes on when the caller gives up, and `held` is dropped at its end only.
+async fn to_its_end<T: Send + 'static>(
+    held: impl Send + 'static,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    let task = tokio::spawn(async move {
+        let _held = held;
+        work.await
+    });
+    task.await.ok()
 }
 
 /// Sends a question over a connection and reads the answer, of which the body has `limit` bytes at most, when there is
@@ -250,6 +284,20 @@ pub(crate) async fn read_answer<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_is_still_being_resolved_for_a_review_that_was_given_up_keeps_its_place() {
+        let places = Arc::new(tokio::sync::Semaphore::new(1));
+        let place = Arc::clone(&places).try_acquire_owned().unwrap();
+        let (answer, resolver) = tokio::sync::oneshot::channel::<()>();
+        let mut review = Box::pin(to_its_end(place, resolver));
+        assert!(futures_util::poll!(review.as_mut()).is_pending());
+        drop(review);
+        tokio::task::yield_now().await;
+        assert!(places.try_acquire().is_err());
+        answer.send(()).unwrap();
+        assert!(places.acquire().await.is_ok());
+    }
 
     #[test]
     fn a_file_of_authorities_without_a_certificate_is_refused() {

@@ -1,6 +1,6 @@
 //! What the webhooks ask the API server beside the object itself. Most of it serves convenience or the search for a
-//! command: a look-up that fails never leaves a pod unguarded. A pod is refused only if the settings of its lock
-//! cannot be read.
+//! command: a look-up that fails never leaves a pod unguarded. A pod is refused only if the settings of its lock, or what
+//! they name, cannot be read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::kubernetes::objects::{CERTIFICATE, KEY};
 const OWNER_LIFE: Duration = Duration::from_secs(60);
 /// Whether a Secret has a certificate changes with its installation.
 const SECRET_LIFE: Duration = Duration::from_secs(30);
-/// A webhook has five seconds in all, three of which a registry may take.
+/// Three questions in a row, at most, and one to a registry have to fit into the webhook's `timeoutSeconds`.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Questions of reviews to the API server at once, in all. Any client may send reviews where callers are not known, and the
@@ -142,21 +142,25 @@ impl Lookups {
         }
     }
 
-    /// Whether the lock's `tlsSecret` has a certificate for the pods themselves.
+    /// Whether the lock's `tlsSecret` has a certificate for the pods themselves. A Secret that the operator may not read has
+    /// none for it.
+    ///
+    /// # Errors
+    /// Why it cannot be read now. The pod would be without its certificate for ever.
     pub(crate) async fn client_certificate(
         &self,
         client: &Client,
         asker: &Asker,
         lock: Option<&DistributedLockSpec>,
-    ) -> bool {
+    ) -> Result<bool, String> {
         let namespace = asker.namespace();
         let Some(name) =
             lock.and_then(|lock| Some(lock.zookeeper.as_ref()?.tls_secret.as_ref()?.name.clone()))
         else {
-            return false;
+            return Ok(false);
         };
         if !is_subdomain(&name) || !is_label(namespace) {
-            return false;
+            return Ok(false);
         }
         let question = (namespace.to_owned(), name.clone());
         let asked = self.certificates.get_for(asker.source(), question, || async {
@@ -168,12 +172,20 @@ impl Lookups {
             Ok::<_, kube::Error>(has(CERTIFICATE) && has(KEY))
         });
         match tokio::time::timeout(PATIENCE, asked).await {
-            Ok(Ok(has)) => has,
-            Ok(Err(error)) => {
-                tracing::warn!(%error, namespace, secret = name, "Failed to read the tlsSecret of a lock");
-                false
+            Ok(Ok(has)) => Ok(has),
+            Ok(Err(kube::Error::Api(status))) if status.is_forbidden() => {
+                tracing::warn!(
+                    namespace,
+                    secret = name,
+                    why = status.message,
+                    "The operator may not read the tlsSecret of a lock"
+                );
+                Ok(false)
             }
-            Err(_) => false,
+            Ok(Err(error)) => Err(format!("its Secret `{name}`: {error}")),
+            Err(_) => Err(format!(
+                "its Secret `{name}`: the API server has not answered for {PATIENCE:?}"
+            )),
         }
     }
 

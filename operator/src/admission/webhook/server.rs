@@ -48,9 +48,9 @@ const MEMORY: usize = 96 << 20;
 /// for the whole answer at most.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a review may take when its body is there. What it asks others is bounded, by one second or three
-/// (`--registry-timeout`); no API server waits for more than 30 s.
-const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a review may take when its body is there: no API server waits for more than 30 s. What it asks others is bounded,
+/// by a second for each question and `--registry-timeout`.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A request's head may be this long, in bytes.
 const HEAD_BYTES: usize = 16 * 1024;
