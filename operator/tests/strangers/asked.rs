@@ -19,13 +19,9 @@ fn with(status: u16, body: &Value) -> Answer {
     answer(status, &[("content-type", "application/json")], body.to_string())
 }
 
-/// What becomes of a pod that names the lock `late`, with an API server that has this at its place.
-async fn review(status: u16, found: Value) -> Value {
-    let api = Http::start(move |request| match request.uri().path() {
-        "/apis/lockkeeper.io/v1alpha1/namespaces/shop/distributedlocks/late" => with(status, &found),
-        other => panic!("no client asks for {other}"),
-    })
-    .await;
+/// What becomes of a pod that names the lock `late`, with an API server that answers so.
+async fn reviewed(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Value {
+    let api = Http::start(move |request| answer(request.uri().path())).await;
     let issued = issued(NAME, None);
     let server = Server::start_with(&issued, &format!("http://{}", api.name), &Callers::Anybody).await;
     let pod = json!({
@@ -33,6 +29,17 @@ async fn review(status: u16, found: Value) -> Value {
         "spec": { "containers": [{ "name": "app", "image": "app:1", "command": ["/app"] }] },
     });
     server.review(&issued, "/pods", "Pod", &pod).await
+}
+
+const LATE: &str = "/apis/lockkeeper.io/v1alpha1/namespaces/shop/distributedlocks/late";
+
+/// The same with one that has this at the lock's place.
+async fn review(status: u16, found: Value) -> Value {
+    reviewed(move |path| match path {
+        LATE => with(status, &found),
+        other => panic!("no client asks for {other}"),
+    })
+    .await
 }
 
 fn patch(response: &Value) -> String {
@@ -73,31 +80,22 @@ async fn a_pod_does_not_get_the_defaults_because_its_lock_could_not_be_read() {
 
 #[tokio::test]
 async fn a_pod_is_not_made_without_its_certificate_because_the_secret_could_not_be_read_just_then() {
-    for (status, is_admitted) in [(500, false), (403, true), (404, true)] {
-        let api = Http::start(move |request| match request.uri().path() {
-            "/apis/lockkeeper.io/v1alpha1/namespaces/shop/distributedlocks/late" => with(
-                200,
-                &json!({
-                    "apiVersion": "lockkeeper.io/v1alpha1", "kind": "DistributedLock",
-                    "metadata": { "name": "late", "namespace": "shop" },
-                    "spec": { "zookeeper": { "connect": "tcp+tls://zk:2281", "tlsSecret": { "name": "tls" } } },
-                }),
-            ),
-            "/api/v1/namespaces/shop/secrets/tls" => with(
-                status,
-                &json!({ "kind": "Status", "status": "Failure", "code": status, "reason": "", "message": "no" }),
-            ),
+    let lock = json!({
+        "apiVersion": "lockkeeper.io/v1alpha1", "kind": "DistributedLock",
+        "metadata": { "name": "late", "namespace": "shop" },
+        "spec": { "zookeeper": { "connect": "tcp+tls://zk:2281", "tlsSecret": { "name": "tls" } } },
+    });
+    for (code, is_admitted) in [(500, false), (403, true), (404, true)] {
+        let lock = lock.clone();
+        let status =
+            json!({ "kind": "Status", "status": "Failure", "code": code, "reason": "", "message": "no" });
+        let response = reviewed(move |path| match path {
+            LATE => with(200, &lock),
+            "/api/v1/namespaces/shop/secrets/tls" => with(code, &status),
             other => panic!("no client asks for {other}"),
         })
         .await;
-        let issued = issued(NAME, None);
-        let server = Server::start_with(&issued, &format!("http://{}", api.name), &Callers::Anybody).await;
-        let pod = json!({
-            "metadata": { "name": "app", "annotations": { "lockkeeper.io/lock": "late" } },
-            "spec": { "containers": [{ "name": "app", "image": "app:1", "command": ["/app"] }] },
-        });
-        let response = server.review(&issued, "/pods", "Pod", &pod).await;
-        assert_eq!(response["allowed"], is_admitted, "{status}: {response}");
+        assert_eq!(response["allowed"], is_admitted, "{code}: {response}");
         let message = response["status"]["message"]
             .as_str()
             .unwrap_or("its Secret `tls`");
