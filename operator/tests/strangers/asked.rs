@@ -85,10 +85,13 @@ async fn a_pod_is_not_made_without_its_certificate_because_the_secret_could_not_
         "metadata": { "name": "late", "namespace": "shop" },
         "spec": { "zookeeper": { "connect": "tcp+tls://zk:2281", "tlsSecret": { "name": "tls" } } },
     });
-    for (code, is_admitted) in [(500, false), (403, true), (404, true)] {
+    for (code, reason, is_admitted) in [
+        (500, "InternalError", false),
+        (403, "Forbidden", true),
+        (404, "NotFound", true),
+    ] {
         let lock = lock.clone();
-        let status =
-            json!({ "kind": "Status", "status": "Failure", "code": code, "reason": "", "message": "no" });
+        let status = json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason });
         let response = reviewed(move |path| match path {
             LATE => with(200, &lock),
             "/api/v1/namespaces/shop/secrets/tls" => with(code, &status),
