@@ -133,7 +133,8 @@ pub(crate) struct WebhookArgs {
     #[arg(long, env = "LOCKKEEPER_POD_CONNECT", value_name = "HOSTS")]
     pub(crate) pod_connect: Option<ConnectString>,
 
-    /// How long the operator waits for registries to look up the command of an image. The webhook needs up to 3 s more, and has timeoutSeconds in total
+    /// How long the operator waits for registries to look up the command of an image. Other questions of the same review take
+    /// up to 3 s more, and the webhook's timeoutSeconds has to contain both
     #[arg(long, env = "LOCKKEEPER_REGISTRY_TIMEOUT", value_name = "DURATION", default_value = "3s", value_parser = duration::parse)]
     pub(crate) registry_timeout: Duration,
 

@@ -27,8 +27,8 @@ pub enum ToGuard {
         /// Exit code of the guard.
         code: u8,
     },
-    /// The keeper cannot do its work: it was asked for nothing yet. The first keeper's guard exits with this code. The guard
-    /// of a later one keeps what an earlier one has granted or stopped.
+    /// The keeper has failed before it could decide anything. The guard of a first keeper exits with this code; the guard of a
+    /// later one keeps what an earlier keeper has granted or stopped.
     CannotBegin {
         /// Exit code of the guard.
         code: u8,
