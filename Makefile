@@ -170,16 +170,17 @@ check: ## Check format, lints, and all unit and model tests: no Java, no Go, no 
 	@$(call run-parts,3,check-guard check-long check-rest)
 
 # The guard's tests mostly wait for processes and deadlines: they run while cargo builds the others, which mostly compute.
-LONG_CHECKS := histories whole lease_model strangers
+# The others are shared out to two that take about as long.
+LONG_CHECKS := histories whole lease_model strangers promises
 .PHONY: check-guard check-built check-long check-rest
 check-guard:
 	@$(CHECK) --test guard
 check-built:
 	@$(CHECK) --no-run --lib --bins --tests
 check-long: check-built
-	@$(CHECK) $(addprefix --test ,$(LONG_CHECKS))
+	@RUST_TEST_THREADS=$(WAITING_THREADS) $(CHECK) --lib --bins $(addprefix --test ,$(LONG_CHECKS))
 check-rest: check-built
-	@RUST_TEST_THREADS=$(WAITING_THREADS) $(CHECK) --lib --bins \
+	@RUST_TEST_THREADS=$(WAITING_THREADS) $(CHECK) \
 	    $(addprefix --test ,$(filter-out guard $(LONG_CHECKS),$(call tests-of,$(DEFAULT_MEMBERS))))
 	@$(CHECK) --doc
 

@@ -85,11 +85,13 @@ impl Sidecar {
         exchange(|| UnixStream::connect(self.folder.path().join("lock.sock")), path)
     }
 
-    /// All that it has logged.
-    fn end(mut self) -> String {
+    /// All that it has logged, once it has logged this: a thread of its own writes the log.
+    fn end_after(mut self, sentence: &str) -> String {
+        let log = || std::fs::read_to_string(self.folder.path().join("log")).unwrap();
+        eventually(sentence, || log().contains(sentence).then_some(()));
         self.process.kill().unwrap();
         self.process.wait().unwrap();
-        std::fs::read_to_string(self.folder.path().join("log")).unwrap()
+        log()
     }
 }
 
@@ -134,9 +136,7 @@ fn the_token_of_the_environment_opens_the_path_and_is_in_no_log_metric_or_status
     said.push(sidecar.ask(&format!("/app/{TOKEN}/nothing")));
     said.extend(["/metrics", "/readyz", "/queuedz", "/nothing"].map(|path| sidecar.ask(path)));
     said.extend(["/v1/lock", "/v1/app/preStop"].map(|path| sidecar.ask_inside(path)));
-    let log = sidecar.end();
-    assert!(log.contains("INFO"), "it logs: {log}");
-    said.push(log);
+    said.push(sidecar.end_after("INFO"));
     for text in said {
         assert!(!text.contains(TOKEN), "{text}");
     }
@@ -149,9 +149,8 @@ fn a_sidecar_without_a_token_says_at_its_start_that_the_hook_is_not_sent() {
     assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
     let answer = sidecar.ask("/app/liveness");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    let log = sidecar.end();
-    let sentence = "The preStop hook of the application is not sent";
-    assert!(log.contains(sentence) && log.contains("--app-token"), "{log}");
+    let log = sidecar.end_after("The preStop hook of the application is not sent");
+    assert!(log.contains("--app-token"), "{log}");
 }
 
 #[test]

@@ -20,6 +20,9 @@ use crate::webhook::NAME;
 /// What the chart gives the operator, in KiB.
 pub const LIMIT: u64 = 256 << 10;
 
+/// More than the operator has connections. With the answer of each it would need three times its memory.
+const CLIENTS: usize = 300;
+
 /// An operator that reaches no ensemble, and maybe no API server, but answers reviews.
 pub struct Operator {
     child: Child,
@@ -192,8 +195,7 @@ async fn clients_that_read_no_answer_do_not_cost_more_memory_than_the_operator_h
     assert!(alone.starts_with("HTTP/1.1 200"), "{alone}");
     let before = operator.peak();
     let mut open = Vec::new();
-    let end = Instant::now() + Duration::from_secs(20);
-    while Instant::now() < end {
+    for _ in 0..CLIENTS {
         // Each has room for little of its answer, and never reads.
         open.extend(operator.send_and_never_read(&body).await);
         assert!(

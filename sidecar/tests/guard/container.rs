@@ -40,7 +40,7 @@ impl Container {
 
     /// The same with its last words mounted at this path.
     fn start_at(guard: &Guard, name: &str, log: &str, script: &str) -> Self {
-        let source = guard.file(&format!("pods/6f1c/containers/{name}"));
+        let source = guard.file(&format!("{}/{name}", containers()));
         std::fs::create_dir_all(&source).expect("a directory");
         let source = source.join("0af3");
         for file in [&source, &guard.file(log)] {
@@ -86,10 +86,18 @@ impl Drop for Container {
     }
 }
 
-const OWN_MOUNT: &str = r#"mount --bind pods/6f1c/containers/lockkeeper/77aa own-log && exec "$@""#;
+/// Where the kubelet would have the mounts of the pod's containers. A guard looks at all processes of the machine, and
+/// other lanes of these tests have guards at the same time: each has a pod of its own.
+pub fn containers() -> String {
+    format!("pods/{}/containers", std::process::id())
+}
 
 /// A guard for the container `app` of its pod.
 pub fn guard() -> Option<Guard> {
+    let own_mount = format!(
+        "mount --bind {}/lockkeeper/77aa own-log && exec \"$@\"",
+        containers()
+    );
     guard_in(&[
         "unshare",
         "--mount",
@@ -97,7 +105,7 @@ pub fn guard() -> Option<Guard> {
         "private",
         "sh",
         "-c",
-        OWN_MOUNT,
+        &own_mount,
         "sh",
     ])
 }
@@ -109,7 +117,7 @@ pub fn guard_in(prefix: &[&str]) -> Option<Guard> {
     }
     let dir = tempfile::tempdir().expect("a directory");
     let lease = dir.path().join("lease.env");
-    let own = dir.path().join("pods/6f1c/containers/lockkeeper");
+    let own = dir.path().join(containers()).join("lockkeeper");
     std::fs::create_dir_all(&own).expect("a directory");
     for file in [own.join("77aa"), dir.path().join("own-log")] {
         std::fs::write(file, "").expect("a file");

@@ -3,7 +3,7 @@
 use lockkeeper_sidecar::link::protocol::ToGuard;
 use rustix::process::Signal;
 
-use crate::container::{Container, guard, guard_in};
+use crate::container::{Container, containers, guard, guard_in};
 use crate::group::Group;
 use crate::harness::{A, B, is_alive, own_program, state, until};
 use crate::tests;
@@ -50,15 +50,15 @@ fn a_process_that_has_hidden_its_mounts_is_found_by_its_control_group() {
 /// for a file.
 const POD: &str = r#"echo 0 >$POD/box/cgroup.procs
     exec 4<&0
-    (echo 0 >$POD/own/cgroup.procs; mount --bind pods/6f1c/containers/lockkeeper/77aa own-log && exec "$@") <&4 &
+    (echo 0 >$POD/own/cgroup.procs; mount --bind $CONTAINERS/lockkeeper/77aa own-log && exec "$@") <&4 &
     mkdir jail && mount --bind / jail && exec 3>$POD/app/cgroup.procs
     (until [ -e hide ]; do sleep 0.02; done
      exec chroot jail sh -c "echo 0 >&3; exec $RECORDER role:record $PWD/record-hidden") &
     (until [ -e show ]; do sleep 0.02; done; echo 0 >$POD/seen/cgroup.procs
-     mkdir -p pods/6f1c/containers/app && touch pods/6f1c/containers/app/0af3 app-log
+     mkdir -p $CONTAINERS/app && touch $CONTAINERS/app/0af3 app-log
      exec unshare --mount sh -c "$RECORDER role:record $PWD/record-seen &
          until [ -e mount ]; do sleep 0.02; done
-         mount --bind pods/6f1c/containers/app/0af3 app-log; wait") &
+         mount --bind $CONTAINERS/app/0af3 app-log; wait") &
     wait"#;
 
 fn a_container_that_was_hidden_from_the_first_look_on_is_spared_in_standby_and_killed_with_the_lock() {
@@ -66,7 +66,12 @@ fn a_container_that_was_hidden_from_the_first_look_on_is_spared_in_standby_and_k
         return;
     };
     let groups = ["box", "own", "app", "seen"].map(|name| Group::at(pod.0.join(name)));
-    let script = format!("POD={:?} RECORDER={:?}\n{POD}", pod.0, own_program());
+    let script = format!(
+        "POD={:?} CONTAINERS={:?} RECORDER={:?}\n{POD}",
+        pod.0,
+        containers(),
+        own_program()
+    );
     let prefix = [
         "unshare",
         "--mount",

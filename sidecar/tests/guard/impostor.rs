@@ -59,7 +59,7 @@ fn a_process_of_the_application_that_listens_in_the_keepers_place_grants_nothing
     let mut guard = Guard::connecting(&NAMESPACE, &["pid1"], &socket, &listener, &script);
     guard.begin(A, 60_000, 60_000);
     guard.recorders("record", 1);
-    let kill_at = guard.shorten(A, false, 8_000, 8_000);
+    let kill_at = guard.shorten(A, false, 5_000, 5_000);
     drop(listener);
     std::fs::write(guard.file("start"), "").expect("written");
     guard.hang_up();

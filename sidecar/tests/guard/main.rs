@@ -1,7 +1,8 @@
 //! The guard on real processes.
 //!
 //! This program is the tests and everything that they start: the guard itself, and an application
-//! that records when it ran. A test harness of its own starts the tests one after the other.
+//! that records when it ran. A test harness of its own shares the tests out to a few processes,
+//! which each start one test after the other.
 
 mod container;
 mod deadline;
