@@ -112,7 +112,6 @@ pub struct OperatorArgs {
     )]
     pub(crate) admin_listen: SocketAddr,
 
-    /// The webhooks
     #[command(flatten)]
     pub(crate) webhook: WebhookArgs,
 

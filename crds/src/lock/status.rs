@@ -88,7 +88,7 @@ impl DistributedLockStatus {
     }
 }
 
-/// An ensemble.
+/// The ensemble that the lock was provisioned in.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct EnsembleStatus {

@@ -43,7 +43,7 @@ impl Renewals {
         });
     }
 
-    /// L.
+    /// The lease duration L; `None` without one.
     pub(super) fn lease(&self) -> Option<Duration> {
         Some(self.lease.as_ref()?.lease.duration())
     }

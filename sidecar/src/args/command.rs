@@ -65,7 +65,6 @@ pub enum Command {
 /// Arguments of `lockkeeper run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The lock.
     #[command(flatten)]
     pub lock: LockArgs,
 
@@ -111,7 +110,6 @@ pub struct RunArgs {
     #[arg(long, env = "LOCKKEEPER_ADMIN_LISTEN", value_name = "IP:PORT", value_parser = listen_address)]
     pub admin_listen: Option<SocketAddr>,
 
-    /// The log.
     #[command(flatten)]
     pub log: LogArgs,
 
@@ -123,7 +121,6 @@ pub struct RunArgs {
 /// Arguments of `lockkeeper sidecar`.
 #[derive(Debug, Args)]
 pub struct SidecarArgs {
-    /// The lock.
     #[command(flatten)]
     pub lock: LockArgs,
 
@@ -163,11 +160,9 @@ pub struct SidecarArgs {
     )]
     pub lease_file: PathBuf,
 
-    /// The pod.
     #[command(flatten)]
     pub pod: PodArgs,
 
-    /// The log.
     #[command(flatten)]
     pub log: LogArgs,
 }
@@ -200,7 +195,6 @@ pub struct InstallArgs {
 /// Arguments of `lockkeeper status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// The keeper.
     #[command(flatten)]
     pub keeper: KeeperArgs,
 
@@ -219,7 +213,6 @@ pub struct StatusArgs {
 /// Arguments of `lockkeeper wait`.
 #[derive(Debug, Args)]
 pub struct WaitArgs {
-    /// The keeper.
     #[command(flatten)]
     pub keeper: KeeperArgs,
 
@@ -241,7 +234,6 @@ pub struct WaitArgs {
 /// Arguments of `lockkeeper release`.
 #[derive(Debug, Args)]
 pub struct ReleaseArgs {
-    /// The keeper.
     #[command(flatten)]
     pub keeper: KeeperArgs,
 
@@ -253,7 +245,6 @@ pub struct ReleaseArgs {
 /// Arguments of `lockkeeper probe`.
 #[derive(Debug, Args)]
 pub struct ProbeArgs {
-    /// The keeper.
     #[command(flatten)]
     pub keeper: KeeperArgs,
 

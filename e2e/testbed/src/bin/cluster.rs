@@ -22,7 +22,7 @@ enum Verb {
     Build,
     /// Print the path of one of its programs, such as helm; build them first unless they have been built.
     Program {
-        /// Its name.
+        /// As its file is called.
         name: String,
     },
     /// Start a cluster, and leave it running.
@@ -33,7 +33,7 @@ enum Verb {
     Push {
         /// Name of the image, with a tag: `name:tag`.
         name: String,
-        /// The folder.
+        /// With the Dockerfile, and what it copies.
         folder: std::path::PathBuf,
     },
     /// Pull the cable of a node of the running cluster.
