@@ -142,7 +142,7 @@ pub(crate) async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Re
         reader: Reader::new(client.clone()),
         writers,
         own,
-        others,
+        other_ensembles: others,
         turns: Turns::new(Arc::clone(&changes)),
         changes,
         namespaces: WorkQueue::default(),
@@ -164,7 +164,7 @@ pub(crate) async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Re
             locks: store.clone(),
             ensembles: Ensembles {
                 own: Arc::clone(&ctx.own),
-                others: Arc::clone(&ctx.others),
+                others: Arc::clone(&ctx.other_ensembles),
             },
             fencing: machines,
             leadership: Leadership::of(&lock),
@@ -299,7 +299,7 @@ async fn gauges(ctx: Arc<Context>, mut leading: watch::Receiver<bool>) {
         ctx.metrics.contenders.set(contenders as u64);
         let vouched = ctx.fencing.as_ref().map_or(0, |(fencing, _)| fencing.vouched());
         ctx.metrics.vouched.set(vouched as u64);
-        let is_connected = matches!(*ctx.own.reach.borrow(), Reachability::Up(_));
+        let is_connected = matches!(*ctx.own.reachability.borrow(), Reachability::Up(_));
         ctx.metrics.connected.set(is_connected.into());
         ctx.metrics.leading.set(ctx.writers.is_leading().into());
         // At once when that changes; the sender outlives this task.

@@ -28,15 +28,15 @@ const DATA: &[u8] =
 
 /// Waits for a connection to the ensemble.
 async fn way(followed: &Followed) -> Way {
-    let mut reach = followed.reach.clone();
+    let mut reachability = followed.reachability.clone();
     let up = tokio::time::timeout(
         BOUND,
-        reach.wait_for(|reach| matches!(reach, Reachability::Up(_))),
+        reachability.wait_for(|seen| matches!(seen, Reachability::Up(_))),
     )
     .await;
     match up.expect("in time").expect("it is followed").clone() {
         Reachability::Up(way) => way,
-        reach => panic!("{reach:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -146,10 +146,10 @@ fn a_lock_in_an_ensemble_that_it_names_is_looked_after_by_a_process_and_by_the_n
             panic!("there is one session")
         };
         kill_process(session, Signal::KILL).unwrap();
-        let mut reach = followed.reach.clone();
+        let mut reachability = followed.reachability.clone();
         let gone = tokio::time::timeout(
             BOUND,
-            reach.wait_for(|reach| !matches!(reach, Reachability::Up(_))),
+            reachability.wait_for(|seen| !matches!(seen, Reachability::Up(_))),
         );
         drop(gone.await.expect("in time").unwrap());
         assert_eq!(followed.view.queue(&key), queue);

@@ -13,7 +13,7 @@ use crate::workload::Above;
 /// What is known of a pod and its lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Explanation {
+pub(crate) struct Explanation {
     pub pod: String,
     /// Its lock, if it names one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,12 @@ pub struct Explanation {
 
 /// Says why a pod runs its application, or why not.
 /// `is_left_out` is true where its namespace says that the webhooks are not asked.
-pub fn explain(pod: &Pod, above: &Above, is_left_out: bool, lock: Option<&DistributedLock>) -> Explanation {
+pub(crate) fn explain(
+    pod: &Pod,
+    above: &Above,
+    is_left_out: bool,
+    lock: Option<&DistributedLock>,
+) -> Explanation {
     let name = pod.name_any();
     let named_lock = pod
         .labels()
@@ -178,7 +183,7 @@ fn takes_over(pod: &Pod) -> bool {
 ///
 /// # Errors
 /// Why it cannot, in one sentence.
-pub fn can_hand_over(lock: &DistributedLock, to: Option<&str>) -> Result<(), String> {
+pub(crate) fn can_hand_over(lock: &DistributedLock, to: Option<&str>) -> Result<(), String> {
     let name = lock.name_any();
     let Some(status) = &lock.status else {
         return Err(format!("the operator has not looked at {name} yet"));

@@ -3,11 +3,11 @@
 use lockkeeper_crds::lock::{Holder, TakenFrom};
 use lockkeeper_daemon::sentence::few;
 
-pub fn named(holders: &[Holder]) -> String {
+pub(crate) fn named(holders: &[Holder]) -> String {
     few(holders.iter().map(|holder| &holder.pod))
 }
 
 /// From whom a holder took its place.
-pub fn taken(from: &TakenFrom) -> String {
+pub(crate) fn taken(from: &TakenFrom) -> String {
     format!("{}, which was silent for {}", from.pod, from.silence)
 }

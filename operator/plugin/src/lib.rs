@@ -1,5 +1,7 @@
 //! `kubectl lockkeeper` as a library: its command line, and its answers.
 
+#![warn(unreachable_pub)]
+
 mod explain;
 mod holders;
 mod machines;

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is known of the nodes of those ahead of a pod.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Machines {
+pub(crate) struct Machines {
     /// Those that have the taint.
     out_of_service: Vec<String>,
     /// How many were not looked at.
@@ -29,7 +29,7 @@ pub struct Machines {
 }
 
 /// The nodes of those ahead of a pod that have the taint. A user that may not read nodes gets the rest of the answer.
-pub async fn out_of_service(
+pub(crate) async fn out_of_service(
     client: &Client,
     lock: Option<&DistributedLock>,
     explanation: &Explanation,
@@ -64,7 +64,7 @@ pub async fn out_of_service(
 }
 
 /// What such nodes mean for a pod that waits, as the end of a sentence.
-pub fn remark(machines: &Machines) -> Option<String> {
+pub(crate) fn remark(machines: &Machines) -> Option<String> {
     let taints = taints(&machines.out_of_service);
     let unknown = match machines.unknown {
         0 => None,

@@ -14,7 +14,7 @@ use crate::holders::{named, taken};
 const HOLDERS_TOLD: usize = 10;
 
 /// One line for each lock.
-pub fn list(locks: &[DistributedLock], with_namespace: bool, now: Timestamp) -> String {
+pub(crate) fn list(locks: &[DistributedLock], with_namespace: bool, now: Timestamp) -> String {
     if locks.is_empty() {
         return "No locks found.\n".to_owned();
     }
@@ -48,7 +48,7 @@ pub fn list(locks: &[DistributedLock], with_namespace: bool, now: Timestamp) -> 
 }
 
 /// Everything about one lock.
-pub fn describe(lock: &DistributedLock, now: Timestamp) -> String {
+pub(crate) fn describe(lock: &DistributedLock, now: Timestamp) -> String {
     let status = lock.status.clone().unwrap_or_default();
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
@@ -168,7 +168,7 @@ fn age(since: Timestamp, now: Timestamp) -> String {
 
 /// The same without control characters and marks that change the direction of text: other clients may write into a
 /// status, too.
-pub fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     /// Marks that change the direction of what follows (Unicode Standard Annex 9).
     const TURNING: [char; 12] = [
         '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}',

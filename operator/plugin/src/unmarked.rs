@@ -10,7 +10,7 @@ const PUT_BEHIND: &str = "scale it to zero, wait until its pods are gone, change
 
 /// The sentence about a pod that names no lock. `is_left_out` is true where its namespace says that the webhooks are not
 /// asked.
-pub fn unmarked(name: &str, above: &Above, is_left_out: bool) -> String {
+pub(crate) fn unmarked(name: &str, above: &Above, is_left_out: bool) -> String {
     match above {
         Above::Named(Workload {
             name: workload,

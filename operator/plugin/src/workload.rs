@@ -29,7 +29,7 @@ const BETWEEN: [(&str, &str); 1] = [("apps", "ReplicaSet")];
 
 /// A workload with a lock's name on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Workload {
+pub(crate) struct Workload {
     /// As kubectl names it: `deployment/report`.
     pub name: String,
     /// The lock that its annotation names.
@@ -40,7 +40,7 @@ pub struct Workload {
 
 /// What is above a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Above {
+pub(crate) enum Above {
     /// No workload that names a lock.
     Nothing,
     /// The topmost one that does: those between have its annotations.
@@ -50,7 +50,7 @@ pub enum Above {
 }
 
 /// What is above the pod. The search ends at a workload that the user may not read.
-pub async fn above(client: &Client, namespace: &str, owners: &[OwnerReference]) -> Above {
+pub(crate) async fn above(client: &Client, namespace: &str, owners: &[OwnerReference]) -> Above {
     let mut owners = owners.to_vec();
     let mut named = Above::Nothing;
     for _ in 0..LONGEST_CHAIN {

@@ -25,7 +25,7 @@ pub(crate) struct Context {
     /// The operator's own ensemble, in which its replicas elect the leader.
     pub(crate) own: Arc<Ensemble>,
     /// The ensembles that locks name in its place.
-    pub(crate) others: Arc<OtherEnsembles>,
+    pub(crate) other_ensembles: Arc<OtherEnsembles>,
     /// Locks that have to be looked at, in whichever ensemble.
     pub(crate) changes: Arc<WorkQueue>,
     pub(crate) pods: Arc<Pods>,

@@ -62,7 +62,7 @@ enum Right<'a> {
 }
 
 async fn steps(key: LockKey, lock: Arc<DistributedLock>, ctx: &Context) -> Result<Action, Error> {
-    let own = ctx.own.reach.borrow().clone();
+    let own = ctx.own.reachability.borrow().clone();
     let Some(right) = right(ctx, &key, &lock, &own) else {
         return Ok(Action::await_change());
     };
@@ -165,7 +165,7 @@ fn note(ctx: &Context, key: &LockKey, lock: &DistributedLock) {
     };
     let queue = match Source::of(lock, &ctx.own.connect) {
         Ok(None) => ctx.own.view.queue(key),
-        Ok(Some(source)) => match ctx.others.standing(&source) {
+        Ok(Some(source)) => match ctx.other_ensembles.standing(&source) {
             Standing::Up { ensemble, .. } => ensemble.view.queue(key),
             Standing::Unsure | Standing::Out(_) | Standing::Orphaned(_) => return,
         },

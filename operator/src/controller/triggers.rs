@@ -46,7 +46,7 @@ pub(crate) fn locks(
     let objects = followed_locks::census(watch, followed_locks::BOUNDS, ctx.metrics.locks_left_out.clone())
         .reflect(writer)
         .inspect(move |event| {
-            ctx.others.hear(event);
+            ctx.other_ensembles.hear(event);
             match event {
                 Ok(Event::InitDone) => {
                     let is_there = |key: &LockKey| known.get(&object(key)).is_some();
@@ -128,8 +128,8 @@ pub(crate) fn triggers(
     };
     let everything = {
         let store = store.clone();
-        let reach =
-            changes(ctx.own.reach.clone()).filter(|reach| ready(!matches!(reach, Reachability::Unsure)));
+        let reach = changes(ctx.own.reachability.clone())
+            .filter(|reach| ready(!matches!(reach, Reachability::Unsure)));
         let leading = changes(leading).filter(|leading| ready(*leading));
         stream::select(reach.map(drop), leading.map(drop))
             .flat_map(move |()| {

@@ -26,7 +26,7 @@ pub struct Ensemble {
     pub(crate) root: String,
     pub view: View,
     /// How the operator stands with it, and the way there.
-    pub reach: watch::Receiver<Reachability>,
+    pub reachability: watch::Receiver<Reachability>,
     /// Whether it is the operator's own, whose locks are open to the identities of their namespaces.
     pub(crate) is_own: bool,
 }
@@ -44,7 +44,7 @@ impl Ensemble {
             tree.layout().root().to_owned(),
         );
         let (mirror, mirror_task) = Mirror::new(zookeeper, tree.clone(), changes);
-        let (reach, reach_seen) = watch::channel(Reachability::Unsure);
+        let (reachability, reachability_seen) = watch::channel(Reachability::Unsure);
         let view = mirror.view().clone();
         let way = {
             let view = view.clone();
@@ -59,12 +59,12 @@ impl Ensemble {
         };
         tasks.spawn(mirror_task.run());
         let link = mirror.watch_link();
-        tasks.spawn(reachability::follow(link.clone(), way, reach));
+        tasks.spawn(reachability::follow(link.clone(), way, reachability));
         let own = Self {
             connect,
             root,
             view,
-            reach: reach_seen,
+            reachability: reachability_seen,
             is_own: true,
         };
         (Arc::new(own), link)
@@ -79,7 +79,7 @@ impl Ensemble {
         tasks: &mut JoinSet<()>,
     ) -> Arc<Self> {
         let root = hello.root.clone();
-        let (reach, reach_seen) = watch::channel(Reachability::Unsure);
+        let (reachability, reachability_seen) = watch::channel(Reachability::Unsure);
         let view = View::new(changes);
         let nothing_yet = Problem::new(Reason::Disconnected, "not connected yet");
         let (link, link_seen) = watch::channel(Link::Down(nothing_yet));
@@ -90,12 +90,12 @@ impl Ensemble {
             link,
         };
         tasks.spawn(follow.run());
-        tasks.spawn(reachability::follow(link_seen, Way::Apart, reach));
+        tasks.spawn(reachability::follow(link_seen, Way::Apart, reachability));
         Arc::new(Self {
             connect,
             root,
             view,
-            reach: reach_seen,
+            reachability: reachability_seen,
             is_own: false,
         })
     }

@@ -118,8 +118,8 @@ impl OtherEnsembles {
             };
         };
         let problem = trouble.map(Trouble::into_problem);
-        let reach = ensemble.reach.borrow().clone();
-        match reach {
+        let reachability = ensemble.reachability.borrow().clone();
+        match reachability {
             Reachability::Up(way) => Standing::Up {
                 ensemble,
                 way,

@@ -33,7 +33,7 @@ pub enum Reachability {
 pub(crate) async fn follow<C: Clone>(
     mut link: watch::Receiver<Link<C>>,
     way: impl Fn(C) -> Way,
-    reach: watch::Sender<Reachability>,
+    reachability: watch::Sender<Reachability>,
 ) {
     let mut time = 0;
     loop {
@@ -51,7 +51,7 @@ pub(crate) async fn follow<C: Clone>(
             time += 1;
             tracing::warn!(reason = problem.message, "The ensemble is out of reach");
             let mut is_passing = problem.reason == Reason::Disconnected;
-            reach.send_replace(Reachability::Lost { problem, time });
+            reachability.send_replace(Reachability::Lost { problem, time });
             loop {
                 // A lasting problem may appear later, and is reported once.
                 let is_news = |link: &Link<C>| {
@@ -65,19 +65,19 @@ pub(crate) async fn follow<C: Clone>(
                 };
                 is_passing = false;
                 time += 1;
-                reach.send_replace(Reachability::Lost { problem, time });
+                reachability.send_replace(Reachability::Lost { problem, time });
             }
             continue;
         };
         match up {
-            Ok(Some(connection)) => drop(reach.send_replace(Reachability::Up(way(connection)))),
+            Ok(Some(connection)) => drop(reachability.send_replace(Reachability::Up(way(connection)))),
             Ok(None) => continue,
             Err(_) => return,
         }
         if link.wait_for(|link| link.up().is_none()).await.is_err() {
             return;
         }
-        reach.send_replace(Reachability::Unsure);
+        reachability.send_replace(Reachability::Unsure);
     }
 }
 

@@ -66,7 +66,7 @@ impl IdentityController {
             return Ok(rest);
         }
         // All namespaces are announced when the ensemble is back, and when this replica leads.
-        let Reachability::Up(way) = ctx.own.reach.borrow().clone() else {
+        let Reachability::Up(way) = ctx.own.reachability.borrow().clone() else {
             return Ok(None);
         };
         let way = LeasedWay::new(way);
@@ -78,7 +78,7 @@ impl IdentityController {
             return Ok(None);
         }
         if let Some(known) = rotated.filter(|_| rest.is_none()) {
-            let found = obstacle(&ctx.own, &ctx.others, &way, namespace, &known.all[0]).await?;
+            let found = obstacle(&ctx.own, &ctx.other_ensembles, &way, namespace, &known.all[0]).await?;
             if let Some(why) = &found
                 && put_off.as_ref().is_none_or(|before| before.why != *why)
             {

@@ -66,7 +66,7 @@ pub(super) fn standing(ctx: &Context, lock: &DistributedLock, own: Reachability)
         },
         (Ok(None), Reachability::Lost { problem, .. }) => Standing::Out(problem),
         (Ok(None), Reachability::Unsure) => Standing::Unsure,
-        (Ok(Some(source)), _) => ctx.others.standing(&source),
+        (Ok(Some(source)), _) => ctx.other_ensembles.standing(&source),
         (Err(problem), _) => Standing::Out(problem),
     }
 }

@@ -62,7 +62,7 @@ pub(super) struct Follow {
     state: watch::Sender<Known>,
     access: Option<Access>,
     /// How the operator stands with the session.
-    reach: Option<watch::Receiver<Reachability>>,
+    reachability: Option<watch::Receiver<Reachability>>,
     /// Of the session.
     tasks: JoinSet<()>,
 }
@@ -90,7 +90,7 @@ impl Follow {
             users,
             state,
             access: None,
-            reach: None,
+            reachability: None,
             tasks: JoinSet::new(),
         }
     }
@@ -150,13 +150,13 @@ impl Follow {
 
     /// Waits, and passes on how the operator stands with the ensemble.
     async fn wait(&mut self, pause: Duration) {
-        let mut reach = self.reach.take();
+        let mut reachability = self.reachability.take();
         let changes = async {
-            let Some(reach) = &mut reach else {
+            let Some(reachability) = &mut reachability else {
                 return std::future::pending().await;
             };
-            while reach.changed().await.is_ok() {
-                if !matches!(*reach.borrow_and_update(), Reachability::Unsure) {
+            while reachability.changed().await.is_ok() {
+                if !matches!(*reachability.borrow_and_update(), Reachability::Unsure) {
                     self.announce();
                 }
             }
@@ -166,7 +166,7 @@ impl Follow {
             () = changes => {}
             () = tokio::time::sleep(pause) => {}
         }
-        self.reach = reach;
+        self.reachability = reachability;
     }
 
     /// A session as the Secrets say now, in place of the one before.
@@ -192,7 +192,7 @@ impl Follow {
         // This drops the tasks of the previous session.
         self.tasks = tasks;
         self.access = Some(access);
-        self.reach = Some(ensemble.reach.clone());
+        self.reachability = Some(ensemble.reachability.clone());
         self.state.send_modify(|known| known.ensemble = Some(ensemble));
         Ok(())
     }
