@@ -1,12 +1,12 @@
 //! Other clients that share a queue with ours: Curator and ZooKeeper's own recipe in Java, kazoo in Python,
-//! go-zookeeper in Go. A manifest of its own ecosystem pins each client, and a small driver beside the
-//! manifest runs it and keeps a record.
+//! go-zookeeper in Go. A manifest of its own ecosystem pins each client (that of the testbed those in Java), and a small
+//! driver runs it and keeps a record.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lockkeeper_testbed::{foreign, java};
+use lockkeeper_testbed::{foreign, java::program};
 
 mod bench;
 
@@ -58,8 +58,8 @@ impl Contender {
     /// [`lockkeeper_testbed::Unsupported`] when the language of the client is missing, and the errors of its tools.
     pub fn command(&self) -> anyhow::Result<Command> {
         let mut command = match self.client {
-            Client::Curator => java::command("lockkeeper.CuratorContender", 64, "error", &[])?,
-            Client::Recipe => java::command("lockkeeper.RecipeContender", 64, "error", &[])?,
+            Client::Curator => java("lockkeeper.CuratorContender", 64, &[])?,
+            Client::Recipe => java("lockkeeper.RecipeContender", 64, &[])?,
             Client::Kazoo => kazoo()?,
             Client::GoZookeeper => go_zookeeper()?,
         };
@@ -85,6 +85,17 @@ impl Contender {
             .arg(&self.record);
         Ok(command)
     }
+}
+
+/// A main class of the programs in Java.
+fn java(main_class: &str, heap_mib: u32, arguments: &[String]) -> anyhow::Result<Command> {
+    program(
+        &Path::new(SOURCES).join("java"),
+        main_class,
+        heap_mib,
+        "error",
+        arguments,
+    )
 }
 
 fn kazoo() -> anyhow::Result<Command> {

@@ -1,7 +1,7 @@
-//! The Java side: ZooKeeper's servers and Curator, fetched and built by Maven once per version of the files
-//! under `e2e/testbed/java`, and then kept in the user's cache directory.
+//! The Java side: ZooKeeper's servers and Curator's library, fetched and built by Maven once per version of the files
+//! under `e2e/testbed/java`, and then kept in the user's cache directory. Programs of others run on it, too.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -58,6 +58,17 @@ impl Release {
         log_level: &str,
         arguments: &[String],
     ) -> anyhow::Result<Command> {
+        self.command_of(&self.classpath()?, main_class, heap_mib, log_level, arguments)
+    }
+
+    fn command_of(
+        self,
+        classpath: &OsStr,
+        main_class: &str,
+        heap_mib: u32,
+        log_level: &str,
+        arguments: &[String],
+    ) -> anyhow::Result<Command> {
         let mut command = Command::new("java");
         command.args(SMALL);
         if self.jar().is_some() {
@@ -69,7 +80,7 @@ impl Release {
             .arg(format!("-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"))
             .args(arguments)
             .arg("-cp")
-            .arg(self.classpath()?)
+            .arg(classpath)
             .arg(main_class)
             .stdin(Stdio::null());
         Ok(command)
@@ -201,15 +212,61 @@ pub fn libraries() -> anyhow::Result<PathBuf> {
     Ok(Release::V3_9.directory()?.join("lib"))
 }
 
-/// [`Release::command`] of [`Release::V3_9`].
+/// A program of others, on what [`Release::V3_9`] pins: the main class, and the folder of its sources. `javac` compiles
+/// them once.
 ///
 /// # Errors
-/// As [`Release::classpath`].
-pub fn command(
+/// As [`Release::classpath`], and what the compiler says.
+pub fn program(
+    sources: &Path,
     main_class: &str,
     heap_mib: u32,
     log_level: &str,
     arguments: &[String],
 ) -> anyhow::Result<Command> {
-    Release::V3_9.command(main_class, heap_mib, log_level, arguments)
+    let mut classpath = classpath()?;
+    // They are compiled anew when what they run on is another one.
+    let base = libraries()?;
+    let key = cache::fingerprint(sources, &["src"], &[], &[&base.to_string_lossy()])?;
+    let directory = cache::entry(&cache::directory("java")?, &key, |directory| {
+        // An earlier build may have been interrupted.
+        if directory.exists() {
+            fs::remove_dir_all(directory)?;
+        }
+        let classes = directory.join("classes");
+        fs::create_dir_all(&classes)?;
+        run(Command::new("javac")
+            .args(["--release", "17", "-d"])
+            .arg(&classes)
+            .arg("-cp")
+            .arg(&classpath)
+            .args(sources_below(&sources.join("src"))?))?;
+        // An archive of classes knows jars only.
+        run(Command::new("jar")
+            .args(["--create", "--file"])
+            .arg(directory.join(PROGRAMS))
+            .arg("-C")
+            .arg(&classes)
+            .arg("."))
+    })?;
+    classpath.push(":");
+    classpath.push(directory.join(PROGRAMS));
+    Release::V3_9.command_of(&classpath, main_class, heap_mib, log_level, arguments)
+}
+
+/// The jar of programs of others.
+const PROGRAMS: &str = "programs.jar";
+
+/// All `.java` files of a folder and of those in it.
+fn sources_below(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(sources_below(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "java") {
+            found.push(path);
+        }
+    }
+    Ok(found)
 }

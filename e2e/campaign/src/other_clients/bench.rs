@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use lockkeeper_testbed::java;
+use super::java;
 
 /// The settings of `CuratorBench`, which measures the time from one holder's release to the next holder.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ impl Bench {
         // The run is long enough to profit from the second compiler, and Curator should be measured at its
         // best.
         let arguments = ["-XX:TieredStopAtLevel=4".to_owned()];
-        let mut command = java::command("lockkeeper.CuratorBench", 512, "error", &arguments)?;
+        let mut command = java("lockkeeper.CuratorBench", 512, &arguments)?;
         command
             .args(["--connect", &self.connect, "--path", &self.path])
             .args(["--contenders", &self.contenders.to_string()])
