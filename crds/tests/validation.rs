@@ -105,7 +105,7 @@ fn rules_and_code_agree_on_any_settings() {
     let rules = Rules::new();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut verdicts = [0, 0];
-    for round in 0..300 {
+    for round in 0..1_000 {
         let spec = random_spec(&mut random);
         let (by_rules, by_code) = (rules.check_spec(&spec), check_in_code(&spec));
         assert_eq!(
@@ -117,7 +117,7 @@ fn rules_and_code_agree_on_any_settings() {
     }
     println!("seed {seed}: {} refused, {} accepted", verdicts[0], verdicts[1]);
     assert!(
-        verdicts.iter().all(|count| *count > 30),
+        verdicts.iter().all(|count| *count > 100),
         "one-sided: {verdicts:?}"
     );
 }

@@ -60,6 +60,24 @@ pub(crate) fn entry(
     Ok(directory)
 }
 
+/// [`entry`] for a build that cannot use the remains of an interrupted one: it gets an empty folder.
+///
+/// # Errors
+/// As [`entry`].
+pub(crate) fn fresh_entry(
+    cache: &Path,
+    name: &str,
+    build: impl FnOnce(&Path) -> anyhow::Result<()>,
+) -> anyhow::Result<PathBuf> {
+    entry(cache, name, |directory| {
+        if directory.exists() {
+            fs::remove_dir_all(directory)?;
+        }
+        fs::create_dir(directory)?;
+        build(directory)
+    })
+}
+
 /// The entry `name` of a cache, if it has been built.
 pub(crate) fn found(cache: &Path, name: &str) -> Option<PathBuf> {
     let directory = cache.join(name);

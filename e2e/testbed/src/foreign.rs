@@ -1,6 +1,5 @@
 //! Programs in other languages, built once from their sources and kept in the user's cache directory.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -28,12 +27,8 @@ pub fn built(
         .to_string_lossy()
         .into_owned();
     let key = cache::fingerprint(sources, folders, files, &[&name])?;
-    cache::entry(&cache::directory("foreign")?, &key, |directory| {
+    cache::fresh_entry(&cache::directory("foreign")?, &key, |directory| {
         eprintln!("Building {name} in {} (once)", directory.display());
-        if directory.exists() {
-            fs::remove_dir_all(directory)?;
-        }
-        fs::create_dir(directory)?;
         build(directory)
     })
 }

@@ -130,7 +130,7 @@ impl Release {
             Self::V3_9 => &["src"],
         };
         let key = cache::fingerprint(&self.sources(), folders, &["pom.xml"], &[])?;
-        cache::entry(&cache::directory("java")?, &key, |directory| {
+        cache::fresh_entry(&cache::directory("java")?, &key, |directory| {
             eprintln!(
                 "Fetching ZooKeeper with Maven into {} (once)",
                 directory.display()
@@ -143,10 +143,6 @@ impl Release {
     }
 
     fn build(self, directory: &Path) -> anyhow::Result<()> {
-        // An earlier build may have been interrupted.
-        if directory.exists() {
-            fs::remove_dir_all(directory)?;
-        }
         let output = Command::new("mvn")
             .args(["--quiet", "--batch-mode", "--file"])
             .arg(self.sources().join("pom.xml"))
@@ -228,13 +224,9 @@ pub fn program(
     // They are compiled anew when what they run on is another one.
     let base = libraries()?;
     let key = cache::fingerprint(sources, &["src"], &[], &[&base.to_string_lossy()])?;
-    let directory = cache::entry(&cache::directory("java")?, &key, |directory| {
-        // An earlier build may have been interrupted.
-        if directory.exists() {
-            fs::remove_dir_all(directory)?;
-        }
+    let directory = cache::fresh_entry(&cache::directory("java")?, &key, |directory| {
         let classes = directory.join("classes");
-        fs::create_dir_all(&classes)?;
+        fs::create_dir(&classes)?;
         run(Command::new("javac")
             .args(["--release", "17", "-d"])
             .arg(&classes)
