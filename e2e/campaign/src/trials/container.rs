@@ -11,6 +11,7 @@ use lockkeeper_lock::Timing;
 use lockkeeper_product::worker::{self, Options};
 use lockkeeper_product::{Pod, Worker};
 use lockkeeper_testbed::{Unsupported, faults};
+use rustix::io::Errno;
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
@@ -150,9 +151,10 @@ fn runs(
         Killed::Group => {
             let group = group_of(&holder)?;
             faults::kill(holder.guard_pid())?;
-            fs::write(group.join("cgroup.kill"), "1").or_else(|error| match error.kind() {
-                // The anchor was faster than we, and has removed the empty group.
-                std::io::ErrorKind::NotFound => Ok(()),
+            let killed = fs::write(group.join("cgroup.kill"), "1");
+            killed.or_else(|error| match Errno::from_io_error(&error) {
+                // The anchor was faster than we, and has removed the empty group, before the file was opened or after.
+                Some(Errno::NOENT | Errno::NODEV) => Ok(()),
                 _ => Err(error),
             })?;
         }
@@ -175,7 +177,7 @@ fn settle(context: &mut Context<'_>) {
 fn kill_all(pids: &[rustix::process::Pid]) -> anyhow::Result<()> {
     for &pid in pids {
         match rustix::process::kill_process(pid, rustix::process::Signal::KILL) {
-            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Ok(()) | Err(Errno::SRCH) => {}
             Err(error) => return Err(error.into()),
         }
     }
