@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
@@ -11,7 +12,6 @@ use lockkeeper_testbed::certificates::{Authority, write};
 use lockkeeper_testbed::ensemble::block_on;
 use lockkeeper_testbed::faults::{Flood, Probed, probe};
 use lockkeeper_testbed::{Config, Ensemble, Host};
-use rustix::process::{Pid, setpriority_process};
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
@@ -41,9 +41,6 @@ const SLOW_CLIENTS: usize = 8;
 /// burst that takes all places within the time that each newcomer has.
 const ANSWERED: usize = SLOW_CLIENTS / 2;
 
-/// Such a process has about ten times as much time as its neighbours.
-const NICE: i32 = -10;
-
 /// Asks as a client whose machine is busy between the connection and the request.
 fn ask_slowly(host: &Host, to: SocketAddrV4) -> io::Result<String> {
     host.run(|| {
@@ -57,13 +54,14 @@ fn ask_slowly(host: &Host, to: SocketAddrV4) -> io::Result<String> {
     })?
 }
 
-/// Gives a running operator more of this machine's time than the tests that run beside it have: in a cluster it has a
-/// share of its own, and such a flood keeps a fifth of a core busy. Without the right to do so, it has what it gets.
+/// Lets a running operator run before the tests beside it, by a real-time policy (sched(7)): in a cluster it has a share of
+/// its own, and such a flood keeps a third of a core busy. A nice value would not do: the kernel shares time out between
+/// sessions first (autogroups), of which a cluster has dozens. Without the right to do so, it has what it gets.
 fn goes_first(operator: &Operator) {
-    for thread in fs::read_dir(format!("/proc/{}/task", operator.process.pid())).unwrap() {
-        let thread = thread.unwrap().file_name().to_str().unwrap().parse().unwrap();
-        let _ = setpriority_process(Pid::from_raw(thread), NICE);
-    }
+    let pid = operator.process.pid().to_string();
+    let _ = Command::new("chrt")
+        .args(["--all-tasks", "--rr", "--pid", "1", &pid])
+        .status();
 }
 
 #[test]
