@@ -24,6 +24,7 @@ pub mod places;
 #[cfg(feature = "http")]
 pub mod send_deadline;
 pub mod sentence;
+pub mod table;
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(feature = "http")]

@@ -2,14 +2,19 @@
 
 mod checked;
 mod command;
+mod ensemble;
 mod lock;
+mod pattern;
 mod pod;
 mod usage;
 
 pub use self::checked::{RunSettings, Settings, SidecarSettings};
 pub use self::command::{
-    Command, GuardArgs, InstallArgs, KeeperArgs, ProbeArgs, ReleaseArgs, RunArgs, SidecarArgs, StatusArgs,
-    WaitArgs,
+    Command, GuardArgs, HandoffArgs, InspectArgs, InstallArgs, KeeperArgs, ListArgs, OutputArgs, ProbeArgs,
+    ReleaseArgs, RunArgs, SidecarArgs, StatusArgs, WaitArgs, WatchArgs,
 };
+pub use self::ensemble::EnsembleArgs;
 pub use self::lock::{LockArgs, OnExit, OnLoss, OnSuspect, ReadWrite, Restart};
+pub use self::pattern::Pattern;
+pub(crate) use self::pattern::Step;
 pub use self::usage::{Parsed, command_line, parse};

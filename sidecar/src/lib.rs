@@ -16,6 +16,7 @@ mod keeper;
 mod lease_env;
 pub mod link;
 pub mod metrics;
+pub mod observe;
 pub mod peer;
 pub mod probes;
 mod process;

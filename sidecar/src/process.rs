@@ -61,18 +61,18 @@ pub(crate) fn inherited_guard() -> Result<UnixStream, Failure> {
     }
 }
 
-/// Runs a keeper to its end, on this thread.
-pub(crate) fn block_on(keeper: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
+/// Runs a keeper, or questions to the ensemble, to its end on this thread.
+pub(crate) fn block_on<T>(task: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(cannot_start)?;
-    let result = runtime.block_on(keeper);
+    let result = runtime.block_on(task);
     // A resolver that does not answer holds a thread: nothing is to wait for that.
     runtime.shutdown_background();
     result
 }
 
 pub(crate) fn cannot_start(error: std::io::Error) -> Failure {
-    Failure::software(format!("cannot start the keeper: {error}"))
+    Failure::software(format!("cannot start: {error}"))
 }

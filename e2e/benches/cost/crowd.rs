@@ -40,6 +40,7 @@ fn identity(index: usize) -> Identity {
             uid: uuid::Uuid::new_v4().to_string(),
             node: "node-1".to_owned(),
         }),
+        host: None,
         revision: Some("5dc966b474".to_owned()),
     }
 }

@@ -66,6 +66,7 @@ impl Contender {
                     uid: pod.uid().unwrap(),
                     node: node.unwrap_or_else(|| "n1".to_owned()),
                 }),
+                host: None,
                 revision: revision.cloned(),
             },
             ..LockOptions::new(format!("/lockkeeper/locks/{}/{lock}", space.name), timing)

@@ -13,6 +13,7 @@ mod keepers;
 mod modes;
 mod nested;
 mod numbers;
+mod observe;
 mod overload;
 mod socket;
 mod spared;

@@ -26,6 +26,8 @@ pub struct Pod {
 pub struct Identity {
     /// The pod; `None` outside Kubernetes.
     pub pod: Option<Pod>,
+    /// The name of the machine, where there is no pod.
+    pub host: Option<String>,
     /// Revision of the workload that the pod belongs to.
     pub revision: Option<String>,
 }
@@ -131,6 +133,8 @@ struct ContenderDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<&'a Pod>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<&'a str>,
     since: &'a str,
     stop_budget_millis: u64,
@@ -149,6 +153,7 @@ pub fn contender_data(identity: &Identity, said: &Said) -> Vec<u8> {
         v: 1,
         state: if said.is_held { "held" } else { "waiting" },
         pod: identity.pod.as_ref(),
+        host: identity.host.as_deref(),
         revision: identity.revision.as_deref(),
         since: &said.since,
         stop_budget_millis: millis(said.stop_budget),
@@ -176,6 +181,8 @@ pub struct ContenderData {
     pub state: String,
     /// The pod that it stands for, if it names a plausible one.
     pub pod: Option<Pod>,
+    /// The machine of a contender without a pod, if it names a plausible one.
+    pub host: Option<String>,
     /// Revision of its workload, if it names a plausible one.
     pub revision: Option<String>,
     /// RFC 3339, on the clock of its machine: only for people.
@@ -196,6 +203,7 @@ impl ContenderData {
     pub fn parse(data: &[u8]) -> Self {
         let mut said: Self = document(data, LONGEST_CONTENDER_DATA).unwrap_or_default();
         said.pod = said.pod.filter(Pod::is_plausible);
+        said.host = said.host.filter(|host| is_word(host));
         said.revision = said.revision.filter(|revision| is_word(revision));
         said.since = said.since.filter(|since| is_word(since));
         let is_within = |millis: &u64, most| Duration::from_millis(*millis) <= most;

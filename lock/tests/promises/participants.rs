@@ -33,6 +33,7 @@ async fn an_onlooker_sees_everybody_in_order_with_token_and_data_and_stays_out_o
     };
     let identity = Identity {
         pod: Some(pod.clone()),
+        host: None,
         revision: Some("6c9d".into()),
     };
     let holder = lock_with(

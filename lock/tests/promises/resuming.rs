@@ -180,6 +180,7 @@ async fn a_successor_leaves_the_contender_of_another_pod_alone() {
         };
         let identity = Identity {
             pod: Some(pod),
+            host: None,
             revision: None,
         };
         LockOptions {

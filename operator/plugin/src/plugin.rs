@@ -13,12 +13,13 @@ use lockkeeper_crds::DistributedLock;
 use lockkeeper_crds::keys::{self, HANDOFF};
 use lockkeeper_daemon::duration;
 use lockkeeper_daemon::exit::Failure;
+use lockkeeper_daemon::table::plain;
 use serde_json::json;
 
 use crate::explain::{can_hand_over, explain};
 use crate::machines;
 use crate::survivors;
-use crate::table::{self, describe, list};
+use crate::table::{describe, list};
 use crate::workload;
 
 /// Time between two looks at a lock that is being handed over.
@@ -246,7 +247,7 @@ async fn why(client: Client, namespace: &str, name: &str, output: Output) -> Res
     explanation.sentence.extend(machines::remark(&nodes));
     match output {
         Output::Json => json(&explanation),
-        Output::Table => Ok(format!("{}\n", table::plain(&explanation.sentence))),
+        Output::Table => Ok(format!("{}\n", plain(&explanation.sentence))),
     }
 }
 

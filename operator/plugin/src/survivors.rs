@@ -9,7 +9,7 @@ use lockkeeper_crds::keys;
 use lockkeeper_daemon::exit::{Exit, Failure};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::table::plain;
+use lockkeeper_daemon::table::plain;
 
 /// The command in the keeper's container.
 const COMMAND: [&str; 3] = ["/lockkeeper", "release", "--abandon-survivors"];

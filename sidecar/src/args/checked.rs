@@ -13,6 +13,7 @@ use lockkeeper_lock::zookeeper::{ConnectString, InvalidReader, Reader};
 use lockkeeper_lock::{EnsembleId, Identity, Timing, path};
 
 use super::command::{RunArgs, SidecarArgs};
+use super::ensemble::EnsembleSettings;
 use super::lock::{LockArgs, OnExit, OnLoss, OnSuspect, ReadWrite, Restart};
 use super::pod::PodSettings;
 use crate::access::Access;
@@ -107,7 +108,7 @@ impl LockArgs {
     pub(crate) fn check(self) -> Result<Settings, Failure> {
         // All fields by name: an unused one does not compile.
         let Self {
-            connect,
+            ensemble,
             lock,
             control,
             provisioned,
@@ -125,9 +126,6 @@ impl LockArgs {
             on_suspect,
             on_exit,
             lock_delay,
-            auth_file,
-            #[cfg(feature = "tls")]
-            tls,
         } = self;
         let access = match (access, max_holders) {
             (None, 1) => Access::Exclusive,
@@ -144,7 +142,7 @@ impl LockArgs {
         let lock = lock.to_string();
         let control = control.map_or_else(|| format!("{lock}-control"), |control| control.to_string());
         for (flag, path) in [("--lock", &lock), ("--control", &control)] {
-            let whole_path = format!("{}{path}", connect.chroot());
+            let whole_path = format!("{}{path}", ensemble.connect.chroot());
             if path::is_reserved(&whole_path) {
                 return Err(Failure::usage(format!(
                     "{flag} {whole_path} is ZooKeeper's own: take a path that is not below /zookeeper"
@@ -174,27 +172,12 @@ impl LockArgs {
             lease_duration,
         };
         timing.check().map_err(Failure::usage)?;
-        #[cfg(feature = "tls")]
-        let tls = tls.read()?;
-        #[cfg(feature = "tls")]
-        if !tls.is_default() && !connect.servers().iter().any(|server| server.tls) {
-            return Err(Failure::usage(
-                "TLS files are given and no server of --connect speaks TLS: write tcp+tls://HOST:PORT",
-            ));
-        }
-        #[cfg(feature = "tls")]
-        if let (Some(server), None) = (connect.servers().iter().find(|server| server.tls), &tls.ca) {
-            return Err(Failure::usage(format!(
-                "--connect {server} wants TLS and no authority is trusted: add --tls-ca with the authorities that \
-                 sign the ensemble's certificates"
-            )));
-        }
-        #[cfg(not(feature = "tls"))]
-        if let Some(server) = connect.servers().iter().find(|server| server.tls) {
-            return Err(Failure::usage(format!(
-                "--connect {server} wants TLS, which this binary was built without: build it with --features tls"
-            )));
-        }
+        let EnsembleSettings {
+            connect,
+            credentials,
+            #[cfg(feature = "tls")]
+            tls,
+        } = ensemble.check()?;
         Ok(Settings {
             connect,
             lock,
@@ -212,7 +195,7 @@ impl LockArgs {
             on_suspect,
             on_exit,
             lock_delay,
-            credentials: auth_file.as_deref().map(Credentials::read).transpose()?,
+            credentials,
             #[cfg(feature = "tls")]
             tls,
         })

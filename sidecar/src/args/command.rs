@@ -10,8 +10,11 @@ use clap::{Args, Parser, Subcommand};
 use lockkeeper_daemon::duration;
 use lockkeeper_daemon::exit::Exit;
 use lockkeeper_daemon::log::LogArgs;
+use lockkeeper_lock::LockPath;
 
+use super::ensemble::EnsembleArgs;
 use super::lock::{LockArgs, Restart};
+use super::pattern::Pattern;
 use super::pod::PodArgs;
 use crate::client::{OutputFormat, WaitFor};
 use crate::guard::ContainmentChoice;
@@ -60,6 +63,14 @@ pub enum Command {
     Terminating(KeeperArgs),
     /// Execute a probe or hook of the application, but only if the application runs under the lock
     Probe(ProbeArgs),
+    /// List the locks of an ensemble, with their holders
+    List(Box<ListArgs>),
+    /// Show the holders and the whole queue of a lock, as the ensemble has them
+    Inspect(Box<InspectArgs>),
+    /// Show a lock as the ensemble has it, and again after each change
+    Watch(Box<WatchArgs>),
+    /// Ask the holder of a lock to step down, and wait until another contender holds
+    Handoff(Box<HandoffArgs>),
 }
 
 /// Arguments of `lockkeeper run`.
@@ -198,16 +209,8 @@ pub struct StatusArgs {
     #[command(flatten)]
     pub keeper: KeeperArgs,
 
-    /// Output format
-    #[arg(
-        long,
-        short,
-        env = "LOCKKEEPER_OUTPUT",
-        value_name = "FORMAT",
-        default_value = "text",
-        ignore_case = true
-    )]
-    pub output: OutputFormat,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Arguments of `lockkeeper wait`.
@@ -261,6 +264,80 @@ pub struct ProbeArgs {
     /// --app-probes
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+/// Arguments of `lockkeeper list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    pub ensemble: EnsembleArgs,
+
+    /// Pattern of the locks' paths: * stands for any part of a name, ** for any number of names
+    #[arg(
+        long = "lock",
+        env = "LOCKKEEPER_LOCK",
+        value_name = "PATTERN",
+        default_value = "/**"
+    )]
+    pub locks: Pattern,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `lockkeeper inspect`.
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    #[command(flatten)]
+    pub ensemble: EnsembleArgs,
+
+    /// Path of the lock's node
+    #[arg(long, env = "LOCKKEEPER_LOCK", value_name = "PATH")]
+    pub lock: LockPath,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `lockkeeper watch`: those of `inspect`.
+pub type WatchArgs = InspectArgs;
+
+/// Arguments of `lockkeeper handoff`.
+#[derive(Debug, Args)]
+pub struct HandoffArgs {
+    #[command(flatten)]
+    pub ensemble: EnsembleArgs,
+
+    /// Path of the lock's node
+    #[arg(long, env = "LOCKKEEPER_LOCK", value_name = "PATH")]
+    pub lock: LockPath,
+
+    /// Path of the lock's control node. Default: the lock's with -control at the end
+    #[arg(long, env = "LOCKKEEPER_CONTROL", value_name = "PATH")]
+    pub control: Option<LockPath>,
+
+    /// Which of several holders: its contender, pod or host, as `lockkeeper inspect` shows it
+    #[arg(long, env = "LOCKKEEPER_HOLDER", value_name = "NAME")]
+    pub holder: Option<String>,
+
+    /// Give up waiting after this time (exit code 81); the holder stays asked. Default: wait for ever
+    #[arg(long, env = "LOCKKEEPER_TIMEOUT", value_name = "DURATION", value_parser = duration::parse)]
+    pub timeout: Option<Duration>,
+}
+
+/// How a command shows what it has found.
+#[derive(Debug, Args)]
+pub struct OutputArgs {
+    /// Output format
+    #[arg(
+        long,
+        short,
+        env = "LOCKKEEPER_OUTPUT",
+        value_name = "FORMAT",
+        default_value = "text",
+        ignore_case = true
+    )]
+    pub output: OutputFormat,
 }
 
 /// Where a client finds the keeper.

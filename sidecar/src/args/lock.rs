@@ -1,22 +1,19 @@
 //! The lock, and what happens to the application with it: arguments of `run` and of `sidecar`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use lockkeeper_daemon::duration;
-#[cfg(feature = "tls")]
-use lockkeeper_daemon::tls::TlsArgs;
-use lockkeeper_lock::zookeeper::ConnectString;
 use lockkeeper_lock::{LeaseDuration, LockPath};
 use uuid::Uuid;
+
+use super::ensemble::EnsembleArgs;
 
 /// The lock, and what happens to the application with it: shared by `run` and `sidecar`.
 #[derive(Debug, Args)]
 pub struct LockArgs {
-    /// The ensemble: HOST:PORT,… with an optional /chroot at the end; tcp+tls://HOST:PORT for TLS
-    #[arg(long, env = "LOCKKEEPER_CONNECT", value_name = "HOSTS")]
-    pub connect: ConnectString,
+    #[command(flatten)]
+    pub ensemble: EnsembleArgs,
 
     /// Path of the lock's node; made when it is missing
     #[arg(long, env = "LOCKKEEPER_LOCK", value_name = "PATH")]
@@ -122,15 +119,6 @@ pub struct LockArgs {
     /// Wait this long before starting the application if the previous holder did not release the lock cleanly
     #[arg(long, env = "LOCKKEEPER_LOCK_DELAY", value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub lock_delay: Duration,
-
-    /// File with the credentials; the keeper follows its changes: USER:PASSWORD or digest:USER:PASSWORD, one in each line
-    #[arg(long, env = "LOCKKEEPER_AUTH_FILE", value_name = "FILE")]
-    pub auth_file: Option<PathBuf>,
-
-    /// How to speak TLS with the servers that want it.
-    #[cfg(feature = "tls")]
-    #[command(flatten)]
-    pub tls: TlsArgs,
 }
 
 /// Side of a read/write lock.

@@ -105,6 +105,7 @@ impl PodArgs {
             .map_err(|problem| Failure::usage(format!("--app-token (LOCKKEEPER_APP_TOKEN) {problem}")))?;
         let identity = Identity {
             pod: pod(parts, revision.is_some())?,
+            host: None,
             revision,
         };
         let settings = PodSettings {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lockkeeper_daemon::credentials::Credentials;
 use lockkeeper_daemon::exit::Failure;
-use lockkeeper_lock::LockOptions;
 use lockkeeper_lock::zookeeper::{self, ZooKeeper};
+use lockkeeper_lock::{Identity, LockOptions};
 use tokio::sync::watch;
 
 use super::observer::Observer;
@@ -166,10 +166,24 @@ pub(super) fn lock_options(
         control: settings.control.clone(),
         provisioned: settings.provisioned,
         ensemble: settings.ensemble.clone(),
-        identity: settings.identity.clone(),
+        identity: identity(settings),
         ask_for_predecessor,
         gives_ticket: true,
         observer: Some(Arc::new(observer.clone())),
         ..LockOptions::new(&*settings.lock, settings.timing)
     }
+}
+
+/// Who we are, for others in the queue: a pod, or else the machine (uname(2)).
+fn identity(settings: &Settings) -> Identity {
+    let identity = settings.identity.clone();
+    if identity.pod.is_some() {
+        return identity;
+    }
+    let host = rustix::system::uname()
+        .nodename()
+        .to_str()
+        .ok()
+        .map(str::to_owned);
+    Identity { host, ..identity }
 }

@@ -92,6 +92,7 @@ pub(crate) const CONTENDER_DATA: Target = Target {
                 uid: "6f1c".into(),
                 node: "n1".into(),
             }),
+            host: None,
             revision: Some("6c9d".into()),
         };
         let mut seeds = texts([

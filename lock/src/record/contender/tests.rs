@@ -13,6 +13,7 @@ fn a_contender_reads_back_what_it_wrote() {
     };
     let identity = Identity {
         pod: Some(pod.clone()),
+        host: None,
         revision: Some("6c9d".into()),
     };
     let took_over = TookOver {

@@ -250,6 +250,7 @@ impl Row {
         let ContenderData {
             state,
             pod,
+            host,
             revision,
             since,
             stop_budget_millis: _,
@@ -268,7 +269,12 @@ impl Row {
             .chain(&self.foreign)
             .chain(pod)
             .chain(replaced);
-        let length: usize = texts.chain(revision).chain(since).map(String::len).sum();
+        let length: usize = texts
+            .chain(host)
+            .chain(revision)
+            .chain(since)
+            .map(String::len)
+            .sum();
         length > LARGEST_CONTENDER
     }
 }

@@ -1,0 +1,90 @@
+//! `lockkeeper list`, `inspect`, `watch` and `handoff`: what the ensemble itself says of locks, from any machine that
+//! reaches it. They hold no lock and stand in no queue.
+
+mod ensemble;
+mod entry;
+mod find;
+mod handoff;
+mod queue;
+mod show;
+mod watch;
+
+use lockkeeper_daemon::exit::{self, Exit, Failure};
+use lockkeeper_daemon::sentence::few;
+
+use crate::args::{HandoffArgs, InspectArgs, ListArgs, WatchArgs};
+use crate::client::OutputFormat;
+use crate::process::block_on;
+use ensemble::Ensemble;
+use queue::{Depth, Queue};
+
+/// The locks whose paths match a pattern, one line for each, or as a JSON array.
+///
+/// # Errors
+/// When the ensemble cannot be asked, or more nodes match than are looked at.
+pub fn list(args: ListArgs) -> Result<String, Failure> {
+    block_on(async {
+        let ensemble = Ensemble::connect(args.ensemble).await?;
+        let (mut queues, mut unreadable) = (Vec::new(), Vec::new());
+        for path in find::find(&ensemble, &args.locks).await? {
+            match queue::read(&ensemble, &path, Depth::Holders).await {
+                // It may have gone meanwhile, or be something else.
+                Ok(queue) => queues.extend(queue.filter(Queue::is_lock)),
+                Err(failure) if failure.exit == Exit::Refused => unreadable.push(path),
+                Err(failure) => return Err(failure),
+            }
+        }
+        if !unreadable.is_empty() {
+            exit::tell(&format!(
+                "left out what these credentials may not read: {}",
+                few(&unreadable)
+            ));
+        }
+        Ok(match args.output.output {
+            OutputFormat::Text => show::table(&queues, show::now()),
+            OutputFormat::Json => show::json(&queues),
+        })
+    })
+}
+
+/// Everything about one lock: its holders and its whole queue.
+///
+/// # Errors
+/// When the ensemble cannot be asked, or the lock's node is missing.
+pub fn inspect(args: InspectArgs) -> Result<String, Failure> {
+    block_on(async {
+        let ensemble = Ensemble::connect(args.ensemble).await?;
+        let lock = args.lock.to_string();
+        let queue = queue::read(&ensemble, &lock, Depth::All)
+            .await?
+            .ok_or_else(|| missing(&lock))?;
+        Ok(match args.output.output {
+            OutputFormat::Text => show::queue(&queue, show::now()),
+            OutputFormat::Json => show::json(&queue),
+        })
+    })
+}
+
+/// Calls `print` with the lock as it is, and again whenever its queue has changed, until `print` fails.
+///
+/// # Errors
+/// When the ensemble cannot be asked at the beginning, and what `print` returns.
+pub fn watch(args: WatchArgs, print: impl FnMut(&str) -> Result<(), Failure>) -> Result<(), Failure> {
+    block_on(watch::watch(args, print))
+}
+
+/// Asks a holder to step down, and waits until its place is another contender's. Returns who got it, in words.
+///
+/// # Errors
+/// When the ensemble cannot be asked, when there is no holder that can be asked or no other contender, and after the
+/// timeout.
+pub fn handoff(args: HandoffArgs) -> Result<String, Failure> {
+    block_on(handoff::handoff(args))
+}
+
+fn missing(lock: &str) -> Failure {
+    Failure::new(
+        Exit::Unavailable,
+        format!("there is no node {lock} in this ensemble: see `lockkeeper list` for those that are there"),
+    )
+}
