@@ -221,10 +221,11 @@ test-ensemble: $(TLC)
 	@$(took)
 
 # Of the lock's task, and of lock, keeper and guard together. A bare `cargo test` plays some hundred.
-HISTORIES := 10000
+HISTORIES := 4000
+MORE_HISTORIES := 10000
 .PHONY: test-histories
 test-histories: ## Play random histories alone: 10,000 of each kind
-	@LOCKKEEPER_HISTORIES=$(HISTORIES) $(RUN_TESTS) --test histories --test whole
+	@LOCKKEEPER_HISTORIES=$(MORE_HISTORIES) $(RUN_TESTS) --test histories --test whole
 	@$(took)
 
 .PHONY: lint

@@ -79,6 +79,8 @@ impl Helm {
         let mut command = Command::new(&self.program);
         Process::piped(&mut command)
             .args(arguments)
+            // It ends before collecting garbage would pay.
+            .env("GOGC", "off")
             .env("KUBECONFIG", &self.kubeconfig);
         Ok(Said::from(Process::spawn("helm", command)?.output()?))
     }

@@ -4,7 +4,7 @@
 //! applications never run together if they must not, none runs without its contender, and after all faults have ended every
 //! process gets the lock.
 //!
-//! `LOCKKEEPER_SEED=n` repeats one history; `LOCKKEEPER_HISTORIES=n` runs more than 100: `make test` runs 10,000.
+//! `LOCKKEEPER_SEED=n` repeats one history; `LOCKKEEPER_HISTORIES=n` runs more than 100: `make test` runs 4,000.
 
 #[path = "histories/check.rs"]
 mod check;

@@ -1,7 +1,7 @@
 //! Many random histories of the whole: see the crate's documentation.
 //!
 //! `LOCKKEEPER_SEED=n` repeats one history and prints it; `LOCKKEEPER_HISTORIES=n` plays more than 50: `make test`
-//! plays 10,000; `LOCKKEEPER_HAZARDS=intruders,survivors` plays with only these (`all`, the default, with all of them).
+//! plays 4,000; `LOCKKEEPER_HAZARDS=intruders,survivors` plays with only these (`all`, the default, with all of them).
 
 use lockkeeper_fake::number;
 use lockkeeper_simulation::{Hazard, Setup, history, series};

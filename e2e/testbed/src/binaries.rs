@@ -20,7 +20,7 @@ pub fn cluster() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// As [`built`].
 pub fn caller() -> anyhow::Result<PathBuf> {
-    built("lockkeeper-testbed", "lockkeeper-caller", &[], Linking::Static)
+    built("lockkeeper-caller", "lockkeeper-caller", &[], Linking::Static)
 }
 
 /// Cargo's target directory, for files that a run leaves behind.

@@ -70,6 +70,9 @@ impl Kubectl {
         let mut command = Command::new(&self.program);
         Process::piped(&mut command)
             .args(arguments)
+            // It ends before collecting garbage would pay.
+            .env("GOGC", "off")
+            .env("GOMEMLIMIT", "128MiB")
             .env("KUBECONFIG", &self.kubeconfig);
         match &self.host {
             Some(host) => host.spawn("kubectl", command),
