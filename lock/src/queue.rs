@@ -67,12 +67,12 @@ pub fn unknown(children: &[String]) -> Vec<String> {
 /// The first of the [`sorted`] contenders that shows that the order is unknown from now on. The number in a name is the
 /// parent's `cversion`, of 32 bits, which from ZooKeeper 3.6 on stays at its largest value (`DataTree.createNode`): two
 /// that are created then can have one number, or a negative one. Each of several contenders with one number could
-/// conclude that it is first.
+/// conclude that it is first; but for a reader and a writer of Curator, which are one client's.
 pub(crate) fn out_of_numbers(sorted: &[Contender]) -> Option<&Contender> {
     let is_beyond = |contender: &&Contender| !(0..i32::MAX).contains(&contender.sequence);
     let twins = sorted
         .array_windows()
-        .find(|[one, other]| one.sequence == other.sequence);
+        .find(|[one, other]| one.sequence == other.sequence && !one.is_downgrade(other));
     sorted
         .iter()
         .find(is_beyond)
@@ -305,6 +305,19 @@ mod tests {
         }
         let children = ["_c_a-lock-0000000000", "_c_b-lock-2147483646"].map(str::to_owned);
         assert_eq!(out_of_numbers(&sorted(&children)), None);
+    }
+
+    #[test]
+    fn a_reader_with_the_number_of_a_writer_is_the_same_clients_and_behind_it() {
+        let (writer, reader) = ("_c_b-__WRIT__0000000007", "_c_a-__READ__0000000007");
+        for children in [[writer, reader], [reader, writer]] {
+            let sorted = sorted(&children.map(str::to_owned));
+            assert_eq!(out_of_numbers(&sorted), None);
+            assert_eq!([&*sorted[0].name, &*sorted[1].name], [writer, reader]);
+        }
+        let children = [writer, reader, "_c_c-__READ__0000000007"].map(str::to_owned);
+        let found = out_of_numbers(&sorted(&children)).is_some();
+        assert!(found, "two readers");
     }
 
     #[test]

@@ -9,8 +9,10 @@ use std::time::Duration;
 use lockkeeper_testbed::{foreign, java::program};
 
 mod bench;
+mod downgrade;
 
 pub use bench::Bench;
+pub use downgrade::Downgrade;
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/other_clients");
 

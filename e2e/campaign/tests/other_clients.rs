@@ -3,10 +3,12 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use lockkeeper_campaign::other_clients::{Bench, Client, Contender};
+use lockkeeper_campaign::other_clients::{Bench, Client, Contender, Downgrade};
 use lockkeeper_judge::checker::{Rule, check};
 use lockkeeper_judge::record::Records;
 use lockkeeper_product::DeletionWatch;
+use lockkeeper_product::worker::{Options, Worker};
+use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Config, Ensemble};
 
 /// Generous: the machine may be busy.
@@ -84,4 +86,42 @@ fn the_bench_of_curator_measures_as_many_rounds_as_it_is_told() {
     let start = r#"{"contenders":3,"holdMillis":5,"handoffs":20,"rounds":[{"p50Micros":"#;
     assert!(printed.starts_with(start), "{printed}");
     assert_eq!(printed.matches("p99Micros").count(), 2);
+}
+
+/// "Lock downgrading": the reader that a thread of Curator makes while it has the write lock is before all that wait.
+#[test]
+fn a_writer_behind_a_writer_of_curator_waits_for_the_reader_that_this_becomes_and_so_does_a_later_one() {
+    let ensemble = Ensemble::start(Config {
+        servers: 1,
+        ..Config::default()
+    })
+    .expect("the server starts");
+    let lock = "/downgrade";
+    let host = ensemble.client("curator").unwrap();
+    let mut curator = Downgrade::start(&host, &ensemble.connect_string(), lock).unwrap();
+    let start = |name: &str| {
+        let options = Options {
+            session_timeout: Duration::from_secs(15),
+            ..Options::new(&ensemble, name, lock).unwrap()
+        };
+        Worker::start(&ensemble, options.with_run(&["--access", "write"])).unwrap()
+    };
+    let queued = |worker: &Worker, count: usize| {
+        let is_queued = || (worker.log().matches("lock.to=\"Waiting\"").count() >= count).then_some(());
+        wait_for(BOUND, is_queued).unwrap_or_else(|| panic!("{}", worker.log()));
+    };
+    let waits = start("waits");
+    queued(&waits, 1);
+    curator.read_as_well().unwrap();
+    let late = start("late");
+    queued(&late, 1);
+    curator.only_read().unwrap();
+    // It takes some milliseconds to hold.
+    std::thread::sleep(Duration::from_secs(1));
+    for worker in [&waits, &late] {
+        assert!(worker.records().unwrap().is_empty(), "{}", worker.log());
+    }
+    curator.release().unwrap();
+    waits.wait_until_it_runs(0, BOUND).unwrap();
+    assert!(late.records().unwrap().is_empty(), "{}", late.log());
 }

@@ -53,9 +53,24 @@ impl Contender {
         self.sequence
     }
 
-    /// Whether this one came before `other`; see [`super::out_of_numbers`].
+    /// Whether this one came before `other`; see [`super::out_of_numbers`]. A writer and a reader with one number: the
+    /// reader came later ([`Self::is_downgrade`]).
     pub(super) fn compare(&self, other: &Self) -> Ordering {
-        self.sequence.cmp(&other.sequence)
+        (self.sequence, self.is_reader).cmp(&(other.sequence, other.is_reader))
+    }
+
+    /// Whether one of the two is the write lock of a client of Curator, and the other one the read lock that the same
+    /// thread takes while it holds that: it has the same number, and so it is before all that wait
+    /// (`InterProcessReadWriteLock.ReadLock.getSortingSequence`, "lock downgrading").
+    pub(super) fn is_downgrade(&self, other: &Self) -> bool {
+        let (reader, writer) = if self.is_reader {
+            (self, other)
+        } else {
+            (other, self)
+        };
+        self.sequence == other.sequence
+            && reader.name.contains("__READ__")
+            && writer.name.contains("__WRIT__")
     }
 }
 

@@ -193,8 +193,11 @@ impl Line {
         let place = ahead.place();
         let is_to_be_listed = place.position > 0 && !place.is_heir;
         let is_own_in_doubt = place.position == 0 && !is_own_watched;
+        // Only of a contender that has said that it holds it is known that none was before it. A client of Curator says
+        // nothing, and lets one of its own in before us (`Contender::is_downgrade`).
+        let is_first_in_doubt = place.position == 0 && !seen.was_held;
         let is_beside_strangers = !ahead.strangers().is_empty() || seen.is_unreadable;
-        if is_to_be_listed || is_own_in_doubt || is_beside_strangers {
+        if is_to_be_listed || is_own_in_doubt || is_first_in_doubt || is_beside_strangers {
             self.list_again();
         }
     }

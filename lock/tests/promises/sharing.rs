@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_lock::{LockState, Mode};
 
-use super::{is_still, lock_in, queued_at, state, status_where, world};
+use super::{ROOT, is_still, lock_in, queued_at, state, status_where, world};
 
 #[tokio::test(start_paused = true)]
 async fn two_of_three_hold_a_semaphore_of_two_and_the_third_follows_whoever_goes() {
@@ -65,6 +65,27 @@ async fn a_reader_that_comes_after_a_waiting_writer_waits_for_it() {
             .unwrap();
     }
     assert!(late.view().is_held());
+}
+
+/// A client of Curator takes the read lock while it holds the write lock: its reader has the writer's number.
+#[tokio::test(start_paused = true)]
+async fn a_writer_waits_for_a_reader_of_curator_that_came_in_before_it_and_is_not_refused_beside_both() {
+    let world = world();
+    let [waits, late] = ["waits", "late"].map(|name| lock_in(&world, name, Mode::Write));
+    let [writer, reader] =
+        ["__WRIT__", "__READ__"].map(|marker| format!("{ROOT}/_c_6f1d-{marker}0000000000"));
+    world.create("/locks", b"");
+    world.create(ROOT, b"");
+    world.create_owned(&writer, b"10.0.0.7", 77);
+    queued_at(&waits, 1).await;
+    world.create_owned(&reader, b"10.0.0.7", 77);
+    late.contend().await.unwrap();
+    world.delete(&writer);
+    let waits_still = |status: &lockkeeper_lock::LockStatus| status.state == LockState::Waiting;
+    assert!(is_still(&waits, waits_still).await, "{:?}", waits.status());
+    world.delete(&reader);
+    waits.acquire().await.unwrap();
+    assert_eq!(late.status().state, LockState::Waiting);
 }
 
 #[tokio::test(start_paused = true)]
