@@ -4,6 +4,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::{ExitCode, Termination};
 
+use crate::table::{cut, plain};
+
 /// How a command ended. A closed set. The application's own code, which is passed on, is not part of it.
 ///
 /// Numbers below 79 are those of BSD's `sysexits.h`, which cron, systemd and mail systems know.
@@ -112,10 +114,13 @@ impl Termination for Failure {
     }
 }
 
-/// Writes one sentence to stderr, after the log if this process has one. If stderr is closed, the sentence is lost;
-/// `eprintln!` would panic and lose the exit code.
+/// Most characters of a sentence: it may quote what others have written.
+const LONGEST_SENTENCE: usize = 8_000;
+
+/// Writes one sentence to stderr, after the log if this process has one; what a terminal would carry out is escaped. If
+/// stderr is closed, the sentence is lost; `eprintln!` would panic and lose the exit code.
 pub fn tell(sentence: &str) {
-    let line = format!("lockkeeper: {sentence}\n");
+    let line = format!("lockkeeper: {}\n", cut(&plain(sentence), LONGEST_SENTENCE));
     #[cfg(feature = "log")]
     if crate::lines::tell(&line) {
         return;

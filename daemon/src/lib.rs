@@ -29,3 +29,4 @@ pub mod table;
 pub mod tls;
 #[cfg(feature = "http")]
 pub mod token;
+pub mod version;

@@ -23,6 +23,7 @@ const TARGET: &str = module_path!();
 
 /// What is logged, and how. Doc comments are the help that users read.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Log")]
 pub struct LogArgs {
     /// How a line of the log is written
     #[arg(

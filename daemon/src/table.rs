@@ -3,11 +3,15 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Pads all columns but the last, with three spaces between them as kubectl does. Each row has the same number of cells.
+/// Most characters of a cell: others choose names of up to a megabyte, and each row would be padded to that.
+const LONGEST_CELL: usize = 120;
+
+/// Pads all columns but the last, with three spaces between them as kubectl does. Each row has the same number of cells;
+/// long ones are cut.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> = rows
         .iter()
-        .map(|row| row.iter().map(|cell| plain(cell)).collect())
+        .map(|row| row.iter().map(|cell| cut(&plain(cell), LONGEST_CELL)).collect())
         .collect();
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<_> = (0..columns)
@@ -29,6 +33,14 @@ pub fn columns(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// The beginning of a text that has more than `most` characters.
+pub fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// In the two largest units that kubectl would show: `41m`, `3h`, `2d`.
@@ -83,5 +95,13 @@ mod tests {
         let text = columns(&[row(["A", "B"]), row(["a\u{1b}[2J\n", "\u{202e}b"])]);
         assert_eq!(text, "A              B\na\\u{1b}[2J\\n   \\u{202e}b\n");
         assert_eq!(columns(&[]), "");
+    }
+
+    #[test]
+    fn a_name_of_a_megabyte_is_cut() {
+        let row = |name: &str| vec![name.to_owned(), "b".to_owned()];
+        let text = columns(&[row("A"), row(&"ü".repeat(500_000))]);
+        assert_eq!(text.chars().count(), 2 * (LONGEST_CELL + 1 + 3 + 1 + 1));
+        assert!(text.ends_with("ü…   b\n"));
     }
 }

@@ -2,15 +2,16 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use clap::Parser;
 use k8s_openapi::ByteString;
 use lockkeeper_crds::DistributedLockSpec;
-use lockkeeper_daemon::duration;
 use lockkeeper_daemon::exit::Failure;
 use lockkeeper_daemon::log::LogArgs;
 use lockkeeper_daemon::tls::{Tls, TlsArgs};
+use lockkeeper_daemon::{duration, version};
 use lockkeeper_lock::zookeeper::{ConnectString, Credentials, ZooKeeper};
 use lockkeeper_lock::{LockPath, Timing};
 
@@ -24,9 +25,12 @@ use crate::zookeeper::allowed_hosts::{Host, Hosts};
 /// has to have room for it, as for the stopping of an application.
 const WRITE: Duration = Duration::from_secs(1);
 
+/// What `--version` tells.
+static VERSION: LazyLock<String> = LazyLock::new(|| version::long(env!("CARGO_PKG_VERSION"), &[]));
+
 /// The operator of Lockkeeper: maintains locks, shows their queues, hands them over during rollouts
 #[derive(Debug, Parser)]
-#[command(name = "lockkeeper-operator", version)]
+#[command(name = "lockkeeper-operator", version, long_version = VERSION.as_str())]
 pub struct OperatorArgs {
     /// The ensemble: HOST:PORT,… with an optional /chroot at the end; tcp+tls://HOST:PORT for TLS
     #[arg(long, env = "LOCKKEEPER_CONNECT", value_name = "HOSTS")]

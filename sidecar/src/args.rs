@@ -3,6 +3,7 @@
 mod checked;
 mod command;
 mod ensemble;
+mod examples;
 mod lock;
 mod pattern;
 mod pod;

@@ -1,6 +1,6 @@
 //! `lockkeeper status`, `wait`, `release`, `terminating` and `probe`: clients of the socket.
 
-use std::io::{BufRead, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -19,10 +19,13 @@ use crate::view::Snapshot;
 pub mod exec;
 pub(crate) mod request;
 
-use request::{Call, Reply};
+use request::Call;
 
 /// A keeper that runs answers a question at once; after this time it hangs.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A keeper that sends no event for so long hangs: it sends a comment every 15 s.
+const LONGEST_SILENCE: Duration = Duration::from_secs(40);
 
 /// Time between two attempts to reach the keeper: it may be starting.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
@@ -58,6 +61,40 @@ pub fn status(socket: &Path, output: OutputFormat) -> Result<String, Failure> {
     match output {
         OutputFormat::Json => Ok(body),
         OutputFormat::Text => parse(&body).map(|snapshot: Snapshot| describe(&snapshot)),
+    }
+}
+
+/// Calls `print` with what the keeper at `socket` says of its lock, and again after each change, until `print` fails.
+/// A text ends with an empty line, JSON has one line.
+///
+/// # Errors
+/// When no keeper answers, when it is gone or hangs, and what `print` returns.
+pub fn watch(
+    socket: &Path,
+    output: OutputFormat,
+    mut print: impl FnMut(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut stream = events(socket, ANSWER_TIMEOUT)?;
+    let timed = stream.get_ref().set_read_timeout(Some(LONGEST_SILENCE));
+    timed.map_err(|error| Failure::unavailable(broken(socket, &error)))?;
+    loop {
+        match next(&mut stream) {
+            None => {
+                let shown = socket.display();
+                return Err(Failure::unavailable(format!(
+                    "the keeper on {shown} is gone, or hangs"
+                )));
+            }
+            Some(Event::Nothing) => {}
+            Some(Event::Lock(snapshot)) => {
+                let snapshot = snapshot?;
+                let text = match output {
+                    OutputFormat::Text => describe(&snapshot) + "\n",
+                    OutputFormat::Json => serde_json::to_string(&snapshot).map_err(Failure::software)?,
+                };
+                print(&(text + "\n"))?;
+            }
+        }
     }
 }
 
@@ -189,27 +226,18 @@ fn follow(
 ) -> Result<bool, String> {
     // With no time left one look is still allowed: `--timeout 0` asks for the state now.
     let patience = remaining(end).map(|left| left.max(Duration::from_millis(100)));
-    let reply = request::send(
-        request::connect(socket)?,
-        socket,
-        Call::Events,
-        Some(patience.unwrap_or(ANSWER_TIMEOUT).min(ANSWER_TIMEOUT)),
-    )?;
-    if reply.status != 200 {
-        return Err(reply.into_failure(socket).sentence);
-    }
-    let Reply { mut stream, .. } = reply;
+    let patience = patience.unwrap_or(ANSWER_TIMEOUT).min(ANSWER_TIMEOUT);
+    let mut stream = events(socket, patience).map_err(|failure| failure.sentence)?;
     loop {
         let left = remaining(end);
         if seen.is_some() && left == Some(Duration::ZERO) {
             return Ok(false);
         }
-        // The keeper sends a comment every 15 s, so a longer silence means that it hangs.
         let patience = left
             .unwrap_or(Duration::MAX)
-            .clamp(Duration::from_millis(100), Duration::from_secs(40));
+            .clamp(Duration::from_millis(100), LONGEST_SILENCE);
         let set = stream.get_ref().set_read_timeout(Some(patience));
-        set.map_err(|error| format!("the connection to {} failed: {error}", socket.display()))?;
+        set.map_err(|error| broken(socket, &error))?;
         match next(&mut stream) {
             // A timeout, or a keeper that went away in the middle: the caller decides.
             None => return Ok(false),
@@ -223,6 +251,21 @@ fn follow(
             }
         }
     }
+}
+
+/// The stream of events of the keeper at `socket`, which has to answer within `patience`.
+fn events(socket: &Path, patience: Duration) -> Result<BufReader<UnixStream>, Failure> {
+    let reply = request::connect(socket)
+        .and_then(|stream| request::send(stream, socket, Call::Events, Some(patience)))
+        .map_err(Failure::unavailable)?;
+    match reply.status {
+        200 => Ok(reply.stream),
+        _ => Err(reply.into_failure(socket)),
+    }
+}
+
+fn broken(socket: &Path, error: &io::Error) -> String {
+    format!("the connection to {} failed: {error}", socket.display())
 }
 
 /// A line of the stream of events.

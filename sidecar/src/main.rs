@@ -26,6 +26,10 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
             let copy = install::install(&args.directory)?;
             print(&format!("installed {}\n", copy.display()))
         }
+        Command::Status(args) if args.watch => {
+            let print = |text: &str| print(text).map(drop);
+            client::watch(&args.keeper.socket, args.output.output, print).map(|()| 0)
+        }
         Command::Status(args) => {
             let status = client::status(&args.keeper.socket, args.output.output)?;
             print(&format!("{status}\n"))

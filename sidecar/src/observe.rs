@@ -11,11 +11,13 @@ mod watch;
 
 use lockkeeper_daemon::exit::{self, Exit, Failure};
 use lockkeeper_daemon::sentence::few;
+use lockkeeper_daemon::table::plain;
 
 use crate::args::{HandoffArgs, InspectArgs, ListArgs, WatchArgs};
 use crate::client::OutputFormat;
 use crate::process::block_on;
 use ensemble::Ensemble;
+use find::Found;
 use queue::{Depth, Queue};
 
 /// The locks whose paths match a pattern, one line for each, or as a JSON array.
@@ -25,20 +27,21 @@ use queue::{Depth, Queue};
 pub fn list(args: ListArgs) -> Result<String, Failure> {
     block_on(async {
         let ensemble = Ensemble::connect(args.ensemble).await?;
-        let (mut queues, mut unreadable) = (Vec::new(), Vec::new());
-        for path in find::find(&ensemble, &args.locks).await? {
+        let Found { paths, mut left_out } = find::find(&ensemble, &args.locks).await?;
+        let mut queues = Vec::new();
+        for path in paths {
             match queue::read(&ensemble, &path, Depth::Holders).await {
                 // It may have gone meanwhile, or be something else.
                 Ok(queue) => queues.extend(queue.filter(Queue::is_lock)),
-                Err(failure) if failure.exit == Exit::Refused => unreadable.push(path),
-                Err(failure) => return Err(failure),
+                Err(failure) => left_out.add(&ensemble, failure)?,
             }
         }
-        if !unreadable.is_empty() {
-            exit::tell(&format!(
-                "left out what these credentials may not read: {}",
-                few(&unreadable)
-            ));
+        if !left_out.nodes.is_empty() {
+            let sentence = format!("left out: {}", few(&left_out.nodes));
+            if queues.is_empty() && left_out.is_refused {
+                return Err(Failure::new(Exit::Refused, sentence));
+            }
+            exit::tell(&sentence);
         }
         Ok(match args.output.output {
             OutputFormat::Text => show::table(&queues, show::now()),
@@ -79,7 +82,7 @@ pub fn watch(args: WatchArgs, print: impl FnMut(&str) -> Result<(), Failure>) ->
 /// When the ensemble cannot be asked, when there is no holder that can be asked or no other contender, and after the
 /// timeout.
 pub fn handoff(args: HandoffArgs) -> Result<String, Failure> {
-    block_on(handoff::handoff(args))
+    block_on(handoff::handoff(args)).map(|outcome| plain(&outcome))
 }
 
 fn missing(lock: &str) -> Failure {

@@ -108,6 +108,27 @@ fn status_says_nothing_of_a_lease_duration_that_is_not_known_while_a_keeper_come
 }
 
 #[test]
+fn status_with_watch_shows_the_lock_again_after_each_change_and_ends_with_69_when_the_keeper_is_gone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = Served::start(scratch.path());
+    let mut child = lockkeeper(&served.socket, &["status", "--watch", "-o", "json"])
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut state = || {
+        let line = lines.next().expect("it goes on").unwrap();
+        serde_json::from_str::<serde_json::Value>(&line).unwrap()["state"].clone()
+    };
+    assert_eq!(state(), "Waiting");
+    served.publish(held(Duration::from_secs(60)));
+    assert_eq!(state(), "Held");
+    served.publish(waiting(1));
+    assert_eq!(state(), "Waiting");
+    drop(served);
+    assert_eq!(exit_code(child), 69);
+}
+
+#[test]
 fn status_is_readable_and_good_whether_or_not_the_lock_is_held() {
     let scratch = tempfile::tempdir().unwrap();
     let served = Served::start(scratch.path());

@@ -292,6 +292,9 @@ fn help_and_version_go_to_stdout_and_are_no_errors() {
         assert!(out.contains("Usage: lockkeeper"), "{out}");
     }
     let (code, out, _) = run(scratch.path(), &["--version"], &[]);
+    let build = format!("lockkeeper {} (no release", env!("CARGO_PKG_VERSION"));
+    assert!(code == 0 && out.starts_with(&build), "{out}");
+    let (code, out, _) = run(scratch.path(), &["-V"], &[]);
     assert_eq!(
         (code, out),
         (0, format!("lockkeeper {}\n", env!("CARGO_PKG_VERSION")))

@@ -102,7 +102,8 @@ fn each_lock_of_an_ensemble_is_listed_with_its_holder_its_token_and_how_many_wai
     let is_told = || {
         let (code, text) = ask(&ensemble, &["list", "--lock", "/observe/list/*"]);
         assert_eq!(code, 0, "{text}");
-        text.contains(&format!("may not read: {secret}")).then_some(())
+        text.contains(&format!("left out: cannot read {secret}: no right to do this"))
+            .then_some(())
     };
     wait_for(BOUND, is_told).expect("it is told");
     let nothing = ask(&ensemble, &["list", "--lock", "/observe/list/x*"]);
@@ -213,6 +214,19 @@ fn a_holder_that_is_asked_hands_the_lock_over_to_the_next_and_queues_again_at_th
     let after = json(&ensemble, &["inspect", "--lock", lock]);
     assert_eq!(after["holders"][0]["contender"], next);
     assert_eq!(after["waiting"], 1, "the first queues again: {after}");
+    // Data of others stay as they are.
+    let other = "/observe/configuration";
+    with_client(&ensemble, async |client| {
+        let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        client.create(other, b"port: 80", &open).await
+    })
+    .unwrap();
+    let foreign = ask(&ensemble, &["handoff", "--lock", lock, "--control", other]);
+    assert_eq!(foreign.0, 64, "{}", foreign.1);
+    let data = with_client(&ensemble, async |client| client.get_data(other).await)
+        .unwrap()
+        .0;
+    assert_eq!(data, b"port: 80");
     let unknown = ask(&ensemble, &["handoff", "--lock", lock, "--holder", "nobody"]);
     assert_eq!(unknown.0, 64, "{}", unknown.1);
 }
@@ -258,6 +272,68 @@ fn a_holder_that_may_not_be_asked_is_not_asked_and_one_that_does_not_step_down_i
     );
     assert_eq!(code, 81, "{text}");
     drop((holder, waits));
+}
+
+#[test]
+fn a_handoff_of_one_of_several_holders_keeps_the_request_of_another_one_and_names_who_has_waited() {
+    let ensemble = ensemble();
+    let lock = "/observe/semaphore";
+    let two = ["--max-holders", "2"];
+    let _runs: Vec<_> = (1..=3)
+        .map(|number| {
+            let run = Run::start(&ensemble, &format!("semaphore-{number}"), lock, &two, &SLEEP);
+            wait_for_contenders(&ensemble, lock, number);
+            run
+        })
+        .collect();
+    let before = || json(&ensemble, &["inspect", "--lock", lock]);
+    let are_held = || {
+        let seen = before();
+        [0, 1]
+            .iter()
+            .all(|at| seen["holders"][*at]["state"] == "held")
+            .then_some(seen)
+    };
+    let seen = wait_for(BOUND, are_held).expect("both hold");
+    let (code, text) = ask(&ensemble, &["handoff", "--lock", lock]);
+    assert_eq!(code, 64, "{text}");
+    assert!(text.contains("2 contenders hold"), "{text}");
+    let name = |entry: &Value| entry["contender"].as_str().unwrap().to_owned();
+    let (second, third) = (name(&seen["holders"][1]), name(&seen["queue"][0]));
+    let (code, text) = ask(&ensemble, &["handoff", "--lock", lock, "--holder", &second]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("has stepped down, and "), "{text}");
+    let after = before();
+    let holders: Vec<_> = after["holders"].as_array().unwrap().iter().map(name).collect();
+    assert_eq!(holders, [name(&seen["holders"][0]), third], "{after}");
+}
+
+#[test]
+fn names_and_data_of_a_stranger_neither_end_a_list_nor_fill_it() {
+    let ensemble = ensemble();
+    let open = || CreateMode::Persistent.with_acls(Acls::anyone_all());
+    let (root, long) = ("/observe/stranger", "n".repeat(70_000));
+    with_client(&ensemble, async |client| {
+        client.mkdir(root, &open()).await?;
+        client.create(&format!("{root}/{long}"), b"", &open()).await?;
+        client.create(&format!("{root}/lock"), b"", &open()).await?;
+        for name in [
+            format!("{long}-lock-0000000001"),
+            "\u{202e}-lock-0000000002".to_owned(),
+        ] {
+            client
+                .create(&format!("{root}/lock/{name}"), &[b'x'; 100_000], &open())
+                .await?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    let (code, text) = ask(&ensemble, &["list", "--lock", "/observe/stranger/**"]);
+    assert_eq!((code, text.lines().count()), (0, 2), "{text}");
+    assert!(text.len() < 1_000, "{} bytes", text.len());
+    let (code, text) = ask(&ensemble, &["inspect", "--lock", "/observe/stranger/lock"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.len() < 3_000 && !text.contains('\u{202e}'), "{text}");
 }
 
 #[test]

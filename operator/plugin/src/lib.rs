@@ -4,8 +4,10 @@
 
 mod explain;
 mod holders;
+mod list;
 mod machines;
 mod names;
+mod output;
 mod plugin;
 mod survivors;
 mod table;

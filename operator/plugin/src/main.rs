@@ -9,13 +9,13 @@ use lockkeeper_daemon::exit::{Exit, Failure};
 
 fn main() -> ExitCode {
     let plugin = Plugin::parse();
-    match answer(plugin).and_then(|text| print(&text)) {
+    match answer(plugin) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }
 
-fn answer(plugin: Plugin) -> Result<String, Failure> {
+fn answer(plugin: Plugin) -> Result<(), Failure> {
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .map_err(|_| Failure::software("a TLS provider is already installed"))?;
@@ -23,7 +23,7 @@ fn answer(plugin: Plugin) -> Result<String, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::software(format!("cannot start the runtime: {error}")))?
-        .block_on(plugin.run())
+        .block_on(plugin.run(print))
 }
 
 /// `println!` would panic when the reader is gone.

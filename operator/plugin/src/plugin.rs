@@ -1,33 +1,42 @@
 //! `kubectl lockkeeper`: answers questions about locks from the Kubernetes API alone, without access to the ensemble.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
-use k8s_openapi::jiff::Timestamp;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use lockkeeper_crds::DistributedLock;
 use lockkeeper_crds::keys::{self, HANDOFF};
-use lockkeeper_daemon::duration;
 use lockkeeper_daemon::exit::Failure;
 use lockkeeper_daemon::table::plain;
+use lockkeeper_daemon::{duration, version};
 use serde_json::json;
 
 use crate::explain::{can_hand_over, explain};
+use crate::list::Listing;
 use crate::machines;
+use crate::output::Output;
 use crate::survivors;
-use crate::table::{describe, list};
 use crate::workload;
 
 /// Time between two looks at a lock that is being handed over.
 const POLL: Duration = Duration::from_millis(300);
 
+/// What `--version` tells.
+static VERSION: LazyLock<String> = LazyLock::new(|| version::long(env!("CARGO_PKG_VERSION"), &[]));
+
 /// Shows the locks of a cluster and their queues, says why a pod waits, and hands a lock over
 #[derive(Debug, Parser)]
-#[command(name = "kubectl-lockkeeper", bin_name = "kubectl lockkeeper", version)]
+#[command(
+    name = "kubectl-lockkeeper",
+    bin_name = "kubectl lockkeeper",
+    version,
+    long_version = VERSION.as_str()
+)]
 pub struct Plugin {
     /// Where to ask
     #[command(flatten)]
@@ -58,15 +67,6 @@ pub struct Target {
     pub output: Output,
 }
 
-/// How an answer is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// For people.
-    Table,
-    /// For programs.
-    Json,
-}
-
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -75,6 +75,12 @@ pub enum Command {
         /// Of all namespaces
         #[arg(short = 'A', long)]
         all_namespaces: bool,
+        /// Only those with these labels, as for `kubectl get`
+        #[arg(short = 'l', long, value_name = "LABELS")]
+        selector: Option<String>,
+        /// Then show each lock again when it changes
+        #[arg(short, long)]
+        watch: bool,
     },
     /// Shows one lock: who holds it, who waits, and what is wrong
     Status {
@@ -105,40 +111,43 @@ pub enum Command {
 }
 
 impl Plugin {
-    /// Does it, and tells what to print.
+    /// Does it, and prints the answer.
     ///
     /// # Errors
-    /// What cannot be done, in one sentence.
-    pub async fn run(self) -> Result<String, Failure> {
+    /// What cannot be done, in one sentence, and what `print` returns.
+    pub async fn run(self, mut print: impl FnMut(&str) -> Result<(), Failure>) -> Result<(), Failure> {
         let Self { target, command } = self;
         let output = target.output;
         let (client, namespace) = target.connect().await?;
         let locks: Api<DistributedLock> = Api::namespaced(client.clone(), &namespace);
-        match command {
-            Command::List { all_namespaces } => {
-                let api = if all_namespaces { Api::all(client) } else { locks };
-                let found = api.list(&ListParams::default()).await;
-                let found = found.map_err(|error| failed("list locks", &error))?.items;
-                match output {
-                    Output::Json => json(&found),
-                    Output::Table => Ok(list(&found, all_namespaces, Timestamp::now())),
-                }
+        let answer = match command {
+            Command::List {
+                all_namespaces,
+                selector,
+                watch,
+            } => {
+                let listing = Listing {
+                    locks: if all_namespaces { Api::all(client) } else { locks },
+                    selector,
+                    with_namespace: all_namespaces,
+                    output,
+                };
+                return match watch {
+                    true => listing.follow(&mut print).await,
+                    false => listing.once(&mut print).await,
+                };
             }
-            Command::Status { lock } => {
-                let lock = get(&locks, &lock).await?;
-                match output {
-                    Output::Json => json(&lock),
-                    Output::Table => Ok(describe(&lock, Timestamp::now())),
-                }
-            }
+            Command::Status { lock } => output.one(&get(&locks, &lock).await?),
             Command::Handoff { lock, to, timeout } => {
-                hand_over(&locks, &lock, to.as_deref(), timeout, output).await
+                let lock = hand_over(&locks, &lock, to.as_deref(), timeout).await?;
+                output.one(&lock)
             }
             Command::Why { pod } => why(client, &namespace, &pod, output).await,
             Command::AbandonSurvivors { pod } => {
                 survivors::abandon(&Api::namespaced(client, &namespace), &pod).await
             }
-        }
+        };
+        print(&answer?)
     }
 }
 
@@ -169,8 +178,7 @@ async fn hand_over(
     name: &str,
     to: Option<&str>,
     timeout: Duration,
-    output: Output,
-) -> Result<String, Failure> {
+) -> Result<DistributedLock, Failure> {
     let before = get(locks, name).await?;
     can_hand_over(&before, to).map_err(Failure::usage)?;
     let patch = json!({"metadata": {"annotations": {HANDOFF: to.unwrap_or_default()}}});
@@ -189,16 +197,12 @@ async fn hand_over(
             tokio::time::sleep(POLL).await;
         }
     };
-    let lock = tokio::time::timeout(timeout, handed_over).await.map_err(|_| {
+    tokio::time::timeout(timeout, handed_over).await.map_err(|_| {
         Failure::unavailable(format!(
             "{name} was not handed over within {}: see `kubectl describe distributedlock {name}`",
             duration::format(timeout)
         ))
-    })??;
-    match output {
-        Output::Json => json(&lock),
-        Output::Table => Ok(describe(&lock, Timestamp::now())),
-    }
+    })?
 }
 
 fn tokens(lock: &DistributedLock) -> Vec<i64> {
@@ -245,10 +249,7 @@ async fn why(client: Client, namespace: &str, name: &str, output: Output) -> Res
     let mut explanation = explain(&pod, &above, is_left_out, lock.as_ref());
     let nodes = machines::out_of_service(&client, lock.as_ref(), &explanation).await;
     explanation.sentence.extend(machines::remark(&nodes));
-    match output {
-        Output::Json => json(&explanation),
-        Output::Table => Ok(format!("{}\n", plain(&explanation.sentence))),
-    }
+    output.sentence(&explanation, &plain(&explanation.sentence))
 }
 
 async fn get(locks: &Api<DistributedLock>, name: &str) -> Result<DistributedLock, Failure> {
@@ -261,12 +262,7 @@ async fn get(locks: &Api<DistributedLock>, name: &str) -> Result<DistributedLock
     }
 }
 
-fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
-    serde_json::to_string_pretty(value)
-        .map(|text| format!("{text}\n"))
-        .map_err(|error| Failure::software(format!("cannot write JSON: {error}")))
-}
-
-fn failed(what: &str, error: &kube::Error) -> Failure {
+/// The API server could not be asked.
+pub(crate) fn failed(what: &str, error: &kube::Error) -> Failure {
     Failure::unavailable(format!("cannot {what}: {error}"))
 }

@@ -15,38 +15,76 @@ use crate::holders::{named, taken};
 /// Holders of which is told whose place they took, and as many of what outlives SIGKILL: there may be a thousand, and a status of one lock is to fit on a screen.
 const HOLDERS_TOLD: usize = 10;
 
+/// The columns of a list; some are there only if it is wide.
+const COLUMNS: [&str; 6] = ["NAME", "HOLDER", "TOKEN", "WAITING", "SINCE", "READY"];
+const WIDE_COLUMNS: [&str; 4] = ["NODE", "LEASE", "GUARD", "REVISION"];
+
 /// One line for each lock.
-pub(crate) fn list(locks: &[DistributedLock], with_namespace: bool, now: Timestamp) -> String {
+pub(crate) fn list(locks: &[DistributedLock], with_namespace: bool, wide: bool, now: Timestamp) -> String {
     if locks.is_empty() {
         return "No locks found.\n".to_owned();
     }
-    let mut rows = vec![header(
-        with_namespace,
-        ["NAME", "HOLDER", "TOKEN", "WAITING", "SINCE", "READY"],
-    )];
-    for lock in locks {
-        let status = lock.status.clone().unwrap_or_default();
-        let first = status.holders.first();
-        let cells = [
-            lock.name_any(),
-            if status.holders.is_empty() {
-                "-".to_owned()
-            } else {
-                named(&status.holders)
-            },
-            first.map_or_else(|| "-".to_owned(), |holder| holder.fencing_token.to_string()),
-            status
-                .waiting
-                .map_or_else(|| "-".to_owned(), |waiting| waiting.to_string()),
-            first
-                .and_then(|holder| holder.since.as_ref())
-                .map_or_else(|| "-".to_owned(), |since| age(since.0, now)),
-            ready(lock),
-        ];
-        let namespace = with_namespace.then(|| lock.namespace().unwrap_or_default());
-        rows.push(namespace.into_iter().chain(cells).collect());
-    }
+    let cells = locks.iter().map(|lock| cells(lock, with_namespace, wide, now));
+    let rows: Vec<_> = std::iter::once(heads(with_namespace, wide))
+        .chain(cells)
+        .collect();
     columns(&rows)
+}
+
+/// The line of one lock, in columns that are as wide as their heads at least.
+pub(crate) fn row(lock: &DistributedLock, with_namespace: bool, wide: bool, now: Timestamp) -> String {
+    let text = columns(&[
+        heads(with_namespace, wide),
+        cells(lock, with_namespace, wide, now),
+    ]);
+    text.split_once('\n')
+        .map(|(_, row)| row.to_owned())
+        .unwrap_or_default()
+}
+
+fn heads(with_namespace: bool, wide: bool) -> Vec<String> {
+    let wide = WIDE_COLUMNS.iter().filter(|_| wide);
+    let heads = with_namespace
+        .then_some(&"NAMESPACE")
+        .into_iter()
+        .chain(&COLUMNS)
+        .chain(wide);
+    heads.map(ToString::to_string).collect()
+}
+
+fn cells(lock: &DistributedLock, with_namespace: bool, wide: bool, now: Timestamp) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let status = lock.status.clone().unwrap_or_default();
+    let first = status.holders.first();
+    let cells = [
+        lock.name_any(),
+        if status.holders.is_empty() {
+            dash()
+        } else {
+            named(&status.holders)
+        },
+        first.map_or_else(dash, |holder| holder.fencing_token.to_string()),
+        status.waiting.map_or_else(dash, |waiting| waiting.to_string()),
+        first
+            .and_then(|holder| holder.since.as_ref())
+            .map_or_else(dash, |since| age(since.0, now)),
+        ready(lock),
+    ];
+    let of_first = |cell: fn(&Holder) -> Option<String>| first.and_then(cell).unwrap_or_else(dash);
+    let wide_cells = wide.then(|| {
+        [
+            of_first(|holder| holder.node.clone()),
+            of_first(|holder| holder.lease_duration.map(|lease| lease.to_string())),
+            of_first(|holder| holder.guard.clone()),
+            of_first(|holder| holder.revision.clone()),
+        ]
+    });
+    let namespace = with_namespace.then(|| lock.namespace().unwrap_or_default());
+    namespace
+        .into_iter()
+        .chain(cells)
+        .chain(wide_cells.into_iter().flatten())
+        .collect()
 }
 
 /// Everything about one lock.
@@ -82,12 +120,10 @@ pub(crate) fn describe(lock: &DistributedLock, now: Timestamp) -> String {
     if let Some(ensemble) = &status.ensemble {
         line("Ensemble", &ensemble.id);
     }
-    let mut rows = vec![header(
-        false,
-        [
-            "PLACE", "POD", "NODE", "TOKEN", "SINCE", "LEASE", "GUARD", "REVISION",
-        ],
-    )];
+    let heads = [
+        "PLACE", "POD", "NODE", "TOKEN", "SINCE", "LEASE", "GUARD", "REVISION",
+    ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     for holder in &status.holders {
         rows.push(vec![
@@ -142,11 +178,6 @@ fn lease(setting: ApiLease, holders: &[Holder]) -> String {
         (Some(lease), 1) => format!("{}; {setting} for pods that are created now", word(lease)),
         (Some(_), _) => format!("{setting}; the holders have different lease durations"),
     }
-}
-
-fn header<const COUNT: usize>(with_namespace: bool, names: [&str; COUNT]) -> Vec<String> {
-    let namespace = with_namespace.then(|| "NAMESPACE".to_owned());
-    namespace.into_iter().chain(names.map(str::to_owned)).collect()
 }
 
 fn ready(lock: &DistributedLock) -> String {
@@ -204,12 +235,23 @@ mod tests {
     #[test]
     fn a_list_has_a_line_for_each_lock_and_its_namespace_where_all_are_asked_for() {
         assert_eq!(
-            list(&[lock()], false, now()),
+            list(&[lock()], false, false, now()),
             "NAME     HOLDER     TOKEN        WAITING   SINCE   READY\n\
              report   report-1   4294967331   12        41m     True\n"
         );
-        assert!(list(&[lock()], true, now()).starts_with("NAMESPACE   NAME"));
-        assert_eq!(list(&[], true, now()), "No locks found.\n");
+        assert!(list(&[lock()], true, false, now()).starts_with("NAMESPACE   NAME"));
+        assert_eq!(list(&[], true, false, now()), "No locks found.\n");
+    }
+
+    #[test]
+    fn a_wide_list_has_four_more_columns_and_a_row_of_its_own_is_as_wide() {
+        let wide = list(&[lock()], false, true, now());
+        let row_alone = row(&lock(), false, true, now());
+        assert!(wide.ends_with(&row_alone), "{wide}{row_alone}");
+        assert!(
+            row_alone.ends_with("   n1     8500ms   wrap    6c9d\n"),
+            "{row_alone}"
+        );
     }
 
     #[test]
@@ -278,7 +320,7 @@ mod tests {
         status.holders[0].revision = Some("\u{9b}31m".into());
         status.holders[0].taken_from.as_mut().unwrap().pod = "\u{1b}[31m\u{202e}b".into();
         status.conditions[0].message = "\u{1b}[2J".into();
-        for text in [list(&[lock.clone()], true, now()), describe(&lock, now())] {
+        for text in [list(&[lock.clone()], true, true, now()), describe(&lock, now())] {
             let odd = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
             assert!(!text.contains(odd), "{text:?}");
             assert!(text.contains("a\\u{1b}]0;owned\\u{7}\\nreport-9"), "{text}");

@@ -3,16 +3,18 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
-use lockkeeper_daemon::duration;
 use lockkeeper_daemon::exit::Exit;
 use lockkeeper_daemon::log::LogArgs;
+use lockkeeper_daemon::{duration, version};
 use lockkeeper_lock::LockPath;
 
 use super::ensemble::EnsembleArgs;
+use super::examples;
 use super::lock::{LockArgs, Restart};
 use super::pattern::Pattern;
 use super::pod::PodArgs;
@@ -28,12 +30,19 @@ const DEFAULT_SOCKET: &str = "/run/lockkeeper/lock.sock";
 /// Where the keeper of a pod waits for guards.
 const DEFAULT_GUARD_SOCKET: &str = "/run/lockkeeper/guard.sock";
 
+/// What `--version` tells.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let features: &[&str] = if cfg!(feature = "tls") { &["tls"] } else { &[] };
+    version::long(env!("CARGO_PKG_VERSION"), features)
+});
+
 /// Runs an application only while it holds a distributed lock, and stops it before another contender can get the
 /// lock.
 #[derive(Debug, Parser)]
 #[command(
     name = "lockkeeper",
     version,
+    long_version = VERSION.as_str(),
     subcommand_required = true,
     disable_help_subcommand = true
 )]
@@ -75,24 +84,32 @@ pub enum Command {
 
 /// Arguments of `lockkeeper run`.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples::RUN)]
 pub struct RunArgs {
     #[command(flatten)]
     pub lock: LockArgs,
 
     /// Give up if we do not hold the lock after this time; 0 tries once. Default: wait for ever
-    #[arg(long, env = "LOCKKEEPER_WAIT_TIMEOUT", value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(help_heading = "Waiting and exit codes", long, env = "LOCKKEEPER_WAIT_TIMEOUT", value_name = "DURATION", value_parser = duration::parse)]
     pub wait_timeout: Option<Duration>,
 
     /// Exit code when other contenders have the lock and --wait-timeout is over. Default: 80 if it tries once, else 81
-    #[arg(long, short = 'E', env = "LOCKKEEPER_CONFLICT_EXIT_CODE", value_name = "N")]
+    #[arg(
+        help_heading = "Waiting and exit codes",
+        long,
+        short = 'E',
+        env = "LOCKKEEPER_CONFLICT_EXIT_CODE",
+        value_name = "N"
+    )]
     pub conflict_exit_code: Option<u8>,
 
     /// Exit code when the lock was lost and the command was stopped
-    #[arg(long, env = "LOCKKEEPER_LOSS_EXIT_CODE", value_name = "N", default_value_t = Exit::LockLost.code())]
+    #[arg(help_heading = "Waiting and exit codes", long, env = "LOCKKEEPER_LOSS_EXIT_CODE", value_name = "N", default_value_t = Exit::LockLost.code())]
     pub loss_exit_code: u8,
 
     /// When the command exits by itself: end as well, or start it again under the lock
     #[arg(
+        help_heading = "Application",
         long,
         env = "LOCKKEEPER_RESTART",
         value_name = "WHEN",
@@ -104,6 +121,7 @@ pub struct RunArgs {
     /// How to find the command and every process that it starts, so that all are stopped: auto uses a control group if it
     /// can, else a sweep of /proc
     #[arg(
+        help_heading = "Application",
         long,
         env = "LOCKKEEPER_CONTAINMENT",
         value_name = "HOW",
@@ -114,11 +132,11 @@ pub struct RunArgs {
 
     /// Unix socket on which to answer questions about the lock. Default: one in a private directory
     // Not LOCKKEEPER_SOCKET: that is set for the command, which may be another `lockkeeper run`.
-    #[arg(long, env = "LOCKKEEPER_RUN_SOCKET", value_name = "PATH", value_parser = socket_path())]
+    #[arg(help_heading = "Socket, probes and metrics", long, env = "LOCKKEEPER_RUN_SOCKET", value_name = "PATH", value_parser = socket_path())]
     pub socket: Option<PathBuf>,
 
     /// TCP address for probes and metrics. Default: none
-    #[arg(long, env = "LOCKKEEPER_ADMIN_LISTEN", value_name = "IP:PORT", value_parser = listen_address)]
+    #[arg(help_heading = "Socket, probes and metrics", long, env = "LOCKKEEPER_ADMIN_LISTEN", value_name = "IP:PORT", value_parser = listen_address)]
     pub admin_listen: Option<SocketAddr>,
 
     #[command(flatten)]
@@ -136,16 +154,17 @@ pub struct SidecarArgs {
     pub lock: LockArgs,
 
     /// Unix socket on which to answer questions about the lock
-    #[arg(long, env = "LOCKKEEPER_SOCKET", value_name = "PATH", default_value = DEFAULT_SOCKET, value_parser = socket_path())]
+    #[arg(help_heading = "Socket, probes and metrics", long, env = "LOCKKEEPER_SOCKET", value_name = "PATH", default_value = DEFAULT_SOCKET, value_parser = socket_path())]
     pub socket: PathBuf,
 
     /// Unix socket on which to wait for guards
-    #[arg(long, env = "LOCKKEEPER_GUARD_SOCKET", value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
+    #[arg(help_heading = "Socket, probes and metrics", long, env = "LOCKKEEPER_GUARD_SOCKET", value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
     pub guard_socket: PathBuf,
 
     /// User ID of the application's container, or `any`: processes of this user may connect as the guard and ask for a
     /// release. Root and the keeper's own user always may. May be repeated
     #[arg(
+        help_heading = "Application",
         long = "guard-user",
         env = "LOCKKEEPER_GUARD_USER",
         value_name = "UID",
@@ -155,15 +174,21 @@ pub struct SidecarArgs {
 
     /// Guard this container of the pod from here, by signals (the pod shares its process namespace).
     /// Default: the container runs `lockkeeper guard`
-    #[arg(long, env = "LOCKKEEPER_CONTAINER", value_name = "NAME")]
+    #[arg(
+        help_heading = "Application",
+        long,
+        env = "LOCKKEEPER_CONTAINER",
+        value_name = "NAME"
+    )]
     pub container: Option<String>,
 
     /// TCP address for probes and metrics
-    #[arg(long, env = "LOCKKEEPER_ADMIN_LISTEN", value_name = "IP:PORT", default_value = "[::]:9808", value_parser = listen_address)]
+    #[arg(help_heading = "Socket, probes and metrics", long, env = "LOCKKEEPER_ADMIN_LISTEN", value_name = "IP:PORT", default_value = "[::]:9808", value_parser = listen_address)]
     pub admin_listen: SocketAddr,
 
     /// File with the fencing token, there only while the lock is held
     #[arg(
+        help_heading = "Application",
         long,
         env = "LOCKKEEPER_LEASE_FILE",
         value_name = "PATH",
@@ -205,16 +230,22 @@ pub struct InstallArgs {
 
 /// Arguments of `lockkeeper status`.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples::STATUS)]
 pub struct StatusArgs {
     #[command(flatten)]
     pub keeper: KeeperArgs,
 
     #[command(flatten)]
     pub output: OutputArgs,
+
+    /// Show it again after each change, until the keeper ends
+    #[arg(long, short)]
+    pub watch: bool,
 }
 
 /// Arguments of `lockkeeper wait`.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples::WAIT)]
 pub struct WaitArgs {
     #[command(flatten)]
     pub keeper: KeeperArgs,
@@ -268,14 +299,16 @@ pub struct ProbeArgs {
 
 /// Arguments of `lockkeeper list`.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples::LIST)]
 pub struct ListArgs {
     #[command(flatten)]
     pub ensemble: EnsembleArgs,
 
     /// Pattern of the locks' paths: * stands for any part of a name, ** for any number of names
+    // Not LOCKKEEPER_LOCK: that is set for the command of each run, and names one lock.
     #[arg(
         long = "lock",
-        env = "LOCKKEEPER_LOCK",
+        env = "LOCKKEEPER_LOCKS",
         value_name = "PATTERN",
         default_value = "/**"
     )]
@@ -287,6 +320,7 @@ pub struct ListArgs {
 
 /// Arguments of `lockkeeper inspect`.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples::INSPECT)]
 pub struct InspectArgs {
     #[command(flatten)]
     pub ensemble: EnsembleArgs,
@@ -304,6 +338,7 @@ pub type WatchArgs = InspectArgs;
 
 /// Arguments of `lockkeeper handoff`.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples::HANDOFF)]
 pub struct HandoffArgs {
     #[command(flatten)]
     pub ensemble: EnsembleArgs,

@@ -11,6 +11,7 @@ use lockkeeper_lock::zookeeper::ConnectString;
 
 /// The ensemble, and how to reach it: shared by all commands that do.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Ensemble")]
 pub struct EnsembleArgs {
     /// The ensemble: HOST:PORT,… with an optional /chroot at the end; tcp+tls://HOST:PORT for TLS
     #[arg(long, env = "LOCKKEEPER_CONNECT", value_name = "HOSTS")]

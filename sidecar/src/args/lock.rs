@@ -16,20 +16,21 @@ pub struct LockArgs {
     pub ensemble: EnsembleArgs,
 
     /// Path of the lock's node; made when it is missing
-    #[arg(long, env = "LOCKKEEPER_LOCK", value_name = "PATH")]
+    #[arg(help_heading = "Lock", long, env = "LOCKKEEPER_LOCK", value_name = "PATH")]
     pub lock: LockPath,
 
     /// Path of the lock's control node; made when it is missing. Default: the lock's with -control at the end
-    #[arg(long, env = "LOCKKEEPER_CONTROL", value_name = "PATH")]
+    #[arg(help_heading = "Lock", long, env = "LOCKKEEPER_CONTROL", value_name = "PATH")]
     pub control: Option<LockPath>,
 
     /// Do not create the two nodes: wait until another client, such as the operator, has created them with rights for
     /// us
-    #[arg(long, env = "LOCKKEEPER_PROVISIONED", value_parser = clap::builder::BoolishValueParser::new())]
+    #[arg(help_heading = "Lock", long, env = "LOCKKEEPER_PROVISIONED", value_parser = clap::builder::BoolishValueParser::new())]
     pub provisioned: bool,
 
     /// Queue only in the ensemble with this ID: the node of --ensemble-id-node must contain it
     #[arg(
+        help_heading = "Lock",
         long,
         env = "LOCKKEEPER_ENSEMBLE_ID",
         value_name = "UUID",
@@ -39,6 +40,7 @@ pub struct LockArgs {
 
     /// Path of the node that contains the ensemble's ID. The keeper queues only if that ID equals --ensemble-id
     #[arg(
+        help_heading = "Lock",
         long,
         env = "LOCKKEEPER_ENSEMBLE_ID_NODE",
         value_name = "PATH",
@@ -49,6 +51,7 @@ pub struct LockArgs {
     /// Other identities that may read our place in the queue: digest:USER:HASH as in an ACL, separated by commas
     // Checked later: clap would show a wrong one, which may be a password.
     #[arg(
+        help_heading = "Lock",
         long = "reader",
         env = "LOCKKEEPER_READER",
         value_name = "ID",
@@ -57,37 +60,44 @@ pub struct LockArgs {
     pub readers: Vec<String>,
 
     /// How long the ensemble keeps the lock after it last heard from the holder
-    #[arg(long, env = "LOCKKEEPER_SESSION_TIMEOUT", value_name = "DURATION", default_value = "15s", value_parser = session_timeout)]
+    #[arg(help_heading = "Times", long, env = "LOCKKEEPER_SESSION_TIMEOUT", value_name = "DURATION", default_value = "15s", value_parser = session_timeout)]
     pub session_timeout: Duration,
 
     /// Time that the application gets between SIGTERM and SIGKILL
-    #[arg(long, env = "LOCKKEEPER_STOP_GRACE", value_name = "DURATION", default_value = "3s", value_parser = duration::parse)]
+    #[arg(help_heading = "Times", long, env = "LOCKKEEPER_STOP_GRACE", value_name = "DURATION", default_value = "3s", value_parser = duration::parse)]
     pub stop_grace: Duration,
 
     /// Time between two renewals of the lease. Default: an eighth of the session timeout, or of the lease duration if
     /// that is shorter
-    #[arg(long, env = "LOCKKEEPER_RENEW_INTERVAL", value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(help_heading = "Times", long, env = "LOCKKEEPER_RENEW_INTERVAL", value_name = "DURATION", value_parser = duration::parse)]
     pub renew_interval: Option<Duration>,
 
     /// After this time without a renewal the next contender may take our place; the guard stops the application before that:
     /// DURATION, auto or off
-    #[arg(long, env = "LOCKKEEPER_LEASE_DURATION", value_name = "DURATION", default_value = "auto", value_parser = lease_duration)]
+    #[arg(help_heading = "Times", long, env = "LOCKKEEPER_LEASE_DURATION", value_name = "DURATION", default_value = "auto", value_parser = lease_duration)]
     pub lease_duration: LeaseDuration,
 
     /// The ensemble's tickTime
-    #[arg(long, env = "LOCKKEEPER_TICK_TIME", value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
+    #[arg(help_heading = "Times", long, env = "LOCKKEEPER_TICK_TIME", value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
     pub tick_time: Duration,
 
     /// How many may hold the lock at once
-    #[arg(long, env = "LOCKKEEPER_MAX_HOLDERS", value_name = "N", default_value = "1", value_parser = max_holders)]
+    #[arg(help_heading = "Lock", long, env = "LOCKKEEPER_MAX_HOLDERS", value_name = "N", default_value = "1", value_parser = max_holders)]
     pub max_holders: u32,
 
     /// Take part in a read/write lock. Default: an exclusive lock
-    #[arg(long, env = "LOCKKEEPER_ACCESS", value_name = "ACCESS", ignore_case = true)]
+    #[arg(
+        help_heading = "Lock",
+        long,
+        env = "LOCKKEEPER_ACCESS",
+        value_name = "ACCESS",
+        ignore_case = true
+    )]
     pub access: Option<ReadWrite>,
 
     /// At the deadline: kill the application, or stop it with SIGSTOP until the lock is held again
     #[arg(
+        help_heading = "Application",
         long,
         env = "LOCKKEEPER_ON_LOSS",
         value_name = "ACTION",
@@ -98,6 +108,7 @@ pub struct LockArgs {
 
     /// While the connection is in doubt: leave the application running, or stop it with SIGSTOP meanwhile
     #[arg(
+        help_heading = "Application",
         long,
         env = "LOCKKEEPER_ON_SUSPECT",
         value_name = "ACTION",
@@ -108,6 +119,7 @@ pub struct LockArgs {
 
     /// When the application exits by itself: release the lock, or hold it while it is started again
     #[arg(
+        help_heading = "Application",
         long,
         env = "LOCKKEEPER_ON_EXIT",
         value_name = "ACTION",
@@ -117,7 +129,7 @@ pub struct LockArgs {
     pub on_exit: OnExit,
 
     /// Wait this long before starting the application if the previous holder did not release the lock cleanly
-    #[arg(long, env = "LOCKKEEPER_LOCK_DELAY", value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    #[arg(help_heading = "Lock", long, env = "LOCKKEEPER_LOCK_DELAY", value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub lock_delay: Duration,
 }
 

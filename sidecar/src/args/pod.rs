@@ -13,6 +13,7 @@ use crate::probes::AppProbes;
 
 /// The pod of a keeper. Its identity is given as a whole or not at all.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Pod")]
 pub struct PodArgs {
     /// Namespace of this pod, shown in the queue
     #[arg(long, env = "LOCKKEEPER_POD_NAMESPACE", value_name = "NAME")]

@@ -122,7 +122,7 @@ mod tests {
     }
 
     /// An explicit word is said each time, and is not inherited.
-    const WITHOUT_VARIABLE: [&str; 3] = ["help", "version", "abandon_survivors"];
+    const WITHOUT_VARIABLE: [&str; 4] = ["help", "version", "abandon_survivors", "watch"];
 
     /// Variables of the guarded container choose no keeper.
     const IN_THE_CONTAINER: [(&str, &str); 2] = [("guard", "guard_socket"), ("probe", "guard_socket")];
@@ -151,6 +151,50 @@ mod tests {
                 assert!(argument.get_help().is_some(), "{place} has no help");
             }
         }
+    }
+
+    /// Commands that people call; the others are called by pods.
+    const FOR_PEOPLE: [&str; 7] = ["run", "status", "wait", "list", "inspect", "watch", "handoff"];
+
+    #[test]
+    fn the_long_help_of_what_people_call_has_two_examples_that_are_accepted_and_the_short_one_has_none() {
+        for name in FOR_PEOPLE {
+            let mut command = Cli::command().find_subcommand(name).cloned().unwrap();
+            assert!(!command.render_help().to_string().contains("Examples:"), "{name}");
+            let long = command.render_long_help().to_string();
+            let (_, examples) = long.split_once("Examples:").unwrap();
+            let lines: Vec<_> = examples
+                .lines()
+                .filter_map(|line| line.strip_prefix("  lockkeeper "))
+                .collect();
+            assert_eq!(lines.len(), 2, "{name}");
+            for line in lines {
+                let words = line.split(' ').map(|word| word.trim_matches('"').into());
+                let parsed = parse(std::iter::once("lockkeeper".into()).chain(words));
+                assert!(parsed.is_ok(), "{line}: {parsed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_many_options_of_run_are_in_groups() {
+        let mut run = Cli::command().find_subcommand("run").cloned().unwrap();
+        let help = run.render_help().to_string();
+        let groups: Vec<_> = help
+            .lines()
+            .filter(|line| !line.starts_with(' ') && line.ends_with(':'))
+            .collect();
+        let expected = [
+            "Options:",
+            "Ensemble:",
+            "Lock:",
+            "Times:",
+            "Application:",
+            "Waiting and exit codes:",
+            "Socket, probes and metrics:",
+            "Log:",
+        ];
+        assert_eq!(groups, expected, "{help}");
     }
 
     #[test]

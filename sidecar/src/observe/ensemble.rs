@@ -1,5 +1,6 @@
 //! A connection to the ensemble for questions. Whatever other clients have written there is read within bounds.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockkeeper_daemon::exit::{Exit, Failure};
@@ -9,9 +10,9 @@ use tokio::sync::watch;
 
 use crate::args::EnsembleArgs;
 
-/// The session ends with this process. It is asked for with the least that most servers grant (`minSessionTimeout`, two
-/// ticks of 2 s).
-const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
+/// As a keeper asks for: the client waits two fifths of it for an answer (zookeeper-client 0.11), and a slow ensemble is to
+/// be seen too. The session ends so long after this process.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long a server may take to accept a connection, or to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,6 +38,9 @@ pub(super) struct Node {
 pub(super) struct Ensemble {
     pub(super) connection: Onlooker,
     chroot: String,
+    /// The last list of children: its node, the last change of the list (`pzxid`), and the names. A long list costs a
+    /// session of its own.
+    last: Mutex<Option<(String, i64, Vec<String>)>>,
 }
 
 impl Ensemble {
@@ -49,7 +53,14 @@ impl Ensemble {
         let mut refusal = None;
         for index in (first..servers).chain(0..first) {
             match zookeeper.onlooker(index, PATIENCE).await {
-                Ok(connection) => return Ok(Self { connection, chroot }),
+                Ok(connection) => {
+                    let last = Mutex::default();
+                    return Ok(Self {
+                        connection,
+                        chroot,
+                        last,
+                    });
+                }
                 Err(error @ EnsembleError::AuthFailed) => return Err(failure(&error, "the ensemble")),
                 Err(error) => refusal = Some(error),
             }
@@ -108,28 +119,49 @@ impl Ensemble {
         .await
     }
 
-    /// The names of a node's children; none if there is no node.
-    pub(super) async fn children(&self, path: &str) -> Result<Vec<String>, EnsembleError> {
+    /// The names of a node's children; `None` if there is no node.
+    pub(super) async fn children(&self, path: &str) -> Result<Option<Vec<String>>, EnsembleError> {
         let whole = self.whole(path);
-        let stat = self
-            .answer(async { Ok(self.connection.check_stat(&whole).await?) })
-            .await?;
-        let listed = match stat.map_or(0, |stat| stat.num_children) {
-            0 => return Ok(Vec::new()),
-            ..=FEW => self
-                .answer(async { Ok(self.connection.list_children(&whole).await?) })
-                .await
-                .map(Some),
-            _ => self.connection.list_within(&whole, LONGEST_LIST, PATIENCE).await,
+        let stat = self.answer(async { Ok(self.connection.check_stat(&whole).await?) });
+        let Some(stat) = stat.await? else {
+            return Ok(None);
+        };
+        let listed = match stat.num_children {
+            0 => return Ok(Some(Vec::new())),
+            ..=FEW => {
+                let listing = async { Ok(self.connection.list_children(&whole).await?) };
+                return match self.answer(listing).await {
+                    Err(EnsembleError::NoNode) => Ok(None),
+                    listed => listed.map(Some),
+                };
+            }
+            _ => match self.known(path, stat.pzxid) {
+                Some(names) => return Ok(Some(names)),
+                None => self.connection.list_within(&whole, LONGEST_LIST, PATIENCE).await,
+            },
         };
         match listed {
-            Ok(Some(names)) => Ok(names),
+            Ok(Some(names)) => {
+                *self.last() = Some((path.to_owned(), stat.pzxid, names.clone()));
+                Ok(Some(names))
+            }
             Ok(None) => Err(EnsembleError::Other(format!(
                 "the names of its children have more than {LONGEST_LIST} bytes together"
             ))),
-            Err(EnsembleError::NoNode) => Ok(Vec::new()),
+            Err(EnsembleError::NoNode) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The names of the last long list, if it is still so.
+    fn known(&self, path: &str, pzxid: i64) -> Option<Vec<String>> {
+        let last = self.last();
+        let (of, at, names) = last.as_ref()?;
+        (of == path && *at == pzxid).then(|| names.clone())
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<(String, i64, Vec<String>)>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for an answer, within [`PATIENCE`].

@@ -2,51 +2,81 @@
 
 use std::collections::BTreeSet;
 
-use lockkeeper_daemon::exit::Failure;
+use lockkeeper_daemon::exit::{Exit, Failure};
 use lockkeeper_lock::ensemble::EnsembleError;
 use lockkeeper_lock::{is_contender, path};
 
 use super::ensemble::{Ensemble, failure};
-use crate::args::Pattern;
-use crate::args::Step;
+use crate::args::{Pattern, Step};
 
-/// Most nodes that are looked at: each costs the ensemble a question.
+/// Most nodes that are looked at: each costs the ensemble some questions.
 const MOST: usize = 20_000;
 
-/// The paths of the nodes that match, in their order, below the chroot. Contenders, and what is ZooKeeper's own, are no
-/// locks and are left out.
+/// Longest name of a lock, in bytes: other clients choose names of up to 1 MB.
+const LONGEST_NAME: usize = 1_024;
+
+/// What a pattern matches.
+#[derive(Default)]
+pub(super) struct Found {
+    /// The paths of nodes that may be locks, below the chroot.
+    pub(super) paths: BTreeSet<String>,
+    pub(super) left_out: LeftOut,
+}
+
+/// Nodes that could not be read.
+#[derive(Default)]
+pub(super) struct LeftOut {
+    /// Which, and why.
+    pub(super) nodes: Vec<String>,
+    /// Whether a right was missing.
+    pub(super) is_refused: bool,
+}
+
+impl LeftOut {
+    /// Leaves a node out and goes on with the others, if the connection is still of use.
+    pub(super) fn add(&mut self, ensemble: &Ensemble, failure: Failure) -> Result<(), Failure> {
+        if !ensemble.connection.is_intact() {
+            return Err(failure);
+        }
+        self.is_refused |= failure.exit == Exit::Refused;
+        self.nodes.push(failure.sentence);
+        Ok(())
+    }
+}
+
+/// The nodes that match. Contenders, and what is ZooKeeper's own, are no locks and are not among them.
 ///
 /// # Errors
-/// When a node cannot be listed, except for a missing right: such nodes are left out, as by `ls` in a shell. When more
-/// than 20,000 nodes would have to be looked at.
-pub(super) async fn find(ensemble: &Ensemble, pattern: &Pattern) -> Result<BTreeSet<String>, Failure> {
-    let mut found = BTreeSet::new();
+/// When the connection is lost, when there is no chroot, and when more than 20,000 nodes would have to be looked at.
+pub(super) async fn find(ensemble: &Ensemble, pattern: &Pattern) -> Result<Found, Failure> {
+    let mut found = Found::default();
     let mut seen = BTreeSet::new();
     let mut todo = vec![(String::new(), 0)];
-    let mut asked = 0;
     while let Some((node, at)) = todo.pop() {
         if !seen.insert((node.clone(), at)) {
             continue;
         }
         let below = |name: &str| format!("{node}/{name}");
-        let Some(step) = pattern.steps().get(at) else {
-            if !node.is_empty() {
-                found.insert(node);
+        let step = match pattern.steps().get(at) {
+            Some(step) => step,
+            None if node.is_empty() => continue,
+            None => {
+                found.paths.insert(node);
+                continue;
             }
-            continue;
         };
         if let Step::Name(name) = step {
             // Whether it is there shows when it is read.
             todo.push((below(name), at + 1));
             continue;
         }
-        asked += 1;
-        if asked + found.len() > MOST {
-            return Err(Failure::usage(format!(
-                "more than {MOST} nodes match --lock: write a narrower pattern, such as /locks/*"
-            )));
-        }
-        let names = list(ensemble, &node).await?;
+        let names = match list(ensemble, &node).await {
+            Ok(names) => names,
+            Err(failure) => {
+                found.left_out.add(ensemble, failure)?;
+                Vec::new()
+            }
+        };
         match step {
             Step::Any => {
                 todo.push((node.clone(), at + 1));
@@ -58,25 +88,29 @@ pub(super) async fn find(ensemble: &Ensemble, pattern: &Pattern) -> Result<BTree
             }
             Step::Name(_) => {}
         }
+        if todo.len() + seen.len() > MOST {
+            return Err(Failure::usage(format!(
+                "more than {MOST} nodes match --lock: write a narrower pattern, such as /locks/shop-*"
+            )));
+        }
     }
     Ok(found)
 }
 
 /// The children that may be locks or have some below them.
 async fn list(ensemble: &Ensemble, node: &str) -> Result<Vec<String>, Failure> {
-    let node = if node.is_empty() { "/" } else { node };
-    let mut names = match ensemble.children(node).await {
-        Ok(names) => names,
-        Err(EnsembleError::NoAuth) => Vec::new(),
-        Err(error) => return Err(failure(&error, &format!("cannot list {node}"))),
-    };
+    let shown = if node.is_empty() { "/" } else { node };
+    let failed = |error: EnsembleError| failure(&error, &format!("cannot list {shown}"));
+    let names = ensemble.children(shown).await.map_err(failed)?;
+    if names.is_none() && node.is_empty() {
+        return Err(Failure::unavailable(
+            "there is no node of the chroot of --connect in this ensemble",
+        ));
+    }
+    let mut names = names.unwrap_or_default();
     names.retain(|name| {
-        let child = if node == "/" {
-            format!("/{name}")
-        } else {
-            format!("{node}/{name}")
-        };
-        !is_contender(name) && !path::is_reserved(&ensemble.whole(&child))
+        let is_own = path::is_reserved(&ensemble.whole(&format!("{node}/{name}")));
+        name.len() <= LONGEST_NAME && !is_contender(name) && !is_own
     });
     Ok(names)
 }

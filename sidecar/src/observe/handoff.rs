@@ -1,97 +1,101 @@
 //! `lockkeeper handoff`: asks a holder to step down, over the lock's control node, as the operator does.
 
-use std::time::Duration;
+use std::collections::HashSet;
 
 use lockkeeper_daemon::duration;
-use lockkeeper_daemon::exit::{Exit, Failure};
+use lockkeeper_daemon::exit::{self, Exit, Failure};
 use lockkeeper_lock::ensemble::EnsembleError;
-use lockkeeper_lock::{Control, LONGEST_CONTROL_DATA, YieldRequest};
+use lockkeeper_lock::{BootInstant, Control, LONGEST_CONTROL_DATA, YieldRequest};
 use uuid::Uuid;
 use zookeeper_client as zk;
 
-use super::ensemble::{Ensemble, failure};
+use super::ensemble::{Ensemble, Node, failure};
 use super::entry::Entry;
 use super::missing;
 use super::queue::{self, Depth, Queue};
-use super::watch::Changes;
+use super::watch::{Changes, connect_again};
 use crate::args::HandoffArgs;
 
 /// Attempts to write the control node, which keepers write at each release.
 const TRIES: u32 = 10;
 
-/// Least time between two looks at the queue.
-const LEAST: Duration = Duration::from_millis(100);
+/// A handoff under way.
+struct Handoff {
+    lock: String,
+    control: String,
+    /// Who is asked.
+    holder: Entry,
+    /// Everybody who has waited while the holder was there. Who steps down comes back under another name, which is none of
+    /// these.
+    waited: HashSet<String>,
+    /// Who held when the holder was seen last: those beside it are nobody's successors.
+    held: HashSet<String>,
+}
 
-/// See [`super::handoff`].
+/// See [`super::handoff()`].
 pub(super) async fn handoff(args: HandoffArgs) -> Result<String, Failure> {
     let lock = args.lock.to_string();
     let control = args
         .control
         .map_or_else(|| format!("{lock}-control"), |path| path.to_string());
-    let ensemble = Ensemble::connect(args.ensemble).await?;
-    let mut changes = Changes::of(&ensemble, &lock)
-        .await
-        .map_err(|error| failure(&error.into(), &format!("cannot watch {lock}")))?;
-    let before = queue::read(&ensemble, &lock, Depth::All)
-        .await?
-        .ok_or_else(|| missing(&lock))?;
-    let holder = choose(&before, args.holder.as_deref())?;
-    ask(&ensemble, &control, &holder.contender).await?;
+    let mut ensemble = Ensemble::connect(args.ensemble.clone()).await?;
+    let before = queue::read(&ensemble, &lock, Depth::All).await?;
+    let before = before.ok_or_else(|| missing(&lock))?;
+    let holder = choose(&before, args.holder.as_deref())?.clone();
+    let who = holder.who();
+    let mut handoff = Handoff {
+        lock,
+        control,
+        holder,
+        waited: HashSet::new(),
+        held: HashSet::new(),
+    };
+    handoff.ask(&ensemble, &before).await?;
     let handed_over = async {
         loop {
-            let now = queue::read(&ensemble, &lock, Depth::All)
-                .await?
-                .ok_or_else(|| missing(&lock))?;
-            if let Some(next) = successor(&now, &before, &holder.contender) {
-                return Ok(format!(
-                    "{} has stepped down, and {} holds {lock}",
-                    holder.who(),
-                    next.who()
-                ));
+            match handoff.follow(&ensemble).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(failure) if ensemble.connection.is_intact() => return Err(failure),
+                Err(failure) => exit::tell(&format!("{failure}; connecting to the ensemble again")),
             }
-            if !changes.are_complete() {
-                return Err(Failure::unavailable(format!(
-                    "{} is asked to step down, and the connection to the ensemble was lost: see `lockkeeper inspect`",
-                    holder.who()
-                )));
-            }
-            changes.next(LEAST).await;
+            ensemble = connect_again(&args.ensemble).await;
         }
     };
-    let Some(timeout) = args.timeout else {
-        return handed_over.await;
+    let outcome = match args.timeout {
+        None => handed_over.await,
+        Some(timeout) => tokio::time::timeout(timeout, handed_over)
+            .await
+            .unwrap_or_else(|_| {
+                let late = format!(
+                    "no other contender holds the lock after {}",
+                    duration::format(timeout)
+                );
+                Err(Failure::new(Exit::TimedOut, late))
+            }),
     };
-    tokio::time::timeout(timeout, handed_over)
-        .await
-        .unwrap_or_else(|_| {
-            let (holder, timeout) = (holder.who(), duration::format(timeout));
-            let late = format!(
-                "{holder} is asked to step down, and no other contender holds {lock} after {timeout}"
-            );
-            Err(Failure::new(Exit::TimedOut, late))
-        })
+    outcome.map_err(|failure| Failure {
+        sentence: format!("{who} is asked to step down; {}", failure.sentence),
+        ..failure
+    })
 }
 
 /// The holder that is meant.
 fn choose<'a>(queue: &'a Queue, wanted: Option<&str>) -> Result<&'a Entry, Failure> {
     let lock = &queue.lock;
-    let meant: Vec<_> = queue
-        .holders
-        .iter()
-        .filter(|one| wanted.is_none_or(|wanted| one.is(wanted)))
-        .collect();
+    let see = format!("see `lockkeeper inspect --lock {lock}`");
+    let is_meant = |one: &&Entry| wanted.is_none_or(|wanted| one.is(wanted));
+    let meant: Vec<_> = queue.holders.iter().filter(is_meant).collect();
     let holder = match (meant.as_slice(), wanted) {
         ([holder], _) => *holder,
         ([], None) => return Err(Failure::unavailable(format!("no contender holds {lock}"))),
         ([], Some(wanted)) => {
             return Err(Failure::usage(format!(
-                "--holder {wanted} holds {lock} not: see `lockkeeper inspect --lock {lock}` for the holders"
+                "--holder {wanted} does not hold {lock}: {see}"
             )));
         }
         (several, _) => {
             return Err(Failure::usage(format!(
-                "{} contenders hold {lock}: name one of them by --holder, with its contender as `lockkeeper inspect \
-                 --lock {lock}` shows it",
+                "{} contenders hold {lock}: name one of them by --holder, with the name of its contender; {see}",
                 several.len()
             )));
         }
@@ -100,7 +104,7 @@ fn choose<'a>(queue: &'a Queue, wanted: Option<&str>) -> Result<&'a Entry, Failu
         return Err(Failure::new(
             Exit::Refused,
             format!(
-                "we may not read {}, so nobody knows whether it can be asked: give --auth-file with an identity that \
+                "we may not read {}, so it is not known whether it can be asked: give --auth-file with an identity that \
                  may",
                 holder.contender
             ),
@@ -115,10 +119,8 @@ fn choose<'a>(queue: &'a Queue, wanted: Option<&str>) -> Result<&'a Entry, Failu
         }
         Some("held") => {}
         Some(_) => {
-            return Err(Failure::unavailable(format!(
-                "{} is first and does not hold {lock} yet",
-                holder.who()
-            )));
+            let early = format!("{} is first and does not hold {lock} yet", holder.who());
+            return Err(Failure::unavailable(early));
         }
     }
     if queue.waiting == 0 {
@@ -127,56 +129,122 @@ fn choose<'a>(queue: &'a Queue, wanted: Option<&str>) -> Result<&'a Entry, Failu
     Ok(holder)
 }
 
-/// Writes the request into the control node, and keeps all else that it holds.
-async fn ask(ensemble: &Ensemble, control: &str, contender: &str) -> Result<(), Failure> {
-    let failed = |error: EnsembleError| failure(&error, &format!("cannot write the control node {control}"));
-    let request = YieldRequest {
-        id: Uuid::new_v4().to_string(),
-        contenders: vec![contender.to_owned()],
-    };
-    for _ in 0..TRIES {
-        let node = ensemble
-            .node(control, LONGEST_CONTROL_DATA)
-            .await
-            .map_err(failed)?;
-        let node = node.ok_or_else(|| failed(EnsembleError::NoNode))?;
-        let Some(stat) = node.stat.filter(|_| node.is_readable) else {
-            return Err(failed(EnsembleError::NoAuth));
-        };
-        let before = Control::parse(&node.data);
-        if before.asks(contender) {
-            return Ok(());
-        }
-        let data = before.with_yield(request.clone()).to_data();
-        let path = ensemble.whole(control);
-        let written = ensemble.answer(async {
-            match ensemble
-                .connection
-                .set_data(&path, &data, Some(stat.version))
-                .await
+impl Handoff {
+    /// Follows the queue over one connection, until the holder has gone and another contender holds. Asks again if
+    /// another request has taken the place of ours.
+    async fn follow(&mut self, ensemble: &Ensemble) -> Result<String, Failure> {
+        let mut changes = Changes::of(ensemble, &self.lock).await?;
+        loop {
+            let begun = BootInstant::now();
+            let now = queue::read(ensemble, &self.lock, Depth::All).await?;
+            let now = now.ok_or_else(|| missing(&self.lock))?;
+            if now.all().any(|one| one.contender == self.holder.contender) {
+                self.ask(ensemble, &now).await?;
+            } else if let Some(next) = now
+                .holders
+                .iter()
+                .find(|one| is_holding(one) && self.has_waited(one))
             {
+                return self.outcome(ensemble, next).await;
+            } else if !now.all().any(|one| self.has_waited(one)) {
+                let (lock, who) = (&self.lock, self.holder.who());
+                return Err(Failure::unavailable(format!(
+                    "{who} has left its place, and so have all who waited for {lock} then"
+                )));
+            }
+            if !changes.are_complete() {
+                return Err(Failure::unavailable("the connection to the ensemble was lost"));
+            }
+            changes.next(begun).await;
+        }
+    }
+
+    fn has_waited(&self, one: &Entry) -> bool {
+        self.waited.contains(&one.contender) && !self.held.contains(&one.contender)
+    }
+
+    /// Who has got the lock, in words.
+    async fn outcome(&self, ensemble: &Ensemble, next: &Entry) -> Result<String, Failure> {
+        let (_, control) = self.control(ensemble).await?;
+        let (who, next, lock) = (self.holder.who(), next.who(), &self.lock);
+        Ok(match control.released(&self.holder.contender) {
+            true => format!("{who} has stepped down, and {next} holds {lock}"),
+            false => format!("{who} is gone without a release, and {next} holds {lock}"),
+        })
+    }
+
+    /// Writes the request into the control node, unless it is there, and keeps all else that it holds. What others have
+    /// asked of contenders that are still there stays, too.
+    async fn ask(&mut self, ensemble: &Ensemble, queue: &Queue) -> Result<(), Failure> {
+        self.waited.extend(queue.all().map(|one| one.contender.clone()));
+        self.held = queue.holders.iter().map(|one| one.contender.clone()).collect();
+        for _ in 0..TRIES {
+            let (version, before) = self.control(ensemble).await?;
+            if before.asks(&self.holder.contender) {
+                return Ok(());
+            }
+            let others = before
+                .yield_request
+                .iter()
+                .flat_map(|request| &request.contenders);
+            let is_there = |name: &&String| queue.all().any(|one| one.contender == **name);
+            let contenders = std::iter::once(&self.holder.contender).chain(others.filter(is_there));
+            let request = YieldRequest {
+                id: Uuid::new_v4().to_string(),
+                contenders: contenders.cloned().collect(),
+            };
+            if self
+                .write(ensemble, version, &before.with_yield(request).to_data())
+                .await?
+            {
+                return Ok(());
+            }
+        }
+        Err(self.failed(&EnsembleError::BadVersion))
+    }
+
+    /// False if another client has written meanwhile: a keeper that has released, for example.
+    async fn write(&self, ensemble: &Ensemble, version: i32, data: &[u8]) -> Result<bool, Failure> {
+        let path = ensemble.whole(&self.control);
+        let written = ensemble.answer(async {
+            match ensemble.connection.set_data(&path, data, Some(version)).await {
                 Ok(_) => Ok(true),
-                // A release came between.
                 Err(zk::Error::BadVersion) => Ok(false),
                 Err(error) => Err(error.into()),
             }
         });
-        if written.await.map_err(failed)? {
-            return Ok(());
-        }
+        written.await.map_err(|error| self.failed(&error))
     }
-    Err(failed(EnsembleError::BadVersion))
+
+    /// The control node, and its version.
+    async fn control(&self, ensemble: &Ensemble) -> Result<(i32, Control), Failure> {
+        let node = ensemble.node(&self.control, LONGEST_CONTROL_DATA).await;
+        let node = node.map_err(|error| self.failed(&error))?;
+        let Node {
+            data,
+            is_readable,
+            stat,
+        } = node.ok_or_else(|| self.failed(&EnsembleError::NoNode))?;
+        let Some(stat) = stat.filter(|_| is_readable) else {
+            return Err(self.failed(&EnsembleError::NoAuth));
+        };
+        let control = Control::parse(&data);
+        // Another client's data would be lost.
+        if stat.data_length != 0 && control.v != 1 {
+            return Err(Failure::usage(format!(
+                "{} is no control node of a lock: give the right one by --control",
+                self.control
+            )));
+        }
+        Ok((stat.version, control))
+    }
+
+    fn failed(&self, error: &EnsembleError) -> Failure {
+        failure(error, &format!("cannot use the control node {}", self.control))
+    }
 }
 
-/// Who holds in the place of the one that was asked.
-fn successor<'a>(now: &'a Queue, before: &Queue, asked: &str) -> Option<&'a Entry> {
-    let is_there = now.holders.iter().any(|one| one.contender == asked);
-    let is_new = |one: &&Entry| before.holders.iter().all(|old| old.contender != one.contender);
-    // Another client does not say whether it holds: it is first.
-    let holds = |one: &&Entry| one.state.as_deref().is_none_or(|state| state == "held");
-    now.holders
-        .iter()
-        .filter(is_new)
-        .find(holds)
-        .filter(|_| !is_there)
+/// Another client does not say whether it holds: it is first.
+fn is_holding(one: &Entry) -> bool {
+    one.state.as_deref().is_none_or(|state| state == "held")
 }

@@ -5,9 +5,9 @@ use std::num::NonZeroU32;
 
 use futures_util::{StreamExt, stream};
 use lockkeeper_daemon::exit::Failure;
-use lockkeeper_lock::ensemble::EnsembleError;
+use lockkeeper_lock::ensemble::{EnsembleError, is_ephemeral};
 use lockkeeper_lock::{
-    Agreement, ContenderData, FencingToken, LONGEST_CONTENDER_DATA, Mode, arrange, is_contender,
+    Agreement, ContenderData, FencingToken, LONGEST_CONTENDER_DATA, Mode, Participant, arrange, is_contender,
 };
 use serde::Serialize;
 
@@ -22,6 +22,9 @@ const MOST_READ: usize = 1_000;
 
 /// Most holders that are read for a list of locks.
 const MOST_LISTED: usize = 16;
+
+/// Children of other kinds that keepers look at (docs/architecture.md, "Other clients").
+const MOST_LOOKS: usize = 32;
 
 /// Questions under way at once.
 const AT_ONCE: usize = 32;
@@ -41,6 +44,9 @@ pub(super) enum Depth {
 pub(super) struct Queue {
     /// The path of its node, below the chroot.
     pub(super) lock: String,
+    /// Its node was deleted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) missing: bool,
     /// `exclusive` or `readWrite`; none if its contenders have made no agreement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kind: Option<&'static str>,
@@ -64,10 +70,16 @@ impl Queue {
         self.kind.is_some() || !self.holders.is_empty()
     }
 
+    /// All contenders that are known: the holders, and those that wait.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Entry> {
+        self.holders.iter().chain(self.queue.iter().flatten())
+    }
+
     /// A lock whose node is missing.
     pub(super) fn gone(lock: &str) -> Self {
         Self {
             lock: lock.to_owned(),
+            missing: true,
             kind: None,
             max_holders: None,
             holders: Vec::new(),
@@ -102,49 +114,39 @@ async fn read_queue(ensemble: &Ensemble, lock: &str, depth: Depth) -> Result<Opt
         Ok(Some(root)) => Agreement::parse(&root.data).ok().flatten(),
         Err(error) => return Err(error),
     };
-    let children = ensemble.children(lock).await?;
-    let (contenders, others): (Vec<_>, Vec<_>) = children.into_iter().partition(|name| is_contender(name));
-    let mode = mode(root);
-    let unread = contenders
-        .iter()
-        .map(|name| (name.clone(), FencingToken(0), ContenderData::default()));
-    let in_order = arrange(unread, mode);
-    let first = match depth {
-        Depth::Holders => in_order
-            .iter()
-            .take_while(|one| one.is_holder)
-            .count()
-            .min(MOST_LISTED),
-        Depth::All => in_order.len().min(MOST_READ),
+    let Some(children) = ensemble.children(lock).await? else {
+        return Ok(None);
     };
-    let mut nodes: HashMap<String, Option<Node>> = stream::iter(&in_order[..first])
+    let (mut contenders, others): (Vec<_>, Vec<_>) =
+        children.into_iter().partition(|name| is_contender(name));
+    let mode = mode(root);
+    let first = in_order(&contenders, &HashMap::new(), mode).into_iter();
+    let first: Vec<_> = match depth {
+        Depth::Holders => first.take_while(|one| one.is_holder).take(MOST_LISTED).collect(),
+        Depth::All => first.take(MOST_READ).collect(),
+    };
+    let nodes: HashMap<String, Option<Node>> = stream::iter(first)
         .map(async |one| {
-            let node = ensemble
-                .node(&format!("{lock}/{}", one.name), LONGEST_CONTENDER_DATA)
-                .await?;
-            Ok((one.name.clone(), node))
+            let path = format!("{lock}/{}", one.name);
+            let node = ensemble.node(&path, LONGEST_CONTENDER_DATA).await?;
+            Ok((one.name, node))
         })
         .buffer_unordered(AT_ONCE)
         .collect::<Vec<_>>()
         .await
         .into_iter()
         .collect::<Result<_, EnsembleError>>()?;
+    // Those that have left since make room for others.
+    contenders.retain(|name| !matches!(nodes.get(name), Some(None)));
     let (mut holders, mut queue) = (Vec::new(), Vec::new());
-    for mut one in in_order {
+    for one in in_order(&contenders, &nodes, mode) {
         let place = if one.is_holder { &mut holders } else { &mut queue };
-        match nodes.remove(&one.name) {
-            None => place.push(Entry::of(one, None)),
-            Some(Some(node)) => {
-                one.token = FencingToken(node.stat.as_ref().map_or(0, |stat| stat.czxid));
-                one.data = ContenderData::parse(&node.data);
-                place.push(Entry::of(one, Some(&node)));
-            }
-            // It has left since.
-            Some(None) => {}
-        }
+        let node = nodes.get(&one.name).and_then(Option::as_ref);
+        place.push(Entry::of(one, node));
     }
     Ok(Some(Queue {
         lock: lock.to_owned(),
+        missing: false,
         kind: root.map(|agreement| match agreement {
             Agreement::Exclusive(_) => "exclusive",
             Agreement::ReadWrite => "readWrite",
@@ -156,8 +158,23 @@ async fn read_queue(ensemble: &Ensemble, lock: &str, depth: Depth) -> Result<Opt
         holders,
         waiting: queue.len(),
         queue: (depth == Depth::All).then_some(queue),
-        strangers: strangers(ensemble, lock, others).await?,
+        strangers: match depth {
+            Depth::Holders => Vec::new(),
+            Depth::All => strangers(ensemble, lock, others).await?,
+        },
     }))
+}
+
+/// The contenders in the order of the queue, with what was read of their nodes.
+fn in_order(contenders: &[String], nodes: &HashMap<String, Option<Node>>, mode: Mode) -> Vec<Participant> {
+    let read = contenders.iter().map(|name| {
+        let node = nodes.get(name).and_then(Option::as_ref);
+        let stat = node.and_then(|node| node.stat.as_ref());
+        let token = FencingToken(stat.map_or(0, |stat| stat.czxid));
+        let data = node.map_or_else(ContenderData::default, |node| ContenderData::parse(&node.data));
+        (name.clone(), token, data)
+    });
+    arrange(read, mode)
 }
 
 /// By what its contenders have agreed on. Where there is no agreement, names of readers show a read/write lock.
@@ -169,18 +186,22 @@ fn mode(agreement: Option<Agreement>) -> Mode {
     }
 }
 
-/// Those of some children that end with a session, or may: we cannot read them.
+/// Those of some children for which keepers wait: they end with a session, or may, since we cannot read them. Keepers look
+/// at 32 of them, and take one more for such a one.
 async fn strangers(
     ensemble: &Ensemble,
     lock: &str,
     children: Vec<String>,
 ) -> Result<Vec<String>, EnsembleError> {
     let mut strangers = Vec::new();
-    for name in children.into_iter().take(MOST_READ) {
-        match ensemble.node(&format!("{lock}/{name}"), 0).await {
-            Ok(Some(node)) if node.stat.is_none_or(|stat| stat.ephemeral_owner != 0) => strangers.push(name),
-            Ok(_) => {}
-            Err(error) => return Err(error),
+    for (index, name) in children.into_iter().enumerate() {
+        if index == MOST_LOOKS {
+            strangers.push(name);
+            break;
+        }
+        let node = ensemble.node(&format!("{lock}/{name}"), 0).await?;
+        if node.is_some_and(|node| node.stat.is_none_or(|stat| is_ephemeral(stat.ephemeral_owner))) {
+            strangers.push(name);
         }
     }
     strangers.sort();

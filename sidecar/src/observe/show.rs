@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use lockkeeper_daemon::duration;
 use lockkeeper_daemon::sentence::{few, first};
-use lockkeeper_daemon::table::{age, columns, plain};
+use lockkeeper_daemon::table::{age, columns, cut, plain};
 use serde::Serialize;
 
 use super::entry::Entry;
@@ -13,6 +13,9 @@ use super::queue::Queue;
 
 /// Contenders of which a table has a line; a queue may have thousands.
 const LINES: usize = 100;
+
+/// Most characters of a line of `watch`: it has names that others choose.
+const LONGEST_LINE: usize = 1_000;
 
 /// The time of day, for ages.
 pub(super) fn now() -> SystemTime {
@@ -66,7 +69,7 @@ pub(super) fn queue(queue: &Queue, now: SystemTime) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         // Writing to a string does not fail.
-        let _ = writeln!(text, "{name:<10}{}", plain(value));
+        let _ = writeln!(text, "{name:<10}{}", cut(&plain(value), LONGEST_LINE));
     };
     line("lock", &queue.lock);
     line("kind", &kind(queue));
@@ -127,6 +130,7 @@ pub(super) fn queue(queue: &Queue, now: SystemTime) -> String {
 /// One line: who holds, and how many wait.
 pub(super) fn line(queue: &Queue) -> String {
     let held = match queue.holders.as_slice() {
+        [] if queue.missing => "deleted".to_owned(),
         [] => "free".to_owned(),
         [one] => {
             let token = one
@@ -139,7 +143,10 @@ pub(super) fn line(queue: &Queue) -> String {
         }
         several => format!("held by {} contenders: {}", several.len(), holders(queue)),
     };
-    plain(&format!("{}  {held}; {} waiting", queue.lock, queue.waiting))
+    cut(
+        &plain(&format!("{}  {held}; {} waiting", queue.lock, queue.waiting)),
+        LONGEST_LINE,
+    )
 }
 
 fn holders(queue: &Queue) -> String {
@@ -260,7 +267,15 @@ mod tests {
             holders: vec![entry(7, holder)],
             waiting: 1,
             queue: Some(vec![entry(8, waits)]),
+            missing: false,
             ..Queue::gone("/locks/report")
+        }
+    }
+
+    fn free() -> Queue {
+        Queue {
+            missing: false,
+            ..Queue::gone("/locks/free")
         }
     }
 
@@ -272,7 +287,7 @@ mod tests {
     #[test]
     fn a_list_has_a_line_for_each_lock() {
         assert_eq!(
-            table(&[lock(), Queue::gone("/locks/free")], then()),
+            table(&[lock(), free()], then()),
             "LOCK            HOLDER   TOKEN   SINCE   WAITING\n\
              /locks/report   db-1     7       16m     1\n\
              /locks/free     -        -       -       0\n"
@@ -293,7 +308,7 @@ mod tests {
              holds   db-1            7       held      16m     8500ms   2300ms ago   _c_0-lock-0000000007\n\
              1       shop/report-1   8       waiting   -       -        -            _c_0-lock-0000000008\n"
         );
-        assert!(queue(&Queue::gone("/locks/free"), then()).ends_with("no contender is in the queue\n"));
+        assert!(queue(&free(), then()).ends_with("no contender is in the queue\n"));
     }
 
     #[test]
@@ -311,7 +326,8 @@ mod tests {
             line(&lock()),
             "/locks/report  held by db-1 under token 7; 1 waiting"
         );
-        assert_eq!(line(&Queue::gone("/locks/free")), "/locks/free  free; 0 waiting");
+        assert_eq!(line(&free()), "/locks/free  free; 0 waiting");
+        assert_eq!(line(&Queue::gone("/locks/old")), "/locks/old  deleted; 0 waiting");
         let mut early = lock();
         early.holders = vec![entry(7, r#"{"state":"waiting","host":"db-1"}"#)];
         assert_eq!(

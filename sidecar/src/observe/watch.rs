@@ -2,22 +2,29 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use lockkeeper_daemon::exit::{self, Failure};
 use lockkeeper_lock::BootInstant;
+use lockkeeper_lock::ensemble::EnsembleError;
 use zookeeper_client as zk;
 
 use super::ensemble::{Ensemble, failure};
 use super::queue::{self, Depth, Queue};
 use super::{missing, show};
-use crate::args::WatchArgs;
+use crate::args::{EnsembleArgs, WatchArgs};
 use crate::client::OutputFormat;
 
 /// Least time between two readings: contenders may renew many times a second, and each renewal changes a node.
 const LEAST: Duration = Duration::from_millis(200);
 
-/// And so many times as long as the last reading took, so that a long queue costs the ensemble a tenth of its time at most.
+/// Longest time between two readings after a change.
+const MOST: Duration = Duration::from_secs(5);
+
+/// And so many times as long as the last reading took, so that a long queue costs the ensemble a tenth of its time.
 const SHARE: u32 = 10;
+
+/// After this time the queue is read without a change, too: servers tell nothing of nodes that we may not read
+/// (ZOOKEEPER-4799, from 3.8.4 and 3.9.2 on).
+const UNTOLD: Duration = Duration::from_secs(10);
 
 /// Time between two attempts to connect after a connection was lost.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -29,7 +36,7 @@ struct Printer<P> {
     last: Option<Queue>,
 }
 
-/// See [`super::watch`].
+/// See [`super::watch()`].
 pub(super) async fn watch(
     args: WatchArgs,
     print: impl FnMut(&str) -> Result<(), Failure>,
@@ -45,30 +52,46 @@ pub(super) async fn watch(
         return Err(missing(&lock));
     }
     loop {
-        match Changes::of(&ensemble, &lock).await {
-            Ok(mut changes) => {
-                while changes.are_complete() {
-                    let begun = BootInstant::now();
-                    match queue::read(&ensemble, &lock, Depth::All).await {
-                        Ok(queue) => printer.show(queue.unwrap_or_else(|| Queue::gone(&lock)))?,
-                        Err(failure) => {
-                            exit::tell(&failure.sentence);
-                            break;
-                        }
-                    }
-                    let pause = LEAST.max((BootInstant::now() - begun) * SHARE);
-                    changes.next(pause).await;
-                }
+        let problem = match Changes::of(&ensemble, &lock).await {
+            Ok(mut changes) => follow(&ensemble, &lock, &mut changes, &mut printer).await?,
+            Err(failure) => Some(failure),
+        };
+        if let Some(failure) = problem {
+            if ensemble.connection.is_intact() {
+                return Err(failure);
             }
-            Err(error) => exit::tell(&failure(&error.into(), &format!("cannot watch {lock}")).sentence),
+            exit::tell(&failure.sentence);
         }
         exit::tell("connecting to the ensemble again; changes meanwhile are not shown one by one");
-        ensemble = loop {
-            tokio::time::sleep(AGAIN).await;
-            if let Ok(ensemble) = Ensemble::connect(args.ensemble.clone()).await {
-                break ensemble;
-            }
-        };
+        ensemble = connect_again(&args.ensemble).await;
+    }
+}
+
+/// Shows each change until the connection is lost, or the queue cannot be read, and why. What `print` returns is an error.
+async fn follow<P: FnMut(&str) -> Result<(), Failure>>(
+    ensemble: &Ensemble,
+    lock: &str,
+    changes: &mut Changes<'_>,
+    printer: &mut Printer<P>,
+) -> Result<Option<Failure>, Failure> {
+    while changes.are_complete() {
+        let begun = BootInstant::now();
+        match queue::read(ensemble, lock, Depth::All).await {
+            Ok(queue) => printer.show(queue.unwrap_or_else(|| Queue::gone(lock)))?,
+            Err(failure) => return Ok(Some(failure)),
+        }
+        changes.next(begun).await;
+    }
+    Ok(None)
+}
+
+/// Connects until it succeeds.
+pub(super) async fn connect_again(args: &EnsembleArgs) -> Ensemble {
+    loop {
+        tokio::time::sleep(AGAIN).await;
+        if let Ok(ensemble) = Ensemble::connect(args.clone()).await {
+            return ensemble;
+        }
     }
 }
 
@@ -96,13 +119,20 @@ pub(super) struct Changes<'a> {
 
 impl<'a> Changes<'a> {
     /// From now on.
-    pub(super) async fn of(ensemble: &'a Ensemble, lock: &str) -> Result<Self, zk::Error> {
+    pub(super) async fn of(ensemble: &'a Ensemble, lock: &str) -> Result<Self, Failure> {
         let path = ensemble.whole(lock);
-        let watcher = ensemble
-            .connection
-            .watch(&path, zk::AddWatchMode::PersistentRecursive)
-            .await?;
-        Ok(Self { ensemble, watcher })
+        let watching = async {
+            let mode = zk::AddWatchMode::PersistentRecursive;
+            ensemble
+                .connection
+                .watch(&path, mode)
+                .await
+                .map_err(EnsembleError::from)
+        };
+        match ensemble.answer(watching).await {
+            Ok(watcher) => Ok(Self { ensemble, watcher }),
+            Err(error) => Err(failure(&error, &format!("cannot watch {lock}"))),
+        }
     }
 
     /// Whether none was missed: the connection was never interrupted.
@@ -110,14 +140,27 @@ impl<'a> Changes<'a> {
         self.ensemble.connection.is_intact()
     }
 
-    /// Waits for a change, and then for `pause`, in which further ones come to the same reading; or for the end of the
-    /// connection.
-    pub(super) async fn next(&mut self, pause: Duration) {
-        if self.watcher.changed().await.event_type == zk::EventType::Session {
-            return;
+    /// Waits for a change, or as long as changes may stay untold; then for a while, in which further changes come to the
+    /// same reading. `begun` is when the last reading began. Ends early with the connection.
+    pub(super) async fn next(&mut self, begun: BootInstant) {
+        let took = BootInstant::now() - begun;
+        let closed = self.ensemble.connection.closed();
+        tokio::pin!(closed);
+        tokio::select! {
+            biased;
+            _ = &mut closed => return,
+            event = self.watcher.changed() => if event.event_type == zk::EventType::Session { return },
+            () = tokio::time::sleep(UNTOLD) => {}
         }
-        tokio::time::sleep(pause).await;
-        // After the event of a session that has ended there is none.
-        while self.are_complete() && self.watcher.changed().now_or_never().is_some() {}
+        let pause = tokio::time::sleep((took * SHARE).clamp(LEAST, MOST));
+        tokio::pin!(pause);
+        loop {
+            tokio::select! {
+                biased;
+                _ = &mut closed => return,
+                () = &mut pause => return,
+                event = self.watcher.changed() => if event.event_type == zk::EventType::Session { return },
+            }
+        }
     }
 }

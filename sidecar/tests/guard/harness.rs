@@ -167,7 +167,7 @@ pub fn shell(script: &str) -> Vec<OsString> {
 
 /// Beside compilers and two clusters on two cores, a control group with a storm of forks needs 5 to 105 ms until the kernel
 /// says that it is frozen. Half of the margin is 100 ms.
-const ROUNDS: usize = 25;
+const ROUNDS: usize = 100;
 
 /// Plays rounds until the tree of one is paused. A machine with too much to do may not stop a tree within half of
 /// the margin: then it is killed, and there is nothing to look at.
