@@ -10,12 +10,15 @@ mod specs;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use lockkeeper_crds::manifest;
-use lockkeeper_testbed::Cluster;
+use lockkeeper_product::binaries;
 use lockkeeper_testbed::cluster::Namespace;
+use lockkeeper_testbed::{Cluster, Process};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
@@ -211,6 +214,65 @@ fn kubectl_shows_holder_token_and_queue_and_waits_for_them() {
     namespace
         .kubectl(&[&wait[..], &["--timeout=60s"]].concat())
         .unwrap();
+}
+
+#[test]
+fn the_plugin_lists_by_label_in_all_formats_and_shows_a_lock_again_when_it_changes() {
+    let Some(namespace) = namespace("plugin") else {
+        return;
+    };
+    apply(&namespace, "report", &json!({})).unwrap();
+    apply(&namespace, "other", &json!({})).unwrap();
+    namespace
+        .kubectl(&["label", "dlock/report", "team=shop"])
+        .unwrap();
+    let command = |words: &[&str]| {
+        let mut command = Command::new(binaries::plugin().unwrap());
+        let kubeconfig = Cluster::shared().unwrap().kubeconfig();
+        command
+            .args(words)
+            .args(["--namespace", namespace.name()])
+            .env("KUBECONFIG", kubeconfig);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+    };
+    let said = |words: &[&str]| {
+        let output = command(words).output().unwrap();
+        assert!(output.status.success(), "{words:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let names = said(&["list", "-o", "name"]);
+    assert_eq!(
+        names,
+        "distributedlock.lockkeeper.io/other\ndistributedlock.lockkeeper.io/report\n"
+    );
+    let labelled = said(&["list", "-l", "team=shop", "-o", "wide"]);
+    assert_eq!(labelled.lines().count(), 2, "{labelled}");
+    assert!(
+        labelled
+            .lines()
+            .next()
+            .unwrap()
+            .ends_with("LEASE   GUARD   REVISION"),
+        "{labelled}"
+    );
+    let yaml = said(&["list", "-l", "team=shop", "-o", "yaml"]);
+    assert!(
+        yaml.contains("name: report") && !yaml.contains("name: other"),
+        "{yaml}"
+    );
+    let mut watch = Process::spawn("plugin-watch", command(&["list", "-l", "team=shop", "-w"])).unwrap();
+    let mut lines = BufReader::new(watch.child_mut().stdout.take().unwrap()).lines();
+    let mut line = || lines.next().unwrap().unwrap();
+    assert!(line().starts_with("NAME "));
+    assert!(line().starts_with("report   -"));
+    set_status(&namespace, "report", &held());
+    let shown = line();
+    assert!(
+        shown.starts_with("report   ") && !shown.starts_with("report   -"),
+        "{shown}"
+    );
+    watch.kill();
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod machines;
 mod names;
 mod output;
 mod plugin;
+mod problem;
 mod survivors;
 mod table;
 mod unmarked;

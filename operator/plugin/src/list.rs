@@ -10,7 +10,7 @@ use lockkeeper_crds::DistributedLock;
 use lockkeeper_daemon::exit::Failure;
 
 use crate::output::Output;
-use crate::plugin::failed;
+use crate::problem::failed;
 
 /// An API server says this when it knows no changes since a version any more (RFC 9110, 410 Gone).
 const GONE: u16 = 410;

@@ -20,6 +20,7 @@ use crate::explain::{can_hand_over, explain};
 use crate::list::Listing;
 use crate::machines;
 use crate::output::Output;
+use crate::problem::failed;
 use crate::survivors;
 use crate::workload;
 
@@ -260,9 +261,4 @@ async fn get(locks: &Api<DistributedLock>, name: &str) -> Result<DistributedLock
         ))),
         Err(error) => Err(failed("read the lock", &error)),
     }
-}
-
-/// The API server could not be asked.
-pub(crate) fn failed(what: &str, error: &kube::Error) -> Failure {
-    Failure::unavailable(format!("cannot {what}: {error}"))
 }
