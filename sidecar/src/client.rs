@@ -348,12 +348,9 @@ fn describe(snapshot: &Snapshot) -> String {
         text += "\nlease      off: only the end of the session frees our place";
     }
     if let Some(of) = &snapshot.took_over {
-        let whose = of.pod.as_ref().map_or_else(
-            || of.contender.clone(),
-            |pod| format!("{}/{} on {}", pod.namespace, pod.name, pod.node),
-        );
         text += &format!(
-            "\ntook over  from {whose}, which was silent for {}",
+            "\ntook over  from {}, which was silent for {}",
+            of.whose(),
             duration::format(Duration::from_millis(of.silent_millis))
         );
     }

@@ -77,6 +77,14 @@ pub struct TookOver {
 }
 
 impl TookOver {
+    /// Whose place it was, for people: the pod and its node, or else the contender.
+    pub fn whose(&self) -> String {
+        match &self.pod {
+            Some(pod) => format!("{}/{} on {}", pod.namespace, pod.name, pod.node),
+            None => self.contender.clone(),
+        }
+    }
+
     /// Whether this may be a contender of a queue. Any client can write here.
     pub(crate) fn is_plausible(&self) -> bool {
         Self::can_name(&self.contender) && self.pod.as_ref().is_none_or(Pod::is_plausible)

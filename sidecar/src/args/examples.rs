@@ -3,7 +3,7 @@
 pub(super) const RUN: &str = "\
 Examples:
 
-A nightly job on several machines: whoever is first runs it, the others find the lock taken and exit with 0.
+A nightly job on several machines: the first machine runs it; the others see that the lock is taken, and exit with 0.
   lockkeeper run --connect zk1:2181,zk2:2181,zk3:2181 --lock /locks/report --wait-timeout 0s -E 0 -- nightly-report
 
 A service that stands by everywhere and runs in one place.

@@ -181,10 +181,7 @@ fn notes(one: &Entry, now: SystemTime) -> Vec<(&'static str, String)> {
     }
     if let Some(from) = &one.took_over {
         let silent = millis(from.silent_millis);
-        let whose = from.pod.as_ref().map_or_else(
-            || from.contender.clone(),
-            |pod| format!("{}/{} on {}", pod.namespace, pod.name, pod.node),
-        );
+        let whose = from.whose();
         notes.push((
             "took over",
             format!("{}: from {whose}, which was silent for {silent}", one.who()),

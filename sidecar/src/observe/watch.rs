@@ -48,7 +48,9 @@ pub(super) async fn watch(
         last: None,
     };
     let mut ensemble = Ensemble::connect(args.ensemble.clone()).await?;
-    if queue::read(&ensemble, &lock, Depth::All).await?.is_none() {
+    // A misspelt lock, unlike one that is deleted later.
+    let cannot_read = |error| failure(&error, &format!("cannot read {lock}"));
+    if ensemble.node(&lock, 0).await.map_err(cannot_read)?.is_none() {
         return Err(missing(&lock));
     }
     loop {
