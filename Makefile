@@ -124,7 +124,7 @@ sbom-of = SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct 2>/dev/null)" $(CARGO) c
 
 .PHONY: sbom
 sbom: ## Say in target/images/*.cdx.json what is in the images and in the plug-in of kubectl (CycloneDX)
-	@$(CARGO) cyclonedx --version >/dev/null 2>&1 || $(CARGO) install cargo-cyclonedx --locked --debug --version '^0.5'
+	@$(CARGO) cyclonedx --version >/dev/null 2>&1 || env -u RUSTC_WORKSPACE_WRAPPER $(CARGO) install cargo-cyclonedx --locked --debug --version '^0.5'
 	@mkdir -p target/images
 	@$(call sbom-of,sidecar,--features "$(FEATURES)",lockkeeper)
 	@$(call sbom-of,operator,,lockkeeper-operator)
@@ -229,9 +229,16 @@ test-histories: ## Play random histories alone: 10,000 of each kind
 	@$(took)
 
 .PHONY: lint
-lint: deny lint-charts lint-workflows ## Check format, lints, documentation, charts, workflows, the product's crates alone, and the dependencies
+lint: deny lint-charts lint-workflows lint-code lint-crates ## Check format, lints, documentation, charts, workflows, the product's crates alone, and the dependencies
+
+# In the same build as the tests, which find it done.
+.PHONY: lint-code
+lint-code: ## Check format and lints (clippy)
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
+	$(CHECK) --workspace --all-targets --features lockkeeper-release/dist --no-run
+
+.PHONY: lint-crates
+lint-crates: ## Check the documentation of the code, and that each of the product's crates builds alone
 	# Private items too: most of this documentation is for those who work here.
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
 	    $(CARGO) doc --workspace --all-features --no-deps --document-private-items --locked
@@ -272,7 +279,7 @@ advisories: cargo-deny ## Check for known vulnerabilities, if their database can
 # Without optimisation it is there in half the time, and its work is short.
 .PHONY: cargo-deny
 cargo-deny:
-	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --locked --debug --version '^0.20'
+	@$(CARGO) deny --version >/dev/null 2>&1 || env -u RUSTC_WORKSPACE_WRAPPER $(CARGO) install cargo-deny --locked --debug --version '^0.20'
 
 .PHONY: crds
 crds: ## Generate the resource's definition, its chart and its reference from crds/src

@@ -25,6 +25,6 @@ STATIC_FLAGS := -C target-feature=+crt-static \
     --cfg getrandom_backend="linux_getrandom" \
     $(call remap,$(CURDIR),/src) $(call remap,$(CARGO_TARGET_DIR),/target) $(call remap,$(CARGO_HOME),/cargo) \
     $(if $(is-foreign),-C linker=$(MACHINE)-linux-gnu-gcc)
-build-static = RUSTFLAGS='$(STATIC_FLAGS)' $(CARGO) build --release --locked --target $(TARGET)
+build-static = env -u RUSTC_WORKSPACE_WRAPPER RUSTFLAGS='$(STATIC_FLAGS)' $(CARGO) build --release --locked --target $(TARGET)
 # A binary for another machine is tried out by `make test-dist`.
 try = $(if $(is-foreign),true,$(1) --version)
