@@ -17,14 +17,14 @@ pub struct Participant {
     pub token: FencingToken,
     /// Whether it need not wait for a contender before it.
     pub is_holder: bool,
-    /// What the contender states about itself.
-    pub data: ContenderData,
+    /// What the contender states about itself. Shared, since other clients decide how long it is.
+    pub data: Arc<ContenderData>,
 }
 
 /// The queue of a lock, in order, from the nodes below its root: names, tokens and data. `mode` is that of the lock. In
 /// a read/write lock the name of a contender shows whether it reads or writes.
 pub fn arrange(
-    nodes: impl IntoIterator<Item = (String, FencingToken, ContenderData)>,
+    nodes: impl IntoIterator<Item = (String, FencingToken, Arc<ContenderData>)>,
     mode: Mode,
 ) -> Vec<Participant> {
     let mut nodes: HashMap<_, _> = nodes
@@ -68,7 +68,10 @@ pub(crate) async fn list<C: Connection>(
     let mut nodes = Vec::new();
     for contender in sorted(&children) {
         match connection.node(&format!("{root}/{}", contender.name)).await {
-            Ok(node) => nodes.push((contender.name, node.czxid, ContenderData::parse(&node.data))),
+            Ok(node) => {
+                let data = ContenderData::parse(&node.data);
+                nodes.push((contender.name, node.czxid, Arc::new(data)));
+            }
             Err(EnsembleError::NoNode) => {}
             Err(error) => return Err(error),
         }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::condition::{ConditionType, Reason};
 use crate::duration::ApiDuration;
@@ -18,7 +18,7 @@ pub const QUEUE_SHOWN: usize = 10;
 /// The state of the lock as the operator sees it; up to a second old, and older while `EnsembleReachable` is not
 /// `True`.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
+#[serde(remote = "Self", rename_all = "camelCase")]
 pub struct DistributedLockStatus {
     /// The holders of the lock, by fencing token: none, one, several readers, or up to `maxHolders`. At most 1000 are
     /// shown.
@@ -70,8 +70,22 @@ pub struct DistributedLockStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// A duration; `None` if it is not one. Earlier operators wrote whatever a pod said, and one such status must not make
-/// the list of all locks unreadable.
+impl Serialize for DistributedLockStatus {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+/// A status that cannot be read counts as an empty one. Users with a right to one status can write what its schema takes
+/// and no field does, such as `soon` for a duration; that must not make the list of all locks unreadable.
+impl<'de> Deserialize<'de> for DistributedLockStatus {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = serde_json::Value::deserialize(deserializer)?;
+        Ok(Self::deserialize(written).unwrap_or_default())
+    }
+}
+
+/// A duration; `None` if it is not one: earlier operators wrote whatever a pod said.
 fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ApiDuration>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     Ok(text.and_then(|text| text.parse().ok()))
@@ -269,4 +283,40 @@ pub struct QueuedContender {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub guard: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DistributedLock;
+
+    #[test]
+    fn a_status_that_the_schema_takes_and_nobody_can_read_hides_no_lock() {
+        let lock = |silence: &str, since: &str| {
+            let holder = serde_json::json!({
+                "pod": "a", "contender": "c", "fencingToken": 1, "since": since,
+                "takenFrom": {"pod": "b", "contender": "d", "silence": silence},
+            });
+            let lock = serde_json::json!({
+                "apiVersion": "lockkeeper.io/v1alpha1", "kind": "DistributedLock", "metadata": {"name": "l"}, "spec": {},
+                "status": {"holders": [holder], "waiting": 2},
+            });
+            let lock: DistributedLock = serde_json::from_value(lock).unwrap();
+            lock.status.unwrap()
+        };
+        let sound = lock("8612ms", "2026-01-01T00:00:00Z");
+        assert_eq!((sound.holders.len(), sound.waiting), (1, Some(2)));
+        for (silence, since) in [
+            ("x", "2026-01-01T00:00:00Z"),
+            ("8612ms", "2026-01-01T00:00:00+99:99"),
+        ] {
+            assert_eq!(lock(silence, since), DistributedLockStatus::default());
+        }
+        let written = serde_json::to_value(&sound).unwrap();
+        assert_eq!(written["holders"][0]["takenFrom"]["silence"], "8612ms");
+        assert_eq!(
+            serde_json::from_value::<DistributedLockStatus>(written).unwrap(),
+            sound
+        );
+    }
 }

@@ -24,7 +24,7 @@ fn shown(mirror: &Mirror, key: &LockKey) -> Vec<(String, bool)> {
     let participants = mirror.queue(key).participants(Mode::Exclusive);
     let said = participants
         .into_iter()
-        .map(|one| (one.data.state, one.is_holder));
+        .map(|one| (one.data.state.clone(), one.is_holder));
     said.collect()
 }
 

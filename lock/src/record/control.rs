@@ -76,6 +76,14 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl Control {
+    /// That of a new lock.
+    pub fn new() -> Self {
+        Self {
+            v: 1,
+            ..Self::default()
+        }
+    }
+
     /// Reads the control node. Foreign data, and data of more than 128 KiB, count as none, and the next release
     /// replaces them.
     pub fn parse(data: &[u8]) -> Self {

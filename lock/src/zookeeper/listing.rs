@@ -73,6 +73,11 @@ impl ZooKeeper {
         path: &str,
         limit: usize,
     ) -> io::Result<EnsembleResult<Option<Vec<String>>>> {
+        // The name may lead elsewhere by now.
+        let server = &match self.guarded(server).await {
+            Ok(server) => server,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
         let stream = TcpStream::connect((server.host.as_str(), server.port)).await?;
         stream.set_nodelay(true)?;
         if !server.tls {
@@ -247,6 +252,7 @@ fn malformed() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zookeeper::AddressGuard;
 
     #[tokio::test]
     async fn an_answer_beyond_the_bound_is_not_read_and_one_within_it_is() {
@@ -259,6 +265,21 @@ mod tests {
         };
         assert_eq!(read(5).await, (Some(b"hello".to_vec()), 12));
         assert_eq!(read(4).await, (None, answer.len() - 4), "only its length is read");
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_to_a_refused_address_by_now_is_not_connected_to() {
+        // A connection to this port would fail in another way.
+        let connect = "localhost:1".parse().unwrap();
+        let zookeeper = ZooKeeper::new(connect, Duration::from_secs(4));
+        let zookeeper = zookeeper.with_guard(AddressGuard::new(|_, _| Some("a loopback address".to_owned())));
+        let server = &zookeeper.connect.servers()[0];
+        let refusal = zookeeper
+            .list_within(server, "/", 100)
+            .await
+            .unwrap()
+            .unwrap_err();
+        assert!(refusal.to_string().ends_with(", a loopback address"), "{refusal}");
     }
 
     #[test]

@@ -78,7 +78,7 @@ async fn contenders_of_curator_are_seen_and_waited_for_and_other_children_are_no
     let waiting = queued_at(&lock, 1).await;
     let list = listed(&onlooker, |list| list.len() == 2).await;
     assert_eq!(list[0].name, curator);
-    assert_eq!(list[0].data, lockkeeper_lock::ContenderData::default());
+    assert_eq!(*list[0].data, lockkeeper_lock::ContenderData::default());
     assert_eq!(holders(&list), [true, false]);
     assert_eq!(lock.status().token, waiting.token);
     world.delete(&format!("{ROOT}/{curator}"));

@@ -8,6 +8,7 @@
 //! kubelet waits for it before it starts the application again (`computeInitContainerActions`).
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_crds::keys::{self, Guard, LockRequest, Readiness};
 use lockkeeper_crds::settings::word_of;
 use serde::Deserialize;
@@ -137,7 +138,8 @@ pub fn inject(subject: &Subject<'_>, context: &Context<'_>) -> Result<Option<Inj
     check::pod(pod, spec)?;
     let (position, said) = check::guarded(typed, request)?;
     let container = &spec.containers[position];
-    let defaults = Default::default();
+    // With these settings the operator makes a lock that is missing.
+    let defaults = DistributedLockSpec::for_tick(context.sidecar.tick_time);
     let lock = context.lock.unwrap_or(&defaults);
     check::lock(request, lock, context)?;
 

@@ -8,11 +8,11 @@ use aws_lc_rs::digest;
 
 /// Most children of a lock root with which its queue is followed. A contender is a pod, and the largest clusters have
 /// 150,000 of them on 5,000 nodes ("Considerations for large clusters"); a client that may create contenders could create
-/// as many as the servers have memory for. Each takes at most some 1.3 KB here, an honest one half of that.
+/// as many as the servers have memory for. Each takes at most some 2.2 KB here, an honest one a third of that.
 pub const CHILDREN: usize = 20_000;
 
-/// Most children of all lock roots of a namespace together: some 50 MB at most, a fifth of what the chart gives the
-/// operator.
+/// Most children of all lock roots of a namespace together: some 90 MB at most. A picture and the one after it, which
+/// are in memory at once after a new connection, fit into what the chart gives the operator.
 pub(crate) const CHILDREN_OF_NAMESPACE: usize = 40_000;
 
 /// Most changes of children of all lock roots of a namespace together within [`WINDOW`]: so many come, change once and go.

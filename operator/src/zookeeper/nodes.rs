@@ -129,7 +129,7 @@ impl Tree {
         let control = self.with(identities, Permission::READ | Permission::WRITE);
         let parent = |path: &str| path[..path.rfind('/').unwrap_or(0)].to_owned();
         let (root_path, control_path) = (self.layout.lock(key), self.layout.control(key));
-        let empty = Control::default().to_data();
+        let empty = Control::new().to_data();
         let mut repairs = Repairs::default();
         for (path, acls, data) in [
             (root_path, &root, &[][..]),

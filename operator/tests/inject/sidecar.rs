@@ -125,6 +125,26 @@ fn an_ensemble_that_is_named_without_a_tick_has_zookeepers_default_and_not_the_o
 }
 
 #[test]
+fn a_pod_whose_lock_is_not_there_yet_has_the_times_that_the_operator_will_make_it_with() {
+    let mut cluster = Cluster::new(NEW);
+    for (tick, timeout) in [
+        (500, "15s"),
+        (2_000, "15s"),
+        (3_200, "16s"),
+        (4_000, "20s"),
+        (6_000, "30s"),
+    ] {
+        cluster.sidecar.tick_time = Duration::from_millis(tick);
+        let injected = cluster.injected(&simple()).pod;
+        assert_eq!(
+            env(sidecar(&injected), "LOCKKEEPER_SESSION_TIMEOUT"),
+            timeout,
+            "{tick} ms"
+        );
+    }
+}
+
+#[test]
 fn a_startup_probe_is_not_used_up_in_standby_even_if_it_is_the_only_probe() {
     let mut pod = simple();
     pod["spec"]["containers"][0]["startupProbe"] =

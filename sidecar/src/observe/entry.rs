@@ -1,5 +1,6 @@
 //! A contender as the ensemble shows it.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lockkeeper_lock::{Participant, Pod, Survivors, TookOver};
@@ -58,6 +59,7 @@ impl Entry {
         let Participant {
             name, token, data, ..
         } = participant;
+        let data = Arc::unwrap_or_clone(data);
         let stat = node.and_then(|node| node.stat.as_ref());
         let renewed = data.lease_millis.and(stat).and_then(|stat| time(stat.mtime));
         Self {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 use lockkeeper_daemon::exit::Failure;
@@ -23,7 +24,7 @@ const MOST_READ: usize = 1_000;
 /// Most holders that are read for a list of locks.
 const MOST_LISTED: usize = 16;
 
-/// Children of other kinds that keepers look at (docs/architecture.md, "Other clients").
+/// Children of other kinds that keepers look at (docs/architecture.md, "Others in the queue").
 const MOST_LOOKS: usize = 32;
 
 /// Questions under way at once.
@@ -172,7 +173,7 @@ fn in_order(contenders: &[String], nodes: &HashMap<String, Option<Node>>, mode: 
         let stat = node.and_then(|node| node.stat.as_ref());
         let token = FencingToken(stat.map_or(0, |stat| stat.czxid));
         let data = node.map_or_else(ContenderData::default, |node| ContenderData::parse(&node.data));
-        (name.clone(), token, data)
+        (name.clone(), token, Arc::new(data))
     });
     arrange(read, mode)
 }

@@ -232,7 +232,7 @@ mod tests {
             name: format!("_c_0-lock-{number:010}"),
             token: FencingToken(number),
             is_holder: false,
-            data: ContenderData::parse(data.as_bytes()),
+            data: ContenderData::parse(data.as_bytes()).into(),
         };
         Entry::of(participant, Some(&node))
     }

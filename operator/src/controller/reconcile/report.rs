@@ -15,6 +15,7 @@ use crate::controller::status::is_between_holders;
 use crate::controller::writer::StatusWriter;
 use crate::kubernetes::events::Notice;
 use crate::metrics::OfLock;
+use crate::zookeeper::nodes::TreeError;
 
 /// Least time between two writes of one status.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
@@ -66,6 +67,8 @@ pub(crate) async fn report(
     }
     let previous = resolved.lock.status.clone().unwrap_or_default();
     let version = version.or_else(|| resolved.lock.resource_version());
+    // Asked before the status is written: afterwards no status shows the holder any more, and nobody would ask again.
+    let lost = lost(resolved, &previous, status).await?;
     let written = write(ctx, &writer, resolved, &previous, status, version).await?;
     let removals = &resolved.memory.removals;
     if matches!(written, Written::Now | Written::Unchanged) {
@@ -74,7 +77,7 @@ pub(crate) async fn report(
             .edit(&resolved.key, |memory| memory.removals.told(status));
     }
     if written == Written::Now {
-        let lost = lost(ctx, resolved, &previous, status).await;
+        count(ctx, resolved, &lost);
         notices.extend(news(&previous, status, &lost, removals));
     }
     tell(&writer, resolved, &notices).await;
@@ -127,35 +130,40 @@ async fn write(
     Ok(Written::Now)
 }
 
-/// The holders of the previous status that ended without a clean release. Counts them here because a keeper that ends
-/// with the loss cannot.
+/// The holders of the previous status that ended without a clean release.
 ///
-/// Each is counted only once, since every replica writes a status only on top of the one that it has seen.
+/// # Errors
+/// When the ensemble could not be asked now: then the status is not written either, and the reconciliation is tried again.
 async fn lost(
-    ctx: &Context,
     resolved: &Resolved,
     previous: &DistributedLockStatus,
     status: &DistributedLockStatus,
-) -> Vec<String> {
+) -> Result<Vec<String>, TreeError> {
     let gone = gone(previous, status);
     let Some(way) = resolved.situation.way().filter(|_| !gone.is_empty()) else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
     match way.lost(&resolved.key, &gone).await {
         Ok(lost) => {
             let lost = gone.into_iter().zip(lost).filter(|(_, is_lost)| *is_lost);
-            let lost: Vec<_> = lost.map(|(one, _)| one.contender).collect();
-            if !lost.is_empty() {
-                tracing::warn!(lock = %resolved.key, contenders = ?lost, "A holder ended without a clean release");
-                let losses = ctx.metrics.losses.get_or_create(&OfLock::from(&resolved.key));
-                losses.inc_by(lost.len() as u64);
-            }
-            lost
+            Ok(lost.map(|(one, _)| one.contender).collect())
         }
-        Err(error) => {
+        // A later attempt would fail as well.
+        Err(error @ (TreeError::Foreign { .. } | TreeError::TooLong { .. })) => {
             tracing::warn!(lock = %resolved.key, %error, "Failed to find out how a holder ended");
-            Vec::new()
+            Ok(Vec::new())
         }
+        Err(error) => Err(error),
+    }
+}
+
+/// Counts holders that ended without a clean release, because a keeper that ends with the loss cannot. Each is counted only
+/// once, since every replica writes a status only on top of the one that it has seen.
+fn count(ctx: &Context, resolved: &Resolved, lost: &[String]) {
+    if !lost.is_empty() {
+        tracing::warn!(lock = %resolved.key, contenders = ?lost, "A holder ended without a clean release");
+        let losses = ctx.metrics.losses.get_or_create(&OfLock::from(&resolved.key));
+        losses.inc_by(lost.len() as u64);
     }
 }
 

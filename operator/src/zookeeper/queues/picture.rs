@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use lockkeeper_lock::{ContenderData, FencingToken, Mode, Participant, arrange, is_contender};
+use lockkeeper_lock::{ContenderData, FencingToken, Mode, Participant, TookOver, arrange, is_contender};
 
 use crate::lock_key::LockKey;
 use crate::zookeeper::children::{CHANGES_OF_NAMESPACE, CHILDREN, CHILDREN_OF_NAMESPACE, WINDOW};
@@ -16,14 +16,15 @@ pub struct Contender {
     pub name: Arc<str>,
     /// Its fencing token; 0 where the operator may not read the node.
     pub token: FencingToken,
-    pub data: ContenderData,
+    /// What the operator uses of what it says.
+    pub data: Arc<ContenderData>,
     /// Whether it ends with a session, or may, for all that the operator can read.
     pub(crate) is_ephemeral: bool,
     /// Its data if they are not a document of ours: Curator writes an IP address.
     pub foreign: Option<String>,
 }
 
-/// Longest foreign word that is shown, in bytes: enough for an address.
+/// Longest foreign word that is kept, in bytes: enough for an address.
 const LONGEST_WORD: usize = 64;
 
 /// One lock as it stands in ZooKeeper. Cheap to clone.
@@ -88,9 +89,23 @@ impl Contender {
             } else {
                 None
             },
-            data: parsed,
+            data: Arc::new(used(parsed)),
         }
     }
+}
+
+/// What the operator uses of what a contender says: tenants decide how much all of it is.
+fn used(mut said: ContenderData) -> ContenderData {
+    said.host = None;
+    // Only a contender with a lease duration loses its place so, and the names of ours have 55 bytes.
+    let is_ours = |of: &TookOver| of.contender.len() <= LONGEST_WORD;
+    said.took_over = said.took_over.filter(is_ours).filter(|_| said.state == "held");
+    if let Some(pod) = said.took_over.as_mut().and_then(|of| of.pod.as_mut()) {
+        for text in [&mut pod.namespace, &mut pod.uid, &mut pod.node] {
+            *text = String::new();
+        }
+    }
+    said
 }
 
 // === impl Queue ===
@@ -150,7 +165,7 @@ impl Queue {
     pub fn participants(&self, mode: Mode) -> Vec<Participant> {
         let nodes = self.contenders();
         arrange(
-            nodes.map(|node| (node.name.to_string(), node.token, node.data.clone())),
+            nodes.map(|node| (node.name.to_string(), node.token, Arc::clone(&node.data))),
             mode,
         )
     }

@@ -2,6 +2,7 @@
 //! much JSON.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 
 use lockkeeper_crds::lock::Reason;
 use lockkeeper_lock::{CleanRelease, ContenderData, FencingToken, YieldRequest};
@@ -220,7 +221,7 @@ impl From<Contender> for Row {
             token,
             is_ephemeral,
             foreign,
-            data,
+            data: Arc::unwrap_or_clone(data),
         }
     }
 }
@@ -237,7 +238,7 @@ impl From<Row> for Contender {
         Self {
             name: name.into(),
             token,
-            data,
+            data: Arc::new(data),
             is_ephemeral,
             foreign,
         }

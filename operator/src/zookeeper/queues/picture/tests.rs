@@ -4,10 +4,10 @@ fn contender(sequence: u32, state: &str) -> Contender {
     Contender {
         name: format!("_c_{sequence}-lock-{sequence:010}").into(),
         token: FencingToken(i64::from(sequence)),
-        data: ContenderData {
+        data: Arc::new(ContenderData {
             state: state.into(),
             ..ContenderData::default()
-        },
+        }),
         is_ephemeral: true,
         foreign: None,
     }
@@ -178,4 +178,36 @@ fn locks_are_listed_again_in_turn_while_children_may_be_there_that_no_event_tell
     assert_eq!(picture.doubtful(None, 1), keys[1..2]);
     assert_eq!(picture.doubtful(Some(&keys[1]), 1), keys[2..3]);
     assert_eq!(picture.doubtful(Some(&keys[2]), 1), keys[1..2]);
+}
+
+#[test]
+fn of_what_a_contender_says_only_what_is_used_is_kept() {
+    let long = "x".repeat(253);
+    let pod = serde_json::json!({"namespace": "n", "name": "a", "uid": "u", "node": long});
+    let said = |state: &str, contender: &str| {
+        let said = serde_json::json!({
+            "v": 1, "state": state, "host": "machine",
+            "tookOver": {"contender": contender, "pod": pod, "silentMillis": 8612},
+        });
+        let read = Contender::read(
+            "_c_0-lock-0000000001",
+            FencingToken(1),
+            true,
+            said.to_string().as_bytes(),
+        );
+        assert_eq!(read.data.host, None);
+        read.data.took_over.clone()
+    };
+    let kept = said("held", "_c_1-lock-0000000000").unwrap();
+    assert_eq!(kept.contender, "_c_1-lock-0000000000");
+    let pod = kept.pod.unwrap();
+    assert_eq!(
+        (pod.name.as_str(), pod.node.as_str(), pod.uid.as_str()),
+        ("a", "", "")
+    );
+    assert_eq!(said("waiting", "_c_1-lock-0000000000"), None);
+    assert_eq!(
+        said("held", &format!("_c_{}-lock-0000000000", "1".repeat(64))),
+        None
+    );
 }
