@@ -22,6 +22,17 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Becomes true when the server has to end. Endless answers have to watch it.
 pub type Stopping = watch::Receiver<bool>;
 
+/// An address to listen on, as the value of an option.
+///
+/// # Errors
+/// In one sentence, with the right form.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "an address to listen on is IP:PORT, such as 127.0.0.1:9808, or [::]:9808 for all addresses"
+            .to_owned()
+    })
+}
+
 /// A source of connections.
 pub trait Listen {
     type Stream: Send + 'static;

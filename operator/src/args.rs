@@ -11,7 +11,7 @@ use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_daemon::exit::Failure;
 use lockkeeper_daemon::log::LogArgs;
 use lockkeeper_daemon::tls::{Tls, TlsArgs};
-use lockkeeper_daemon::{duration, version};
+use lockkeeper_daemon::{accept, duration, version};
 use lockkeeper_lock::zookeeper::{ConnectString, Credentials, ZooKeeper};
 use lockkeeper_lock::{LockPath, Timing};
 
@@ -111,8 +111,9 @@ pub struct OperatorArgs {
     #[arg(
         long,
         env = "LOCKKEEPER_ADMIN_LISTEN",
-        value_name = "ADDRESS",
-        default_value = "[::]:9809"
+        value_name = "IP:PORT",
+        default_value = "[::]:9809",
+        value_parser = accept::address
     )]
     pub(crate) admin_listen: SocketAddr,
 

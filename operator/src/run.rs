@@ -254,7 +254,10 @@ pub(crate) async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Re
         ((), ()) = &mut controllers => tracing::info!("Stopping"),
         Some(ended) = tasks.join_next() => {
             let why = ended.err().map_or_else(|| "it ended".to_owned(), |error| error.to_string());
-            return Err(Failure::software(format!("a task of the operator is gone: {why}")));
+            return Err(Failure::software(format!(
+                "one of the operator's own tasks ended, which it never should ({why}), so the operator ends, to be started \
+                 again: please report this with the log"
+            )));
         }
     }
     drained.send_replace(true);

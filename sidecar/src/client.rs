@@ -5,12 +5,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use lockkeeper_daemon::duration;
 use lockkeeper_daemon::exit::{Exit, Failure};
 use lockkeeper_lock::{BootInstant, LockState};
 use serde::de::DeserializeOwned;
 
+use crate::args::{OutputFormat, WaitFor};
 use crate::probes::Kind;
 use crate::probes::health::Order;
 use crate::socket::Inside;
@@ -29,28 +29,6 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(40);
 
 /// Time between two attempts to reach the keeper: it may be starting.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
-
-/// How `status` shows the lock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// The object of the socket.
-    Json,
-}
-
-/// What `wait` waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum WaitFor {
-    /// The lock is held.
-    #[default]
-    Held,
-    /// The lock is not held: released, lost, or still in the queue.
-    Released,
-    /// There is a place in the queue, or the lock is held already.
-    Queued,
-}
 
 /// What the keeper at `socket` says of its lock, as text or JSON without a line end.
 ///

@@ -13,8 +13,7 @@ use lockkeeper_daemon::exit::{self, Exit, Failure};
 use lockkeeper_daemon::sentence::few;
 use lockkeeper_daemon::table::plain;
 
-use crate::args::{HandoffArgs, InspectArgs, ListArgs, WatchArgs};
-use crate::client::OutputFormat;
+use crate::args::{HandoffArgs, InspectArgs, ListArgs, OutputFormat, WatchArgs};
 use crate::process::block_on;
 use ensemble::Ensemble;
 use find::Found;

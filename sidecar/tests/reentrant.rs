@@ -134,7 +134,7 @@ fn a_run_within_a_run_that_may_pause_it_is_refused() {
         let (code, out, err) = nested(&served.socket, &TELL, &[("LOCKKEEPER_LOCK", "/locks/another")]);
         assert_eq!((code, out.as_str()), (64, ""), "{err}");
         assert!(
-            err.contains("/locks/report is held around this run and may pause it"),
+            err.contains("which holds /locks/report, may pause this run"),
             "{err}"
         );
         // Of the same lock it has no guard of its own.
@@ -152,7 +152,10 @@ fn a_run_within_a_pod_that_may_pause_it_is_refused() {
         served.publish(held());
         let (code, out, err) = nested(&served.socket, &TELL, &another);
         assert_eq!((code, out.as_str()), (64, ""), "{err}");
-        assert!(err.contains("held around this run and may pause it"), "{err}");
+        assert!(
+            err.contains("may pause this run together with its guard"),
+            "{err}"
+        );
     }
     // The sidecar is mostly of another user than the application.
     if rustix::process::geteuid().is_root() {

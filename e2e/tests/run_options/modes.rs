@@ -307,7 +307,7 @@ fn a_run_inside_a_run_that_may_pause_it_is_refused_and_asks_for_no_lock() {
         let mut outer = Run::start(&ensemble, "pausing", "/modes/pausing", &pause, &command);
         assert_eq!(outer.line(0), "inner 64", "{}", outer.stderr());
         assert_eq!(outer.code(), 0, "{}", outer.stderr());
-        let sentence = "the lock /modes/pausing is held around this run and may pause it";
+        let sentence = "the outer run, which holds /modes/pausing, may pause this run";
         assert!(outer.stderr().contains(sentence), "{}", outer.stderr());
     }
     assert_eq!(contenders(&ensemble, "/modes/paused"), None);

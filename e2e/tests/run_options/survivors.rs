@@ -186,7 +186,7 @@ fn a_lock_that_is_kept_for_a_survivor_is_given_up_by_an_explicit_word_of_its_use
     let socket = holder.socket();
     let abandon = ["release", "--abandon-survivors", "--socket", &socket];
     let (code, said) = client(&abandon);
-    assert_eq!(code, 69, "{said}");
+    assert_eq!(code, 77, "{said}");
     assert!(
         said.contains("nothing is known to have outlived its deadline"),
         "{said}"

@@ -40,7 +40,7 @@ fn another_user_may_look_at_the_socket_of_a_run_and_ends_nothing_and_the_holder_
     assert!(code == Some(0) && said.contains("Held"), "{code:?} {said}");
     for words in [&["release"][..], &["release", "--abandon-survivors"]] {
         let (code, said) = as_nobody(&program, words, socket);
-        assert_eq!(code, Some(69), "{words:?}: {said}");
+        assert_eq!(code, Some(77), "{words:?}: {said}");
         assert!(
             said.contains("user 65534 may look at this lock but not change it"),
             "{said}"

@@ -6,6 +6,7 @@ use lockkeeper_crds::settings::word_of;
 use lockkeeper_crds::{ApiLease, DistributedLock, keys};
 use serde::Serialize;
 
+use crate::doubt::qualified;
 use crate::holders::{named, taken};
 use crate::unmarked::unmarked;
 use crate::workload::Above;
@@ -53,34 +54,33 @@ pub(crate) fn explain(
         explanation.sentence = unmarked(&name, above, is_left_out);
         return explanation;
     };
+    let Some(lock) = lock else {
+        explanation.sentence = format!(
+            "{name} names {lock_name}, and there is no DistributedLock {lock_name} in its namespace: create it; if it was to be \
+             made for the pod, the operator's log says why it was not"
+        );
+        return explanation;
+    };
     let made_with = pod.annotations().get(keys::SETTINGS);
-    let is_outdated = lock
-        .zip(made_with)
-        .is_some_and(|(lock, word)| *word != word_of(&lock.spec));
+    let is_outdated = made_with.is_some_and(|word| *word != word_of(&lock.spec));
+    let mut explanation = of_queue(pod, lock_name, lock, explanation);
     if is_outdated {
-        let of_queue = of_queue(pod, lock_name, lock, explanation);
-        return Explanation {
-            sentence: format!(
-                "{}; it was created with other settings than the lock has now: restart it to apply them",
-                of_queue.sentence
-            ),
-            ..of_queue
-        };
+        explanation.sentence +=
+            "; it was created with other settings than the lock has now: restart it to apply them";
     }
-    of_queue(pod, lock_name, lock, explanation)
+    if let Some(status) = &lock.status {
+        explanation.sentence = qualified(explanation.sentence, lock_name, status);
+    }
+    explanation
 }
 
 /// The same of a pod that names a lock, by its status.
-fn of_queue(
-    pod: &Pod,
-    lock_name: &str,
-    lock: Option<&DistributedLock>,
-    mut explanation: Explanation,
-) -> Explanation {
+fn of_queue(pod: &Pod, lock_name: &str, lock: &DistributedLock, mut explanation: Explanation) -> Explanation {
     let name = pod.name_any();
-    let Some(status) = lock.and_then(|lock| lock.status.as_ref()) else {
+    let Some(status) = &lock.status else {
         explanation.sentence = format!(
-            "{name} waits for {lock_name}, but the operator has not looked at it yet: check that the operator runs"
+            "{name} waits for {lock_name}, but the operator has not looked at {lock_name} yet: check that the operator runs, and \
+             the alert LocksLeftOut"
         );
         return explanation;
     };
@@ -302,11 +302,61 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_whose_lock_the_operator_has_not_looked_at_is_told_so() {
-        assert!(
-            explain(&pod("a"), &Above::Nothing, false, None)
-                .sentence
-                .contains("check that the operator runs")
+    fn a_pod_whose_lock_is_missing_or_was_not_looked_at_is_told_which() {
+        let sentence = |lock| explain(&pod("a"), &Above::Nothing, false, lock).sentence;
+        assert!(sentence(None).starts_with("a names report, and there is no DistributedLock report"));
+        let new = DistributedLock {
+            status: None,
+            ..lock()
+        };
+        assert!(sentence(Some(&new)).contains("check that the operator runs"));
+    }
+
+    #[test]
+    fn a_pod_is_told_that_the_status_is_old_and_why_nobody_gets_the_lock() {
+        let mut lock = lock();
+        let mut sentence = |conditions: &[[&str; 3]]| {
+            let conditions = conditions.iter().map(|[kind, status, reason]| {
+                json!({
+                    "type": kind, "status": status, "reason": reason, "message": "why",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                })
+            });
+            let conditions = serde_json::Value::from_iter(conditions);
+            lock.status.as_mut().unwrap().conditions = serde_json::from_value(conditions).unwrap();
+            explain(&pod("a"), &Above::Nothing, false, Some(&lock)).sentence
+        };
+        let held = "a holds report under token 7";
+        assert_eq!(
+            sentence(&[["Ready", "True", "Provisioned"], ["Held", "True", "HeldByPods"]]),
+            held
+        );
+        let out_of_reach = [
+            ["Ready", "Unknown", "Disconnected"],
+            ["Held", "Unknown", "Disconnected"],
+            ["EnsembleReachable", "False", "Disconnected"],
+        ];
+        assert_eq!(
+            sentence(&out_of_reach),
+            format!(
+                "the operator has not reached the ensemble since 2026-01-01T00:00:00Z, and what follows may be over: {held}"
+            )
+        );
+        let crowded = [
+            ["Ready", "False", "TooManyContenders"],
+            ["Held", "Unknown", "TooManyContenders"],
+            ["EnsembleReachable", "True", "Connected"],
+        ];
+        assert_eq!(
+            sentence(&crowded),
+            format!(
+                "the operator has not followed the queue since 2026-01-01T00:00:00Z, and what follows may be over: {held}; \
+                 report is not ready (TooManyContenders): why"
+            )
+        );
+        assert_eq!(
+            sentence(&[["Ready", "False", "UnknownContender"]]),
+            format!("{held}; report is not ready (UnknownContender): why")
         );
     }
 

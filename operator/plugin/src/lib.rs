@@ -2,6 +2,7 @@
 
 #![warn(unreachable_pub)]
 
+mod doubt;
 mod explain;
 mod holders;
 mod list;

@@ -20,7 +20,7 @@ use crate::explain::{can_hand_over, explain};
 use crate::list::Listing;
 use crate::machines;
 use crate::output::Output;
-use crate::problem::failed;
+use crate::problem::{failed, missing};
 use crate::survivors;
 use crate::workload;
 
@@ -138,9 +138,9 @@ impl Plugin {
                     false => listing.once(&mut print).await,
                 };
             }
-            Command::Status { lock } => output.one(&get(&locks, &lock).await?),
+            Command::Status { lock } => output.one(&get(&locks, &namespace, &lock).await?),
             Command::Handoff { lock, to, timeout } => {
-                let lock = hand_over(&locks, &lock, to.as_deref(), timeout).await?;
+                let lock = hand_over(&locks, &namespace, &lock, to.as_deref(), timeout).await?;
                 output.one(&lock)
             }
             Command::Why { pod } => why(client, &namespace, &pod, output).await,
@@ -176,11 +176,12 @@ impl Target {
 
 async fn hand_over(
     locks: &Api<DistributedLock>,
+    namespace: &str,
     name: &str,
     to: Option<&str>,
     timeout: Duration,
 ) -> Result<DistributedLock, Failure> {
-    let before = get(locks, name).await?;
+    let before = get(locks, namespace, name).await?;
     can_hand_over(&before, to).map_err(Failure::usage)?;
     let patch = json!({"metadata": {"annotations": {HANDOFF: to.unwrap_or_default()}}});
     let patched = locks
@@ -190,7 +191,7 @@ async fn hand_over(
     let known: Vec<_> = tokens(&before);
     let handed_over = async {
         loop {
-            let lock = get(locks, name).await?;
+            let lock = get(locks, namespace, name).await?;
             let is_new = tokens(&lock).iter().any(|token| !known.contains(token));
             if is_new && !lock.annotations().contains_key(HANDOFF) {
                 return Ok(lock);
@@ -253,12 +254,10 @@ async fn why(client: Client, namespace: &str, name: &str, output: Output) -> Res
     output.sentence(&explanation, &plain(&explanation.sentence))
 }
 
-async fn get(locks: &Api<DistributedLock>, name: &str) -> Result<DistributedLock, Failure> {
+async fn get(locks: &Api<DistributedLock>, namespace: &str, name: &str) -> Result<DistributedLock, Failure> {
     match locks.get_opt(name).await {
         Ok(Some(lock)) => Ok(lock),
-        Ok(None) => Err(Failure::usage(format!(
-            "there is no DistributedLock {name} in this namespace; `kubectl lockkeeper list -A` shows all"
-        ))),
+        Ok(None) => Err(missing(locks, namespace, name).await),
         Err(error) => Err(failed("read the lock", &error)),
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use k8s_openapi::api::core::v1::ResourceRequirements;
-use lockkeeper_daemon::duration;
 use lockkeeper_daemon::log::LogFormat;
+use lockkeeper_daemon::{accept, duration};
 use lockkeeper_lock::zookeeper::ConnectString;
 
 use crate::addresses::Network;
@@ -26,7 +26,8 @@ pub(crate) struct WebhookArgs {
         long,
         env = "LOCKKEEPER_WEBHOOK_LISTEN",
         value_name = "IP:PORT",
-        default_value = "[::]:9443"
+        default_value = "[::]:9443",
+        value_parser = accept::address
     )]
     pub(crate) webhook_listen: SocketAddr,
 

@@ -247,7 +247,7 @@ impl Webhooks {
             () = server::serve(listener, tls, admission, stop) => Ok(()),
             Some(ended) = tasks.join_next() => {
                 let why = ended.err().map_or_else(|| "it ended".to_owned(), |error| error.to_string());
-                Err(Failure::software(format!("a task of the webhooks is gone: {why}")))
+                Err(Failure::software(format!("one of the webhooks' own tasks ended, which it never should: {why}")))
             }
         }
     }

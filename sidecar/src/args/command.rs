@@ -7,18 +7,18 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use lockkeeper_daemon::exit::Exit;
 use lockkeeper_daemon::log::LogArgs;
-use lockkeeper_daemon::{duration, version};
+use lockkeeper_daemon::{accept, duration, version};
 use lockkeeper_lock::LockPath;
 
 use super::ensemble::EnsembleArgs;
 use super::examples;
 use super::lock::{LockArgs, Restart};
+use super::output::OutputArgs;
 use super::pattern::Pattern;
 use super::pod::PodArgs;
-use crate::client::{OutputFormat, WaitFor};
 use crate::guard::ContainmentChoice;
 use crate::peer::UserName;
 use crate::probes::Kind;
@@ -136,7 +136,7 @@ pub struct RunArgs {
     pub socket: Option<PathBuf>,
 
     /// TCP address for probes and metrics. Default: none
-    #[arg(help_heading = "Socket, probes and metrics", long, env = "LOCKKEEPER_ADMIN_LISTEN", value_name = "IP:PORT", value_parser = listen_address)]
+    #[arg(help_heading = "Socket, probes and metrics", long, env = "LOCKKEEPER_ADMIN_LISTEN", value_name = "IP:PORT", value_parser = accept::address)]
     pub admin_listen: Option<SocketAddr>,
 
     #[command(flatten)]
@@ -183,7 +183,7 @@ pub struct SidecarArgs {
     pub container: Option<String>,
 
     /// TCP address for probes and metrics
-    #[arg(help_heading = "Socket, probes and metrics", long, env = "LOCKKEEPER_ADMIN_LISTEN", value_name = "IP:PORT", default_value = "[::]:9808", value_parser = listen_address)]
+    #[arg(help_heading = "Socket, probes and metrics", long, env = "LOCKKEEPER_ADMIN_LISTEN", value_name = "IP:PORT", default_value = "[::]:9808", value_parser = accept::address)]
     pub admin_listen: SocketAddr,
 
     /// File with the fencing token, there only while the lock is held
@@ -241,6 +241,18 @@ pub struct StatusArgs {
     /// Show it again after each change, until the keeper ends
     #[arg(long, short)]
     pub watch: bool,
+}
+
+/// What `wait` waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum WaitFor {
+    /// The lock is held.
+    #[default]
+    Held,
+    /// The lock is not held: released, lost, or still in the queue.
+    Released,
+    /// There is a place in the queue, or the lock is held already.
+    Queued,
 }
 
 /// Arguments of `lockkeeper wait`.
@@ -360,21 +372,6 @@ pub struct HandoffArgs {
     pub timeout: Option<Duration>,
 }
 
-/// How a command shows what it has found.
-#[derive(Debug, Args)]
-pub struct OutputArgs {
-    /// Output format
-    #[arg(
-        long,
-        short,
-        env = "LOCKKEEPER_OUTPUT",
-        value_name = "FORMAT",
-        default_value = "text",
-        ignore_case = true
-    )]
-    pub output: OutputFormat,
-}
-
 /// Where a client finds the keeper.
 #[derive(Debug, Args)]
 pub struct KeeperArgs {
@@ -385,11 +382,4 @@ pub struct KeeperArgs {
 
 fn socket_path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| check_path(&path).map(|()| path))
-}
-
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        "an address to listen on is IP:PORT, such as 127.0.0.1:9808, or [::]:9808 for all addresses"
-            .to_owned()
-    })
 }

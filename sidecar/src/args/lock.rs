@@ -15,11 +15,11 @@ pub struct LockArgs {
     #[command(flatten)]
     pub ensemble: EnsembleArgs,
 
-    /// Path of the lock's node; made when it is missing
+    /// Path of the lock's node; created if it does not exist
     #[arg(help_heading = "Lock", long, env = "LOCKKEEPER_LOCK", value_name = "PATH")]
     pub lock: LockPath,
 
-    /// Path of the lock's control node; made when it is missing. Default: the lock's with -control at the end
+    /// Path of the lock's control node; created if it does not exist. Default: the lock's with -control at the end
     #[arg(help_heading = "Lock", long, env = "LOCKKEEPER_CONTROL", value_name = "PATH")]
     pub control: Option<LockPath>,
 

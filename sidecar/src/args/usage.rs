@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_command_inside_a_command_does_not_take_the_outer_ones_socket() {
-        // `run` sets these three for its command (architecture of the command line).
+        // `run` sets it for its command (docs/run.md, "Environment of the command").
         let run = Cli::command().find_subcommand("run").cloned().unwrap();
         let variables: Vec<_> = run
             .get_arguments()

@@ -137,7 +137,7 @@ impl<S: Read> Reply<S> {
         Ok(body)
     }
 
-    /// What the keeper says is wrong.
+    /// What the keeper says is wrong. It refuses what the user may not do, and what the state of its lock forbids.
     pub(crate) fn into_failure(self, socket: &Path) -> Failure {
         let status = self.status;
         let sentence = self
@@ -153,6 +153,10 @@ impl<S: Read> Reply<S> {
                 },
                 |sentence| sentence.error,
             );
-        Failure::new(Exit::Unavailable, sentence)
+        let exit = match status {
+            403 | 409 => Exit::Refused,
+            _ => Exit::Unavailable,
+        };
+        Failure::new(exit, sentence)
     }
 }

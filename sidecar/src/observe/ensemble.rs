@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockkeeper_daemon::exit::{Exit, Failure};
-use lockkeeper_lock::ensemble::EnsembleError;
+use lockkeeper_lock::ensemble::{Ensemble as _, EnsembleError};
 use lockkeeper_lock::zookeeper::{Credentials, Onlooker, ZooKeeper};
 use tokio::sync::watch;
 
@@ -64,6 +64,9 @@ impl Ensemble {
                 Err(error @ EnsembleError::AuthFailed) => return Err(failure(&error, "the ensemble")),
                 Err(error) => refusal = Some(error),
             }
+        }
+        if let Some(objection) = zookeeper.objection().await {
+            return Err(failure(&objection, "cannot connect to the ensemble"));
         }
         let refusal = refusal.map_or_else(String::new, |error| format!("; the last one: {error}"));
         Err(Failure::unavailable(format!(
@@ -177,7 +180,7 @@ impl Ensemble {
 /// Why something cannot be asked or written, with what it is.
 pub(super) fn failure(error: &EnsembleError, of: &str) -> Failure {
     let exit = match error {
-        EnsembleError::AuthFailed | EnsembleError::NoAuth => Exit::Refused,
+        EnsembleError::AuthFailed | EnsembleError::NoAuth | EnsembleError::Untrusted { .. } => Exit::Refused,
         _ => Exit::Unavailable,
     };
     let remedy = match error {

@@ -9,8 +9,9 @@ use lockkeeper_lock::{is_contender, path};
 use super::ensemble::{Ensemble, failure};
 use crate::args::{Pattern, Step};
 
-/// Most nodes that are looked at: each costs the ensemble some questions.
-const MOST: usize = 20_000;
+/// Most nodes that are looked at: each costs the ensemble some questions. The operator follows up to 12,000 locks, and each
+/// has a control node.
+const MOST: usize = 50_000;
 
 /// Longest name of a lock, in bytes: other clients choose names of up to 1 MB.
 const LONGEST_NAME: usize = 1_024;
@@ -47,10 +48,12 @@ impl LeftOut {
 /// The nodes that match. Contenders, and what is ZooKeeper's own, are no locks and are not among them.
 ///
 /// # Errors
-/// When the connection is lost, when there is no chroot, and when more than 20,000 nodes would have to be looked at.
+/// When the connection is lost, when there is no chroot, and when more than 50,000 nodes would have to be looked at.
 pub(super) async fn find(ensemble: &Ensemble, pattern: &Pattern) -> Result<Found, Failure> {
     let mut found = Found::default();
     let mut seen = BTreeSet::new();
+    // A node may have to be looked at for several steps.
+    let mut nodes = BTreeSet::new();
     let mut todo = vec![(String::new(), 0)];
     while let Some((node, at)) = todo.pop() {
         if !seen.insert((node.clone(), at)) {
@@ -88,9 +91,11 @@ pub(super) async fn find(ensemble: &Ensemble, pattern: &Pattern) -> Result<Found
             }
             Step::Name(_) => {}
         }
-        if todo.len() + seen.len() > MOST {
+        nodes.extend(names.iter().map(|name| below(name)));
+        if nodes.len() > MOST {
             return Err(Failure::usage(format!(
-                "more than {MOST} nodes match --lock: write a narrower pattern, such as /locks/shop-*"
+                "more than {MOST} nodes would have to be looked at for this --lock: write a narrower pattern, such as \
+                 /locks/shop-*"
             )));
         }
     }
@@ -103,9 +108,10 @@ async fn list(ensemble: &Ensemble, node: &str) -> Result<Vec<String>, Failure> {
     let failed = |error: EnsembleError| failure(&error, &format!("cannot list {shown}"));
     let names = ensemble.children(shown).await.map_err(failed)?;
     if names.is_none() && node.is_empty() {
-        return Err(Failure::unavailable(
-            "there is no node of the chroot of --connect in this ensemble",
-        ));
+        return Err(Failure::unavailable(format!(
+            "there is no node {} in this ensemble, which --connect names as its chroot: correct the path, or create the node",
+            ensemble.whole(shown)
+        )));
     }
     let mut names = names.unwrap_or_default();
     names.retain(|name| {

@@ -58,7 +58,7 @@ pub(super) async fn handoff(args: HandoffArgs) -> Result<String, Failure> {
                 Err(failure) if ensemble.connection.is_intact() => return Err(failure),
                 Err(failure) => exit::tell(&format!("{failure}; connecting to the ensemble again")),
             }
-            ensemble = connect_again(&args.ensemble).await;
+            ensemble = connect_again(&args.ensemble).await?;
         }
     };
     let outcome = match args.timeout {
@@ -224,7 +224,7 @@ impl Handoff {
             data,
             is_readable,
             stat,
-        } = node.ok_or_else(|| self.failed(&EnsembleError::NoNode))?;
+        } = node.ok_or_else(|| self.has_no_control())?;
         let Some(stat) = stat.filter(|_| is_readable) else {
             return Err(self.failed(&EnsembleError::NoAuth));
         };
@@ -237,6 +237,14 @@ impl Handoff {
             )));
         }
         Ok((stat.version, control))
+    }
+
+    fn has_no_control(&self) -> Failure {
+        Failure::unavailable(format!(
+            "there is no control node {}: give the right one by --control (for a lock of the operator it is \
+             ROOT/control/NAMESPACE/NAME; or use `kubectl lockkeeper handoff`)",
+            self.control
+        ))
     }
 
     fn failed(&self, error: &EnsembleError) -> Failure {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper_daemon::exit::{self, Failure};
+use lockkeeper_daemon::exit::{self, Exit, Failure};
 use lockkeeper_lock::BootInstant;
 use lockkeeper_lock::ensemble::EnsembleError;
 use zookeeper_client as zk;
@@ -10,8 +10,7 @@ use zookeeper_client as zk;
 use super::ensemble::{Ensemble, failure};
 use super::queue::{self, Depth, Queue};
 use super::{missing, show};
-use crate::args::{EnsembleArgs, WatchArgs};
-use crate::client::OutputFormat;
+use crate::args::{EnsembleArgs, OutputFormat, WatchArgs};
 
 /// Least time between two readings: contenders may renew many times a second, and each renewal changes a node.
 const LEAST: Duration = Duration::from_millis(200);
@@ -65,7 +64,7 @@ pub(super) async fn watch(
             exit::tell(&failure.sentence);
         }
         exit::tell("connecting to the ensemble again; changes meanwhile are not shown one by one");
-        ensemble = connect_again(&args.ensemble).await;
+        ensemble = connect_again(&args.ensemble).await?;
     }
 }
 
@@ -88,11 +87,15 @@ async fn follow<P: FnMut(&str) -> Result<(), Failure>>(
 }
 
 /// Connects until it succeeds.
-pub(super) async fn connect_again(args: &EnsembleArgs) -> Ensemble {
+///
+/// # Errors
+/// When the ensemble refuses us for good.
+pub(super) async fn connect_again(args: &EnsembleArgs) -> Result<Ensemble, Failure> {
     loop {
         tokio::time::sleep(AGAIN).await;
-        if let Ok(ensemble) = Ensemble::connect(args.clone()).await {
-            return ensemble;
+        match Ensemble::connect(args.clone()).await {
+            Err(failure) if failure.exit != Exit::Refused => {}
+            connected => return connected,
         }
     }
 }

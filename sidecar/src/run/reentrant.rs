@@ -144,8 +144,9 @@ fn refuse_to_be_paused(outer: &Snapshot, socket: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "the lock {} is held around this run and may pause it, with the guard that has to stop the command in time: take \
-         --on-loss kill and --on-suspect continue there",
+        "the outer run, which holds {}, may pause this run together with its guard, and a paused guard cannot stop the \
+         command in time: start the outer run with --on-loss kill and --on-suspect continue (in a pod: onLoss: Kill and \
+         onSuspect: Continue)",
         outer.lock
     )))
 }
