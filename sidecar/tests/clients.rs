@@ -288,7 +288,7 @@ fn release_says_what_became_of_it() {
     let scratch = tempfile::tempdir().unwrap();
     let mut served = Served::start(scratch.path());
     let (code, out, err) = run(&served.socket, &["release"]);
-    assert_eq!((code, &*out), (69, ""));
+    assert_eq!((code, &*out), (77, ""));
     assert!(
         err.contains("the lock is not held, so there is nothing to release"),
         "{err}"

@@ -196,7 +196,7 @@ fn a_hook_after_the_start_is_refused_where_no_guard_would_execute_it() {
 
 #[test]
 fn a_keeper_that_is_told_of_the_end_of_its_pod_confirms_that_or_says_why_not() {
-    for (reply, code) in [(Ok(()), Some(0)), (Err("none of a pod".to_owned()), Some(69))] {
+    for (reply, code) in [(Ok(()), Some(0)), (Err("none of a pod".to_owned()), Some(77))] {
         let scratch = tempfile::tempdir().unwrap();
         let mut served = serve(scratch.path(), "{}");
         let mut commands = served.commands.take().unwrap();

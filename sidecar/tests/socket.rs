@@ -306,7 +306,7 @@ fn another_user_may_look_and_not_change_anything_unless_it_is_named() {
         &["release", "--abandon-survivors"],
     ] {
         let (code, said) = ask(&served, words);
-        assert_eq!(code, Some(69), "{words:?}: {said}");
+        assert_eq!(code, Some(77), "{words:?}: {said}");
         assert!(
             said.contains("user 65534 may look at this lock but not change it"),
             "{said}"
@@ -325,7 +325,7 @@ fn another_user_may_look_and_not_change_anything_unless_it_is_named() {
     assert_eq!(ask(&served, &["release"]).0, Some(0));
     keeper.join().unwrap().unwrap();
     let (code, said) = ask(&served, &["release", "--abandon-survivors"]);
-    assert_eq!(code, Some(69), "{said}");
+    assert_eq!(code, Some(77), "{said}");
     assert!(
         said.contains("may look at this lock"),
         "that is for root and the keeper's own user: {said}"

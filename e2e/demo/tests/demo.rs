@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use lockkeeper_testbed::Process;
+use lockkeeper_testbed::binaries::WITH_TESTS;
 use lockkeeper_testbed::owner::MARK;
 use lockkeeper_testbed::process::wait_for;
 use rustix::process::{Pid, Signal};
@@ -19,6 +20,7 @@ fn start(directory: &Path, arguments: &[&str]) -> Process {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper-demo"));
     command
         .args(arguments)
+        .env(WITH_TESTS, "1")
         .arg("--results")
         .arg(directory)
         .stdin(Stdio::null())

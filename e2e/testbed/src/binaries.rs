@@ -7,6 +7,9 @@ use std::sync::Mutex;
 
 use anyhow::{Context, bail};
 
+/// A test sets this variable for a program of ours that it starts: programs that this one needs have been built with the tests.
+pub const WITH_TESTS: &str = "LOCKKEEPER_BUILT_WITH_TESTS";
+
 /// The program that owns a test cluster.
 ///
 /// # Errors
@@ -79,7 +82,7 @@ pub fn built(package: &str, binary: &str, options: &[&str], linking: Linking) ->
         .arg("--target-dir")
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"));
-    if is_test(&program) && linking == Linking::Shared {
+    if linking == Linking::Shared && (is_test(&program) || std::env::var_os(WITH_TESTS).is_some()) {
         // `cargo test --workspace` has built it: with a test beside it, cargo gives the dependencies the same features.
         command.args(["--workspace", "--test", "skipping"]);
     } else {

@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use crate::clock::since_boot;
+use crate::process::LONGEST_POLL;
+
 /// Generous: the machine may be busy.
 pub const BOUND: Duration = Duration::from_secs(60);
 
@@ -23,10 +26,12 @@ pub async fn eventually_within<T>(bound: Duration, what: &str, mut ask: impl Asy
     const POLL: Duration = Duration::from_millis(20);
     let asking = async {
         loop {
+            let asked = since_boot();
             if let Some(answer) = ask().await {
                 return answer;
             }
-            tokio::time::sleep(POLL).await;
+            let took = since_boot().saturating_sub(asked);
+            tokio::time::sleep((4 * took).clamp(POLL, LONGEST_POLL)).await;
         }
     };
     tokio::time::timeout(bound, asking)

@@ -19,7 +19,7 @@ pub(crate) const POLL: Duration = Duration::from_millis(5);
 
 /// Longest such time. A check that takes long, such as reading a long record, is made less often: the processors are
 /// for what the test waits for.
-const LONGEST_POLL: Duration = Duration::from_millis(250);
+pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(250);
 
 /// A child process; dropping it kills it and waits for it.
 #[derive(Debug)]

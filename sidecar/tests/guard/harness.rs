@@ -17,7 +17,7 @@ use lockkeeper_lock::FencingToken;
 
 pub use self::eventually::{eventually, until};
 pub use self::guard::Guard;
-pub use self::processes::{assert_in_time, children, group, is_alive, last_stamp, state};
+pub use self::processes::{assert_in_time, children, group, is_alive, last_stamp, recorder, state};
 use crate::Test;
 
 /// The tokens of two turns.

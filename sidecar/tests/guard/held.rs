@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::harness::{
     A, AS_NOBODY, B, Guard, assert_in_time, children, group, has, is_alive, is_root, last_stamp, own_program,
-    shell, skip, until, until_paused,
+    recorder, shell, skip, until, until_paused,
 };
 use crate::tests;
 
@@ -98,6 +98,9 @@ fn a_storm_of_forks_is_gone_at_the_deadline() {
             let mut guard = Guard::run(&[held], &storm(MANY));
             guard.begin(A, 60_000, 60_000);
             storm_is_raging(&guard, MANY);
+            until("the recorder beside it", || {
+                recorder(&guard.file("record-main")).is_some()
+            });
             let kill_at = guard.shorten(A, false, 300, 400);
             guard.expect_gone(A);
             let gone = BootInstant::now();
