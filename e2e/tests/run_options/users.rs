@@ -1,22 +1,29 @@
 //! Other users at the socket of a run.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use lockkeeper_judge::checker::{Rule, check};
 use lockkeeper_lock::BootInstant;
 use lockkeeper_product::nobody::{AS_NOBODY, room};
 use lockkeeper_product::worker::all_records;
+use lockkeeper_testbed::Process;
 use lockkeeper_testbed::process::wait_for;
 
 use crate::ending::TELL_SOCKET;
 use crate::harness::{BOUND, Run, client, ensemble, wait_for_contenders, worker};
 
-/// What `lockkeeper WORDS` of this user is told at a socket.
-fn as_nobody(program: &Path, words: &[&str], socket: &str) -> (Option<i32>, String) {
+/// `lockkeeper WORDS` of this user at a socket.
+fn of_nobody(program: &Path, words: &[&str], socket: &str) -> Command {
     let mut command = Command::new(AS_NOBODY[0]);
     command.args(&AS_NOBODY[1..]).arg(program).args(words);
-    let output = command.args(["--socket", socket]).output().unwrap();
+    command.args(["--socket", socket]);
+    command
+}
+
+/// What it is told.
+fn as_nobody(program: &Path, words: &[&str], socket: &str) -> (Option<i32>, String) {
+    let output = of_nobody(program, words, socket).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8(said).unwrap())
 }
@@ -46,6 +53,24 @@ fn another_user_may_look_at_the_socket_of_a_run_and_ends_nothing_and_the_holder_
             "{said}"
         );
     }
+    // However many of another user follow the lock, those of the keeper's own user find a place.
+    let mut followers = Vec::new();
+    wait_for(BOUND, || {
+        let mut command = of_nobody(&program, &["status", "--watch"], socket);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        followers.push(Process::spawn("follower", command).unwrap());
+        let (_, said) = as_nobody(
+            &program,
+            &["wait", "--for", "released", "--timeout", "0s"],
+            socket,
+        );
+        said.contains("16 clients of other users follow the events already")
+            .then_some(())
+    })
+    .expect("the places of other users are taken");
+    let (code, said) = client(&["wait", "--for", "held", "--timeout", "10s", "--socket", socket]);
+    assert_eq!(code, 0, "{said}");
+    drop(followers);
     let now = BootInstant::now();
     let goes_on = || (holder.last_stamp(token).ok()? > now).then_some(());
     wait_for(BOUND, goes_on).unwrap_or_else(|| panic!("{}", holder.log()));

@@ -8,6 +8,7 @@ mod backlog;
 mod churn;
 mod follow;
 pub(crate) mod link;
+mod listed_again;
 pub(crate) mod mirror;
 pub mod picture;
 mod reads;

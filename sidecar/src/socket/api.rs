@@ -27,8 +27,9 @@ const SURVIVORS: &str = "/v1/lock/abandon-survivors";
 /// Where the keeper answers.
 type Reply = oneshot::Sender<Result<(), String>>;
 
-/// Event streams at once. They last, so they may not take the slots of short requests.
-const EVENT_STREAMS: usize = 32;
+/// Event streams at once of users that may change the lock, and as many of all others: on a socket in an open folder strangers
+/// could take all of them. They last, so they may not take the slots of short requests.
+const EVENT_STREAMS: usize = 16;
 
 const KNOWN: &str = "GET /v1/lock, GET /v1/lock/events, GET /v1/lock/inside, POST /v1/lock/release, \
                      POST /v1/lock/abandon-survivors, POST /v1/terminating, GET /v1/app/KIND and POST /v1/app/started/NUMBER";
@@ -64,6 +65,7 @@ pub struct Served {
 pub(super) struct LockApi {
     served: Served,
     event_streams: Arc<Semaphore>,
+    event_streams_of_others: Arc<Semaphore>,
     one_release: Arc<Semaphore>,
     /// A look at one tree takes some hundred reads of `/proc`, so there is only one at a time.
     one_look: Arc<Semaphore>,
@@ -80,16 +82,22 @@ impl LockApi {
         Self {
             served,
             event_streams: Arc::new(Semaphore::new(EVENT_STREAMS)),
+            event_streams_of_others: Arc::new(Semaphore::new(EVENT_STREAMS)),
             one_release: Arc::new(Semaphore::new(1)),
             one_look: Arc::new(Semaphore::new(1)),
         }
     }
 
-    fn events(self, stopping: Stopping) -> Answer {
-        let Ok(slot) = self.event_streams.try_acquire_owned() else {
+    fn events(self, peer: Option<UCred>, stopping: Stopping) -> Answer {
+        let (slots, whose) = if peer.is_some_and(|peer| self.served.users.allow(peer.uid())) {
+            (self.event_streams, "of users that may change the lock")
+        } else {
+            (self.event_streams_of_others, "of other users")
+        };
+        let Ok(slot) = slots.try_acquire_owned() else {
             return http::sentence(
                 StatusCode::SERVICE_UNAVAILABLE,
-                format!("{EVENT_STREAMS} clients follow the events already, which is the most"),
+                format!("{EVENT_STREAMS} clients {whose} follow the events already, which is the most"),
             );
         };
         let mut answer = Response::new(events::body(self.served.view, stopping, slot).boxed_unsync());
@@ -224,7 +232,7 @@ impl Routes for LockApi {
         }
         match (request.uri().path(), request.method()) {
             ("/v1/lock", &Method::GET) => http::json(StatusCode::OK, &self.served.view.now()),
-            ("/v1/lock/events", &Method::GET) => self.events(stopping),
+            ("/v1/lock/events", &Method::GET) => self.events(peer, stopping),
             ("/v1/lock/inside", &Method::GET) => self.inside(peer).await,
             ("/v1/lock/release", &Method::POST) => self.release().await,
             (SURVIVORS, &Method::POST) => self.note(Command::AbandonSurvivors).await,

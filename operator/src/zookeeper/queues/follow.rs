@@ -25,6 +25,7 @@ use zookeeper_client as zk;
 
 use super::backlog::Backlog;
 use super::churn::Churn;
+use super::listed_again::ListedAgain;
 use super::picture::{Contender, Excess, Picture};
 use super::reads::{Answer, Children, GivenUp, Reader};
 use super::renewals::Renewals;
@@ -68,8 +69,8 @@ pub(super) struct Follow {
     /// What is known of the lock roots that were given up. The picture says which they are.
     given_up: HashMap<LockKey, GivenUp>,
     look: Interval,
-    /// The last lock whose children were listed again.
-    listed_again: Option<LockKey>,
+    /// Whose children were listed again last.
+    listed_again: ListedAgain,
     churn: Churn,
     renewals: Renewals,
     /// What events have taken since there was none.
@@ -104,7 +105,7 @@ impl Follow {
             first: Some(First::default()),
             given_up: HashMap::new(),
             look,
-            listed_again: None,
+            listed_again: ListedAgain::default(),
             churn: Churn::default(),
             renewals: Renewals::new(Instant::now()),
             in_a_row: 0,

@@ -236,14 +236,10 @@ impl Picture {
             .map(|(key, _)| key)
     }
 
-    /// At most so many locks whose children have to be listed again, because events may not tell of all of them. Those
-    /// behind `last` come first.
-    pub(crate) fn doubtful(&self, last: Option<&LockKey>, most: usize) -> Vec<LockKey> {
+    /// The locks whose children have to be listed again, because events may not tell of all of them.
+    pub(crate) fn doubtful(&self) -> impl Iterator<Item = &LockKey> {
         let doubtful = self.queues.iter().filter(|(_, queue)| queue.is_doubtful());
-        let mut keys: Vec<_> = doubtful.map(|(key, _)| key).collect();
-        keys.sort_unstable_by_key(|key| (last.is_some_and(|last| *key <= last), *key));
-        keys.truncate(most);
-        keys.into_iter().cloned().collect()
+        doubtful.map(|(key, _)| key)
     }
 
     /// Whether this queue is not followed.

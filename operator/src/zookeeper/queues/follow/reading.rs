@@ -28,9 +28,9 @@ impl Follow {
     /// Lists children again of which events may not tell: from 3.8.4 and 3.9.2 on, a server tells of a node only those who
     /// may read it (ZOOKEEPER-4799).
     pub(super) fn list_again(&mut self, shared: &Shared) {
-        let last = self.listed_again.clone();
-        let keys = self.look_at(shared, |picture| picture.doubtful(last.as_ref(), LISTS));
-        self.listed_again = keys.last().cloned();
+        let mut listed = std::mem::take(&mut self.listed_again);
+        let keys = self.look_at(shared, |picture| listed.next(picture.doubtful(), LISTS));
+        self.listed_again = listed;
         for key in keys {
             self.read(Place::Lock(key), shared);
         }
