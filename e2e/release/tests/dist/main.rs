@@ -6,6 +6,7 @@ mod again;
 mod arm64;
 mod images;
 mod packages;
+mod published;
 mod verified;
 
 use std::ffi::OsStr;

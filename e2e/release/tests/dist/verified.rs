@@ -35,6 +35,7 @@ fn a_release_consists_of_what_the_page_about_releases_says_and_of_nothing_else()
     for chart in ["lockkeeper", "lockkeeper-crds"] {
         expected.insert(format!("{chart}-{VERSION}.tgz"));
     }
+    expected.insert(statement());
     let mut made = names(&dist);
     // Only where there was a key.
     made.remove("SHA256SUMS.sig");
@@ -56,6 +57,31 @@ fn the_list_of_checksums_names_every_file_and_is_right() {
     assert_eq!(listed, made);
     let script = "cd \"$0\" && sha256sum --check --strict --quiet SHA256SUMS";
     said("sh", words!["-c", script, dist]);
+}
+
+/// The name of the in-toto statement.
+fn statement() -> String {
+    format!("lockkeeper-{VERSION}.intoto.json")
+}
+
+#[test]
+fn the_statement_says_which_files_were_made_from_which_commit() {
+    let Some(dist) = dist() else { return };
+    let told: serde_json::Value = serde_json::from_slice(&fs::read(dist.join(statement())).unwrap()).unwrap();
+    assert_eq!(told["_type"], "https://in-toto.io/Statement/v1");
+    assert_eq!(told["predicateType"], "https://slsa.dev/provenance/v1");
+    let subjects = told["subject"].as_array().unwrap().iter().map(|one| {
+        let (sum, name) = (one["digest"]["sha256"].as_str(), one["name"].as_str());
+        format!("{}  {}", sum.unwrap(), name.unwrap())
+    });
+    let subjects: BTreeSet<_> = subjects.collect();
+    let listed = fs::read_to_string(dist.join(SUMS)).unwrap();
+    let others = |line: &&str| !line.ends_with(&statement());
+    let listed: BTreeSet<_> = listed.lines().filter(others).map(str::to_owned).collect();
+    assert_eq!(subjects, listed);
+    let commit = said("git", words!["-C", repository(), "rev-parse", "HEAD"]);
+    let source = &told["predicate"]["buildDefinition"]["resolvedDependencies"][0];
+    assert_eq!(source["digest"]["gitCommit"], commit.trim());
 }
 
 /// Makes a key, and returns the paths of its private and its public half.

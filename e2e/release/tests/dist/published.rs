@@ -1,0 +1,103 @@
+//! What a registry has after `.ci/release/publish`.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use lockkeeper_testbed::Process;
+use lockkeeper_testbed::cluster::build::Programs;
+use lockkeeper_testbed::process::wait_for;
+use serde_json::json;
+
+use crate::{MACHINES, VERSION, dist, extract, has, repository, said, words};
+
+/// Generous: the machine may be busy.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// The registry of the test cluster, on a port of its own.
+fn registry(programs: &Programs, folder: &Path) -> (Process, String) {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let configuration = folder.join("registry.json");
+    let text = json!({
+        "version": "0.1", "log": {"level": "warn"}, "http": {"addr": address},
+        "storage": {"filesystem": {"rootdirectory": folder.join("registry")}},
+    });
+    std::fs::write(&configuration, text.to_string()).unwrap();
+    let mut command = programs.command("registry");
+    command
+        .arg("serve")
+        .arg(&configuration)
+        .env("OTEL_TRACES_EXPORTER", "none");
+    let registry = Process::spawn("registry", command).unwrap();
+    wait_for(BOUND, || std::net::TcpStream::connect(&address).ok()).expect("the registry listens");
+    (registry, address)
+}
+
+#[test]
+fn images_and_charts_are_in_the_registry_as_they_are_in_the_release() {
+    let Some(dist) = dist() else { return };
+    if !has("skopeo") {
+        return;
+    }
+    let programs = match Programs::found() {
+        Ok(programs) => programs,
+        Err(unsupported) => return lockkeeper_skip::skip(unsupported),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (_registry, address) = registry(&programs, folder.path());
+    let helm = programs.path("helm");
+    let published = Command::new(repository().join(".ci/release/publish"))
+        .args([VERSION, &format!("{address}/Tools")])
+        .arg(&dist)
+        .env("HELM", &helm)
+        .env("PLAIN_HTTP", "1")
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&published.stderr);
+    assert!(published.status.success(), "{errors}");
+
+    for image in ["lockkeeper", "lockkeeper-operator"] {
+        let layout = tempfile::tempdir().unwrap();
+        extract(&dist.join(format!("{image}-{VERSION}.oci.tar")), layout.path());
+        let index: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(layout.path().join("index.json")).unwrap()).unwrap();
+        let wanted = index["manifests"][0]["digest"].as_str().unwrap();
+        let name = format!("docker://{address}/tools/{image}");
+        for machine in MACHINES {
+            let inspect = words![
+                "inspect",
+                "--tls-verify=false",
+                "--override-arch",
+                machine,
+                format!("{name}@{wanted}"),
+            ];
+            let told: serde_json::Value = serde_json::from_str(&said("skopeo", inspect)).unwrap();
+            assert_eq!(told["Architecture"], machine, "{image}");
+        }
+        let tags = said("skopeo", words!["list-tags", "--tls-verify=false", name]);
+        assert!(tags.contains(&format!("\"{VERSION}\"")), "{tags}");
+    }
+    for chart in ["lockkeeper-crds", "lockkeeper"] {
+        let pulled = tempfile::tempdir().unwrap();
+        said(
+            &helm,
+            words![
+                "pull",
+                "--plain-http",
+                "--version",
+                VERSION,
+                "--destination",
+                pulled.path(),
+                format!("oci://{address}/tools/charts/{chart}"),
+            ],
+        );
+        let file = format!("{chart}-{VERSION}.tgz");
+        assert!(
+            std::fs::read(pulled.path().join(&file)).unwrap() == std::fs::read(dist.join(&file)).unwrap(),
+            "{file}"
+        );
+    }
+}
