@@ -19,6 +19,7 @@ use crate::admission::args::WebhookArgs;
 use crate::identity::Identity;
 use crate::identity::namespace_secret::Certificates;
 use crate::kubernetes::objects::{CA, CERTIFICATE, KEY};
+use crate::lock_metrics::DEFAULT_LIMIT;
 use crate::zookeeper::allowed_hosts::{Host, Hosts};
 
 /// Time for a write that was begun under the lease of the leader: what is left of the session timeout
@@ -107,6 +108,15 @@ pub struct OperatorArgs {
     #[arg(long, env = "LOCKKEEPER_TRUST_OUT_OF_SERVICE_TAINT")]
     pub(crate) trust_out_of_service_taint: bool,
 
+    /// Of how many locks /metrics shows holders, waiting contenders and readiness: of the oldest ones; 0 of none
+    #[arg(
+        long,
+        env = "LOCKKEEPER_LOCK_METRICS",
+        value_name = "N",
+        default_value_t = DEFAULT_LIMIT
+    )]
+    pub(crate) lock_metrics: u32,
+
     /// Address of /livez, /readyz and /metrics
     #[arg(
         long,
@@ -141,6 +151,8 @@ pub struct Settings {
     pub(crate) other_ensembles_sessions: usize,
     /// Whether a node with the taint out-of-service is known to be off.
     pub(crate) trust_out_of_service_taint: bool,
+    /// Of how many locks the metrics tell.
+    pub(crate) lock_metrics: u32,
     /// Where to answer probes.
     pub(crate) admin_listen: SocketAddr,
     pub(crate) webhook: WebhookArgs,
@@ -168,6 +180,7 @@ impl OperatorArgs {
             other_ensembles,
             other_ensembles_sessions,
             trust_out_of_service_taint,
+            lock_metrics,
             admin_listen,
             webhook,
             log: _,
@@ -207,6 +220,7 @@ impl OperatorArgs {
             other_ensembles: Hosts::new(other_ensembles),
             other_ensembles_sessions: other_ensembles_sessions.into(),
             trust_out_of_service_taint,
+            lock_metrics,
             admin_listen,
             webhook,
             certificates,

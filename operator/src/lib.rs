@@ -19,6 +19,7 @@ pub mod fuzzing;
 pub mod identity;
 pub mod kubernetes;
 pub mod lock_key;
+pub mod lock_metrics;
 pub mod metrics;
 pub mod problem;
 pub mod run;

@@ -105,7 +105,7 @@ impl Metrics {
             metrics.reconciliations.clone(),
         );
         registry.register(
-            "reconciliation_seconds",
+            "reconciliation_duration_seconds",
             "How long reconciliations took",
             metrics.duration.clone(),
         );

@@ -36,6 +36,7 @@ use crate::kubernetes::cluster_id;
 use crate::kubernetes::objects;
 use crate::kubernetes::pods::Pods;
 use crate::kubernetes::reader::Reader;
+use crate::lock_metrics::LockStates;
 use crate::metrics::Metrics;
 use crate::signals::Signals;
 use crate::work_queue::WorkQueue;
@@ -81,6 +82,7 @@ pub(crate) async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Re
         other_ensembles,
         other_ensembles_sessions,
         trust_out_of_service_taint,
+        lock_metrics,
         admin_listen,
         webhook,
         certificates,
@@ -157,6 +159,13 @@ pub(crate) async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Re
     let (locks_ready, leading) = (watch::Sender::new(false), watch::Sender::new(false));
     let are_locks_ready = locks_ready.subscribe();
     let (store, locks) = locks(&client, &ctx, locks_ready);
+    let of_leader = Arc::clone(&ctx.writers);
+    let states = LockStates::new(
+        store.clone(),
+        Box::new(move || of_leader.is_leading()),
+        lock_metrics,
+    );
+    registry.register_collector(Box::new(states));
     let webhooks = Webhooks::bind(
         webhook,
         Surroundings {

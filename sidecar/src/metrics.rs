@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
@@ -17,6 +17,11 @@ use crate::link::protocol::Containment;
 use crate::view::KeeperView;
 
 type Label = [(&'static str, &'static str); 1];
+
+/// Bounds of what usually takes milliseconds, in seconds: 1 ms to 10 s.
+const SHORT: [f64; 13] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
 
 /// What happened to one lock. Methods are named after it; a clone counts into the same numbers.
 #[derive(Clone, Debug)]
@@ -54,9 +59,11 @@ pub enum StopSignal {
 #[derive(Debug)]
 struct LockNow(KeeperView);
 
-/// A registry for the metrics of this process, with `lockkeeper_build_info`.
-pub fn registry() -> Registry {
-    let mut registry = Registry::with_prefix("lockkeeper");
+/// A registry for the metrics of this process, with `lockkeeper_build_info`. All have the label `lock` if it is given: in a
+/// pod Prometheus knows the lock by the pod's labels.
+pub fn registry(lock: Option<&str>) -> Registry {
+    let labels = lock.map(|lock| ("lock".into(), lock.to_owned().into()));
+    let mut registry = Registry::with_prefix_and_labels("lockkeeper", labels.into_iter());
     registry.register(
         "build",
         "Version of this binary",
@@ -66,7 +73,8 @@ pub fn registry() -> Registry {
 }
 
 /// Adds what `view` shows at the moment of a scrape: `held`, `max_holders`, `state`,
-/// `fencing_token`, `queue_position`, `lease_remaining_seconds`, `stop_grace_seconds`, `patience_seconds`,
+/// `fencing_token`, `queue_position`, `lease_remaining_seconds`, `stop_grace_seconds`, `session_timeout_seconds`,
+/// `renewal_interval_seconds`, `patience_seconds`,
 /// `kept_for_survivors`, `containment`.
 pub fn register_view(view: KeeperView, registry: &mut Registry) {
     registry.register_collector(Box::new(LockNow(view)));
@@ -85,12 +93,11 @@ impl LockMetrics {
             survivors: Counter::default(),
             session_moves: Counter::default(),
             takeovers: Counter::default(),
-            // 0.1 s to 29 h: from a released lock to a standby's whole life.
-            wait: Histogram::new(powers_of_four(0.1, 11)),
+            // From a handoff to a standby's whole life.
+            wait: Histogram::new(SHORT.into_iter().chain([60.0, 600.0, 3_600.0, 86_400.0])),
             // 1 s to 12 days.
-            hold: Histogram::new(powers_of_four(1.0, 11)),
-            // 1 ms to 16 s: beyond any session timeout that is usual.
-            renewal: Histogram::new(powers_of_four(0.001, 8)),
+            hold: Histogram::new(exponential_buckets(1.0, 4.0, 11)),
+            renewal: Histogram::new(SHORT),
         };
         registry.register(
             "acquisitions",
@@ -128,19 +135,19 @@ impl LockMetrics {
             metrics.takeovers.clone(),
         );
         registry.register_with_unit(
-            "wait",
+            "wait_duration",
             "Time from asking for the lock to holding it",
             Unit::Seconds,
             metrics.wait.clone(),
         );
         registry.register_with_unit(
-            "hold",
+            "hold_duration",
             "Time for which the lock was held",
             Unit::Seconds,
             metrics.hold.clone(),
         );
         registry.register_with_unit(
-            "renewal",
+            "renewal_duration",
             "Time from sending a renewal to its acknowledgement",
             Unit::Seconds,
             metrics.renewal.clone(),
@@ -205,10 +212,6 @@ fn at_zero<const N: usize>(label: &'static str, values: [&'static str; N]) -> Fa
         drop(family.get_or_create(&[(label, value)]));
     }
     family
-}
-
-fn powers_of_four(first: f64, count: usize) -> impl Iterator<Item = f64> {
-    std::iter::successors(Some(first), |bound| Some(bound * 4.0)).take(count)
 }
 
 // === impl ReleaseOutcome ===
@@ -281,6 +284,18 @@ impl Collector for LockNow {
             "Time between SIGTERM and the kill when the lock is about to be lost",
             Some(&Unit::Seconds),
             Some(self.0.stop_grace().as_secs_f64()),
+        )?;
+        gauge(
+            "session_timeout",
+            "How long the servers keep the session of a silent keeper",
+            Some(&Unit::Seconds),
+            Some(self.0.timing().session_timeout.as_secs_f64()),
+        )?;
+        gauge(
+            "renewal_interval",
+            "Time between two renewals",
+            Some(&Unit::Seconds),
+            Some(self.0.timing().interval().as_secs_f64()),
         )?;
         gauge(
             "patience",

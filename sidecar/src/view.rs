@@ -6,7 +6,7 @@ mod snapshot;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_lock::{BootInstant, LockStatus};
+use lockkeeper_lock::{BootInstant, LockStatus, Timing};
 use tokio::sync::watch;
 
 pub use self::about::{About, Guarded};
@@ -61,10 +61,14 @@ impl KeeperView {
     /// How long the servers may be silent, from the moment at which a renewal is due, until the application gets
     /// SIGTERM.
     pub(crate) fn patience(&self) -> Duration {
+        self.timing().least_spare().unwrap_or_default()
+    }
+
+    /// The times, with the session timeout that the servers have granted.
+    pub(crate) fn timing(&self) -> Timing {
         let timing = self.about.timing;
         let granted = self.status.borrow().session_timeout;
-        let timing = timing.granted(granted.unwrap_or(timing.session_timeout));
-        timing.least_spare().unwrap_or_default()
+        timing.granted(granted.unwrap_or(timing.session_timeout))
     }
 
     /// Whether the keeper is there that would publish a change.

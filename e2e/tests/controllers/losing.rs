@@ -61,6 +61,50 @@ async fn a_holder_that_dies_is_counted_as_a_loss_and_one_that_releases_is_not() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn prometheus_sees_each_lock_as_its_status_shows_it_also_when_no_pod_is_left() {
+    let Some(environment) = alone().await else { return };
+    let operator = environment.take_operator();
+    let space = environment.namespace("measured").await;
+    let now = async |what: &str| -> Option<f64> {
+        let page = operator.pages.ask("/metrics").await?;
+        let series = format!(
+            "lockkeeper_lock_{what}{{namespace=\"{}\",lock=\"report\"}} ",
+            space.name
+        );
+        page.lines()
+            .find_map(|line| line.strip_prefix(&series)?.parse().ok())
+    };
+    let is = async |what: &str, wanted: f64| {
+        eventually(&format!("{what} is {wanted}"), async || {
+            (now(what).await? == wanted).then_some(())
+        })
+        .await;
+    };
+    let a = Contender::hold(&environment, &space).await;
+    let pod = space.pod("b", "report").await;
+    let b = Contender::join(&environment, &space, "report", &pod).await;
+    for (what, wanted) in [
+        ("holders", 1.0),
+        ("waiting", 1.0),
+        ("ready", 1.0),
+        ("unheld_seconds", 0.0),
+    ] {
+        is(what, wanted).await;
+    }
+    b.leave().await;
+    a.leave().await;
+    for (what, wanted) in [("holders", 0.0), ("waiting", 0.0), ("ready", 1.0)] {
+        is(what, wanted).await;
+    }
+    eventually("time without a holder is counted", async || {
+        (now("unheld_seconds").await? >= 2.0).then_some(())
+    })
+    .await;
+    environment.put_operator(operator);
+    space.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_resource_of_an_older_release_is_told_where_users_look_until_it_is_upgraded() {
     let Some(environment) = alone().await else { return };
     let mut older: Value = serde_saphyr::from_str(CRD).unwrap();

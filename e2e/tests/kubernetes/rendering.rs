@@ -238,9 +238,23 @@ fn with_the_charts_own_server_pods_count_with_two_seconds_at_least_and_it_grants
 fn a_lock_that_is_held_twice_is_critical_and_a_pod_that_has_just_got_it_does_not_count() {
     let Some(helm) = helm() else { return };
     let objects = template(&helm, "monitoring", &["metrics.rules.enabled=true"]);
-    let rules = objects[0]["spec"]["groups"][0]["rules"].as_array().unwrap();
-    let alert = rules.iter().find(|one| one["alert"] == "LockHeldTwice").unwrap();
+    let alerts = |objects: &[Value]| -> Vec<Value> {
+        let groups = objects[0]["spec"]["groups"].as_array().unwrap().iter();
+        groups
+            .flat_map(|group| group["rules"].as_array().unwrap().clone())
+            .collect()
+    };
+    let all = alerts(&objects);
+    let alert = all.iter().find(|one| one["alert"] == "LockHeldTwice").unwrap();
     assert_eq!(alert["labels"]["severity"], "critical");
+    let settings = [
+        "metrics.rules.enabled=true",
+        "metrics.rules.without={LockDeserted,NoLeader}",
+    ];
+    let some = alerts(&template(&helm, "monitoring", &settings));
+    let is_left_out = |one: &&Value| !some.contains(one);
+    let left_out: Vec<_> = all.iter().filter(is_left_out).map(|one| &one["alert"]).collect();
+    assert_eq!(left_out, ["LockDeserted", "NoLeader"]);
     let expression = alert["expr"].as_str().unwrap();
     assert!(
         expression.contains("unless changes(lockkeeper_acquisitions_total[2m]) > 0"),

@@ -186,7 +186,7 @@ mod tests {
 
     /// SIGTERM and SIGKILL counted after this was told and said.
     fn counted(told: &[ToGuard], said: &[FromGuard]) -> [u64; 2] {
-        let mut registry = crate::metrics::registry();
+        let mut registry = crate::metrics::registry(None);
         let observer = Observer::new(LockMetrics::register(&mut registry));
         observer.guard_said(&FromGuard::Started { token: A, pid: 2 });
         told.iter().for_each(|frame| observer.guard_told(frame));
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_release_is_confirmed_when_the_ensemble_has_confirmed_it_and_not_before() {
-        let mut registry = crate::metrics::registry();
+        let mut registry = crate::metrics::registry(None);
         let observer = Observer::new(LockMetrics::register(&mut registry));
         let releases = || {
             let mut text = String::new();
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_lock_that_is_only_abandoned_has_no_survivor() {
-        let mut registry = crate::metrics::registry();
+        let mut registry = crate::metrics::registry(None);
         let observer = Observer::new(LockMetrics::register(&mut registry));
         let survivors = || {
             let mut text = String::new();

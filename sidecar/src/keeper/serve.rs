@@ -60,12 +60,13 @@ pub(super) async fn keep(
     // Four-letter words need no identity.
     let zookeeper = ensemble::zookeeper(&settings, None)?;
     ensemble::check(&settings, &zookeeper, policy.kind).await?;
-    let mut registry = metrics::registry();
+    let about = settings.about();
+    let mut registry = metrics::registry((policy.kind == Kind::Run).then_some(about.lock.as_str()));
     let lock_metrics = LockMetrics::register(&mut registry);
     let observer = Observer::new(lock_metrics.clone());
     let (published, status) = watch::channel(LockStatus::new());
     let (guarded, guarded_now) = watch::channel(Guarded::default());
-    let view = KeeperView::new(status, guarded_now, settings.about());
+    let view = KeeperView::new(status, guarded_now, about);
     metrics::register_view(view.clone(), &mut registry);
     let (app, app_now) = watch::channel(None);
     let health = Health::new(app_now, probes);

@@ -158,7 +158,7 @@ impl Served {
         let (stop, stopped) = oneshot::channel::<()>();
         let (guarded, watch_guarded) = watch::channel(Guarded::default());
         let view = KeeperView::new(watch_status, watch_guarded, settings.lock.about());
-        let mut registry = metrics::registry();
+        let mut registry = metrics::registry(None);
         let metrics = LockMetrics::register(&mut registry);
         metrics::register_view(view.clone(), &mut registry);
         let (tell_address, address) = std::sync::mpsc::channel();

@@ -98,7 +98,7 @@ fn servers_of_a_keeper() -> [Server; 2] {
     let view = KeeperView::new(watched, guarded_now, About::exclusive("/l"));
     let probes = AppProbes::parse(Some("{\"liveness\":{\"tcpSocket\":{\"port\":1}}}"), None).expect("probes");
     let health = Health::new(app_now, probes);
-    let mut registry = metrics::registry();
+    let mut registry = metrics::registry(None);
     let counted = LockMetrics::register(&mut registry);
     metrics::register_view(view.clone(), &mut registry);
     let (commands, _) = mpsc::channel(1);
