@@ -40,10 +40,11 @@ skipped = if [ -s $(LOCKKEEPER_SKIPPED) ]; then \
         echo "No test was skipped."; \
     fi
 forget-skipped = mkdir -p target && rm -f $(LOCKKEEPER_SKIPPED)
-# The images too, before other tests want the processors: those on a cluster wait for them, and take longest.
+# The images too, before other tests want the processors: those on a cluster wait for them, and take longest. As in a release,
+# but for the optimisation of the whole program, which takes one processor five minutes.
 prepare-tests = if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
         $(CLUSTER) build; \
-        $(MAKE) --no-print-directory image-contexts >/dev/null; \
+        $(MAKE) --no-print-directory image-contexts PROFILE=trial >/dev/null; \
     fi; \
     $(forget-skipped)
 # What a lint cannot check here it says, unless nothing may be skipped.

@@ -8,9 +8,11 @@ HOST := $(shell uname -m)
 TARGET := $(HOST)-unknown-linux-gnu
 MACHINE := $(firstword $(subst -, ,$(TARGET)))
 is-foreign := $(filter-out $(HOST),$(MACHINE))
-STATIC := $(CARGO_TARGET_DIR)/$(TARGET)/release/lockkeeper
-OPERATOR := $(CARGO_TARGET_DIR)/$(TARGET)/release/lockkeeper-operator
-PLUGIN := $(CARGO_TARGET_DIR)/$(TARGET)/release/kubectl-lockkeeper
+# The profile of Cargo.toml: `release`, or `trial` for the images of tests.
+PROFILE ?= release
+STATIC := $(CARGO_TARGET_DIR)/$(TARGET)/$(PROFILE)/lockkeeper
+OPERATOR := $(CARGO_TARGET_DIR)/$(TARGET)/$(PROFILE)/lockkeeper-operator
+PLUGIN := $(CARGO_TARGET_DIR)/$(TARGET)/$(PROFILE)/kubectl-lockkeeper
 # The C library inside; no tables for unwinding the stack, see the script; random numbers from the system call, since a
 # static binary does not find the C library's function and would need /dev/urandom. On x86-64 the addresses to relocate
 # as a bitmap (glibc 2.36 or newer, which the build tries out by running the binary); on arm64 Rust's static binaries are
@@ -25,6 +27,6 @@ STATIC_FLAGS := -C target-feature=+crt-static \
     --cfg getrandom_backend="linux_getrandom" \
     $(call remap,$(CURDIR),/src) $(call remap,$(CARGO_TARGET_DIR),/target) $(call remap,$(CARGO_HOME),/cargo) \
     $(if $(is-foreign),-C linker=$(MACHINE)-linux-gnu-gcc)
-build-static = env -u RUSTC_WORKSPACE_WRAPPER RUSTFLAGS='$(STATIC_FLAGS)' $(CARGO) build --release --locked --target $(TARGET)
+build-static = env -u RUSTC_WORKSPACE_WRAPPER RUSTFLAGS='$(STATIC_FLAGS)' $(CARGO) build --profile $(PROFILE) --locked --target $(TARGET)
 # A binary for another machine is tried out by `make test-dist`.
 try = $(if $(is-foreign),true,$(1) --version)

@@ -38,7 +38,7 @@ pub fn image_context(crate_folder: &str) -> anyhow::Result<PathBuf> {
         let turn = File::create(target.join("images.lock"))?;
         turn.lock().context("cannot lock target/images.lock")?;
         let output = Command::new("make")
-            .args(["--no-print-directory", "image-contexts"])
+            .args(["--no-print-directory", "image-contexts", "PROFILE=trial"])
             .current_dir(&workspace)
             .stdin(Stdio::null())
             .output()
