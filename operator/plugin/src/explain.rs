@@ -56,8 +56,8 @@ pub(crate) fn explain(
     };
     let Some(lock) = lock else {
         explanation.sentence = format!(
-            "{name} names {lock_name}, and there is no DistributedLock {lock_name} in its namespace: create it; if it was to be \
-             made for the pod, the operator's log says why it was not"
+            "{name} waits for {lock_name}, and there is no DistributedLock {lock_name} in its namespace: create it; if the operator \
+             was to make it for the pod, its log says why it did not"
         );
         return explanation;
     };
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn a_pod_whose_lock_is_missing_or_was_not_looked_at_is_told_which() {
         let sentence = |lock| explain(&pod("a"), &Above::Nothing, false, lock).sentence;
-        assert!(sentence(None).starts_with("a names report, and there is no DistributedLock report"));
+        assert!(sentence(None).starts_with("a waits for report, and there is no DistributedLock report"));
         let new = DistributedLock {
             status: None,
             ..lock()
