@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::reflector::{self, Store};
@@ -79,7 +79,7 @@ impl Collector for LockStates {
     }
 }
 
-/// Registers them as they are without any lock: for whoever asks for their names.
+/// Registers these metrics without any lock: a test compares their names with the documentation.
 pub fn register_none(registry: &mut Registry) {
     let (store, _) = reflector::store();
     registry.register_collector(Box::new(LockStates::new(store, Box::new(|| true), 0)));
@@ -151,10 +151,7 @@ fn age(lock: &DistributedLock) -> (Option<&Time>, Option<&str>, Option<&str>) {
 
 fn state(lock: &DistributedLock, now: Timestamp) -> State {
     let status = lock.status.as_ref();
-    let condition = |kind: ConditionType| -> Option<&Condition> {
-        let mut conditions = status?.conditions.iter();
-        conditions.find(|one| one.type_ == kind.as_str())
-    };
+    let condition = |kind| status.and_then(|status| status.condition(kind));
     let unheld_seconds = condition(ConditionType::Held).and_then(|held| match held.status.as_str() {
         "True" => Some(0),
         "False" => Some((now.as_second() - held.last_transition_time.0.as_second()).max(0)),

@@ -94,11 +94,13 @@ fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ApiDura
 impl DistributedLockStatus {
     /// Why the lock waits for an agreement about its ensemble; `None` if it does not.
     pub fn dispute(&self) -> Option<&str> {
-        let mut conditions = self.conditions.iter();
-        let found = conditions.find(|one| {
-            one.type_ == ConditionType::Ready.as_str() && one.reason == Reason::EnsembleChanged.as_str()
-        })?;
-        Some(&found.message)
+        let ready = self.condition(ConditionType::Ready)?;
+        (ready.reason == Reason::EnsembleChanged.as_str()).then_some(&ready.message)
+    }
+
+    /// The condition of this type, if there is one.
+    pub fn condition(&self, kind: ConditionType) -> Option<&Condition> {
+        self.conditions.iter().find(|one| one.type_ == kind.as_str())
     }
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::clock::since_boot;
-use crate::process::LONGEST_POLL;
+use crate::process::pause;
 
 /// Generous: the machine may be busy.
 pub const BOUND: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ pub async fn eventually_within<T>(bound: Duration, what: &str, mut ask: impl Asy
                 return answer;
             }
             let took = since_boot().saturating_sub(asked);
-            tokio::time::sleep((4 * took).clamp(POLL, LONGEST_POLL)).await;
+            tokio::time::sleep(pause(took, POLL)).await;
         }
     };
     tokio::time::timeout(bound, asking)

@@ -19,7 +19,7 @@ pub(crate) const POLL: Duration = Duration::from_millis(5);
 
 /// Longest such time. A check that takes long, such as reading a long record, is made less often: the processors are
 /// for what the test waits for.
-pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(250);
+const LONGEST_POLL: Duration = Duration::from_millis(250);
 
 /// A child process; dropping it kills it and waits for it.
 #[derive(Debug)]
@@ -158,6 +158,11 @@ fn read_all(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Time until the next check after one that took so long, at least `least`.
+pub(crate) fn pause(took: Duration, least: Duration) -> Duration {
+    (4 * took).clamp(least, LONGEST_POLL)
+}
+
 /// Waits until `condition` returns a value, at most for `bound`.
 pub fn wait_for<T>(bound: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let end = since_boot() + bound;
@@ -170,7 +175,7 @@ pub fn wait_for<T>(bound: Duration, mut condition: impl FnMut() -> Option<T>) ->
         if now >= end {
             return None;
         }
-        std::thread::sleep((4 * now.saturating_sub(asked)).clamp(POLL, LONGEST_POLL));
+        std::thread::sleep(pause(now.saturating_sub(asked), POLL));
     }
 }
 

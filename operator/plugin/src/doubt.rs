@@ -5,10 +5,13 @@ use lockkeeper_crds::lock::{ConditionType, DistributedLockStatus, Reason};
 
 /// A sentence from the status, with what a user has to know of it: that it is old, and why nobody gets the lock.
 pub(crate) fn qualified(sentence: String, lock: &str, status: &DistributedLockStatus) -> String {
-    let of = |kind: ConditionType| status.conditions.iter().find(|one| one.type_ == kind.as_str());
     let mut sentence = sentence;
-    let unreachable = of(ConditionType::EnsembleReachable).filter(|one| one.status != "True");
-    let unknown = of(ConditionType::Held).filter(|one| one.status == "Unknown");
+    let unreachable = status
+        .condition(ConditionType::EnsembleReachable)
+        .filter(|one| one.status != "True");
+    let unknown = status
+        .condition(ConditionType::Held)
+        .filter(|one| one.status == "Unknown");
     if let Some(since) = unreachable.or(unknown) {
         let what = match unreachable {
             Some(_) => "has not reached the ensemble",
@@ -22,7 +25,7 @@ pub(crate) fn qualified(sentence: String, lock: &str, status: &DistributedLockSt
     let is_told = |one: &&Condition| {
         one.status == "False" && one.reason != Reason::EnsembleChanged.as_str() && !one.message.is_empty()
     };
-    if let Some(ready) = of(ConditionType::Ready).filter(is_told) {
+    if let Some(ready) = status.condition(ConditionType::Ready).filter(is_told) {
         sentence += &format!("; {lock} is not ready ({}): {}", ready.reason, ready.message);
     }
     sentence

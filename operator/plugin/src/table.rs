@@ -181,11 +181,9 @@ fn lease(setting: ApiLease, holders: &[Holder]) -> String {
 }
 
 fn ready(lock: &DistributedLock) -> String {
-    let conditions = lock.status.iter().flat_map(|status| &status.conditions);
-    let mut ready = conditions.filter(|one| one.type_ == ConditionType::Ready.as_str());
-    ready
-        .next()
-        .map_or_else(|| "-".to_owned(), |one| one.status.clone())
+    let status = lock.status.as_ref();
+    let ready = status.and_then(|status| status.condition(ConditionType::Ready));
+    ready.map_or_else(|| "-".to_owned(), |one| one.status.clone())
 }
 
 fn age(since: Timestamp, now: Timestamp) -> String {

@@ -160,10 +160,8 @@ pub(crate) fn claimed(
 
 /// What a status says where the resource is of an older release and does not keep all of it. Conditions it does keep.
 pub(crate) fn resource_outdated(status: &DistributedLockStatus) -> Option<Problem> {
-    let is_it = |one: &&Condition| {
-        one.type_ == ConditionType::Ready.as_str() && one.reason == Reason::ResourceOutdated.as_str()
-    };
-    let found = status.conditions.iter().find(is_it)?;
+    let is_it = |one: &&Condition| one.reason == Reason::ResourceOutdated.as_str();
+    let found = status.condition(ConditionType::Ready).filter(is_it)?;
     Some(Problem::new(Reason::ResourceOutdated, found.message.clone()))
 }
 

@@ -271,10 +271,9 @@ async fn provide(
 
 /// Whether the nodes were in order at the last look: another client has deleted what is missing now.
 fn was_ready(resolved: &Resolved) -> bool {
-    let status = resolved.lock.status.iter();
-    status
-        .flat_map(|status| &status.conditions)
-        .any(|one| one.type_ == ConditionType::Ready.as_str() && one.status == "True")
+    let status = resolved.lock.status.as_ref();
+    let ready = status.and_then(|status| status.condition(ConditionType::Ready));
+    ready.is_some_and(|ready| ready.status == "True")
 }
 
 async fn set_role(

@@ -102,8 +102,7 @@ pub(super) fn news(
         }
     }
     let ready = |status: &DistributedLockStatus| {
-        let ready = ConditionType::Ready.as_str();
-        let found = status.conditions.iter().find(|one| one.type_ == ready);
+        let found = status.condition(ConditionType::Ready);
         found.map(|one| (one.reason.clone(), one.message.clone()))
     };
     if let Some((reason, message)) = ready(status).filter(|now| ready(previous).as_ref() != Some(now)) {

@@ -67,23 +67,21 @@ pub(crate) async fn report(
     }
     let previous = resolved.lock.status.clone().unwrap_or_default();
     let version = version.or_else(|| resolved.lock.resource_version());
-    // Asked before the status is written: afterwards no status shows the holder any more, and nobody would ask again.
-    let lost = lost(resolved, &previous, status).await?;
     let written = write(ctx, &writer, resolved, &previous, status, version).await?;
     let removals = &resolved.memory.removals;
-    if matches!(written, Written::Now | Written::Unchanged) {
+    if !matches!(written, Written::After(_)) {
         notices.extend(removals.notice());
         ctx.memories
             .edit(&resolved.key, |memory| memory.removals.told(status));
     }
-    if written == Written::Now {
-        count(ctx, resolved, &lost);
-        notices.extend(news(&previous, status, &lost, removals));
+    if let Written::Now { lost } = &written {
+        count(ctx, resolved, lost);
+        notices.extend(news(&previous, status, lost, removals));
     }
     tell(&writer, resolved, &notices).await;
     Ok(match written {
         Written::After(rest) => Some(again.map_or(rest, |again| again.min(rest))),
-        Written::Now | Written::Unchanged => again,
+        Written::Now { .. } | Written::Unchanged => again,
     })
 }
 
@@ -98,9 +96,12 @@ fn still_between(ctx: &Context, resolved: &Resolved) -> Duration {
     })
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Written {
-    Now,
+    Now {
+        /// The holders that it shows no more, and that ended without a clean release.
+        lost: Vec<String>,
+    },
     Unchanged,
     /// Not before this time is over.
     After(Duration),
@@ -121,13 +122,15 @@ async fn write(
     if !rest.is_zero() {
         return Ok(Written::After(rest));
     }
+    // Asked before the status is written: afterwards no status shows the holder any more, and nobody would ask again.
+    let lost = lost(resolved, previous, status).await?;
     let written = writer.write_status(&resolved.key, version, status).await?;
     if written.is_none() {
         return Ok(Written::Unchanged);
     }
     ctx.memories
         .edit(&resolved.key, |memory| memory.telling.written());
-    Ok(Written::Now)
+    Ok(Written::Now { lost })
 }
 
 /// The holders of the previous status that ended without a clean release.
