@@ -89,8 +89,8 @@ fn metrics(run: &Run) -> String {
 
 /// What the metric says of one containment: its name, and whether it is in force.
 fn labelled(line: &str) -> Option<(&str, &str)> {
-    let rest = line.strip_prefix("lockkeeper_containment{by=\"")?;
-    rest.split_once("\"} ")
+    let rest = line.strip_prefix("lockkeeper_containment{")?;
+    rest.split_once("by=\"")?.1.split_once("\"} ")
 }
 
 fn start(ensemble: &Ensemble, name: &str, by: By, choice: &str, delegated: &Delegated) -> (Run, String) {
