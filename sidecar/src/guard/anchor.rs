@@ -39,7 +39,7 @@ use self::report::Report;
 use self::word::Word;
 use super::cgroup::Group;
 use super::containment::Kind;
-use super::kill::{found_marked, sweep_marked};
+use super::kill::{chase, found_marked, sweep_marked};
 use super::namespace;
 use super::processes::Processes;
 use super::reaping::{Left, reap};
@@ -172,6 +172,7 @@ pub(super) fn run(
                 // What it misses is found below.
                 let _ = group.kill();
             }
+            chase(processes, Sweep::Kill, anchor, |_| true);
             processes.scan();
             processes.mark_descendants(anchor, None, None, 0);
             sweep_marked(processes, Sweep::Kill);

@@ -1,5 +1,7 @@
 //! SIGKILL, SIGSTOP and SIGCONT to all processes that were found, and what is seen of them then.
 
+use rustix::process::Pid;
+
 use super::processes::{Process, Processes};
 use super::schedule::{Sight, Sweep};
 
@@ -9,6 +11,32 @@ pub(super) fn found_marked(processes: &Processes) -> (u32, u32) {
     let first = found.next().map(Process::number);
     let others = u32::try_from(found.count()).unwrap_or(u32::MAX - 1);
     first.map_or((0, 0), |first| (others + 1, first))
+}
+
+/// The signal of a sweep that is sent to what is known before all of `/proc` is read.
+fn sent_at_once(sweep: Sweep) -> Option<i32> {
+    match sweep {
+        Sweep::Kill => Some(libc::SIGKILL),
+        Sweep::Stop => Some(libc::SIGSTOP),
+        Sweep::Continue | Sweep::Look => None,
+    }
+}
+
+/// Kills or stops the children of a subreaper, where the sweep does that, as long as new ones come: a look at all of
+/// `/proc` is too slow for processes that fork and end.
+pub(super) fn chase(
+    processes: &Processes,
+    sweep: Sweep,
+    subreaper: Pid,
+    is_meant: impl Fn(&Process) -> bool,
+) {
+    let runs = |process: &Process| match sweep {
+        Sweep::Stop => !process.main_thread_is_stopped(),
+        _ => !process.is_zombie(),
+    };
+    if let Some(signo) = sent_at_once(sweep) {
+        processes.chase(subreaper, signo, |process| runs(process) && is_meant(process));
+    }
 }
 
 /// Marks processes, signals them, and returns what was there before the signal took effect. The absence of a process
@@ -21,12 +49,7 @@ pub(super) fn sweep_twice(
     mut mark: impl FnMut(&mut Processes),
 ) -> Sight {
     // Reading all processes of a machine takes a while; those of the last look are known already.
-    let at_once = match sweep {
-        Sweep::Kill => Some(libc::SIGKILL),
-        Sweep::Stop => Some(libc::SIGSTOP),
-        Sweep::Continue | Sweep::Look => None,
-    };
-    if let Some(signo) = at_once {
+    if let Some(signo) = sent_at_once(sweep) {
         for process in processes.guarded() {
             let _ = processes.signal(process.pid, process.started, signo);
         }

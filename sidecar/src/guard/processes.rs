@@ -1,6 +1,7 @@
 //! All processes of the machine (or of the PID namespace), read from `/proc` into memory that was
 //! set aside before.
 
+mod children;
 mod files;
 mod process;
 #[cfg(test)]
@@ -253,6 +254,7 @@ impl Processes {
     /// Does once what a sweep does, but for this process alone and with signal 0.
     pub(crate) fn rehearse(&mut self) {
         let own = rustix::process::getpid();
+        self.chase(own, 0, |_| true);
         self.scan();
         self.mark_descendants(own, None, None, 0);
         if let Some(started) = self.started(own) {

@@ -16,7 +16,7 @@ use crate::guard::anchor::word::Speaker;
 use crate::guard::anchor::{self, Pipes};
 use crate::guard::cgroup::{Group, State};
 use crate::guard::containment::{Hold, Kind};
-use crate::guard::kill::{found_marked, sweep_twice};
+use crate::guard::kill::{chase, found_marked, sweep_twice};
 use crate::guard::lines::Lines;
 use crate::guard::namespace;
 use crate::guard::processes::Processes;
@@ -114,6 +114,14 @@ impl Subreaper {
 }
 
 impl Tree {
+    /// Goes over what is a child of the anchor, or of this process if the anchor has ended.
+    fn chase(&self, sweep: Sweep) {
+        let subreaper = self.anchor.unwrap_or_else(rustix::process::getpid);
+        chase(&self.processes, sweep, subreaper, |process| {
+            Some(process.pid) != self.keeper && process.started >= self.since
+        });
+    }
+
     /// Goes over the descendants of this process that belong to the application, except those that `spares` selects.
     fn sweep(&mut self, sweep: Sweep, mut spares: impl FnMut(&OwnedFd, Pid, &mut Lines) -> bool) -> Sight {
         let guard = rustix::process::getpid();
@@ -168,7 +176,10 @@ impl Subreaper {
                 ..Sight::default()
             },
             (Kind::Pidns, _) => self.tree.sweep(Sweep::Look, |_, _, _| false),
-            (Kind::Sweep, _) | (Kind::Cgroup(_), Sweep::Kill) => self.tree.sweep(sweep, |_, _, _| false),
+            (Kind::Sweep, _) | (Kind::Cgroup(_), Sweep::Kill) => {
+                self.tree.chase(sweep);
+                self.tree.sweep(sweep, |_, _, _| false)
+            }
             // `/proc` does not show whether a process is frozen. A process whose group cannot be read counts as
             // outside of the group.
             (Kind::Cgroup(group), _) => self.tree.sweep(sweep, |proc, pid, lines| {

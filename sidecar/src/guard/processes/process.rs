@@ -24,7 +24,7 @@ impl Process {
 
     /// Whether its main thread cannot run until the process gets SIGCONT, or has ended. Doubt counts as
     /// no: a process that is traced runs when its tracer says so. [`Processes::is_stopped`](super::Processes::is_stopped) asks the others.
-    pub(super) fn main_thread_is_stopped(&self) -> bool {
+    pub(crate) fn main_thread_is_stopped(&self) -> bool {
         matches!(self.state, b'T' | b'Z' | b'X')
     }
 
