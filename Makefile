@@ -68,13 +68,16 @@ RUN_TESTS := $(CARGO) test --workspace --locked --no-fail-fast
 STARTED := $(shell date +%s)
 took = seconds=$$(($$(date +%s) - $(STARTED))); echo "$@ took $$((seconds / 60)) min $$((seconds % 60)) s"
 # So many of these targets at once. Each is shown when it has ended, and at the end what was skipped.
-run-parts = failed=0; \
+run-parts = failed=$${failed-0}; \
     $(MAKE) --no-print-directory --jobs=$(1) --keep-going --output-sync=target $(2) || failed=1; \
     $(skipped); \
     $(took); \
     exit $$failed
 # Built before, since two cargos that build wait for each other.
 build-and-run = $(RUN_TESTS) --no-run --quiet; $(run-parts)
+# They look whether deadlines are kept: they run before the others want the processors.
+TIMED_TESTS := guard
+run-timed = failed=0; $(RUN_TESTS) --quiet $(addprefix --test ,$(TIMED_TESTS)) || failed=1
 CRATES := lockkeeper-lock lockkeeper-daemon lockkeeper-sidecar lockkeeper-crds lockkeeper-operator kubectl-lockkeeper
 
 .PHONY: help
@@ -175,7 +178,7 @@ CHECK := MAKEFLAGS= RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY
 check: ## Check format, lints, and all unit and model tests: no Java, no Go, no root
 	@$(forget-skipped)
 	@$(CARGO) fmt --all --check
-	@$(CHECK) --no-run --test guard
+	@$(CHECK) --no-run $(addprefix --test ,$(TIMED_TESTS))
 	@$(call run-parts,3,check-guard check-long check-rest)
 
 # The guard's tests mostly wait for processes and deadlines: they run while cargo builds the others, which mostly compute.
@@ -183,20 +186,20 @@ check: ## Check format, lints, and all unit and model tests: no Java, no Go, no 
 LONG_CHECKS := histories whole lease_model strangers promises
 .PHONY: check-guard check-built check-long check-rest
 check-guard:
-	@$(CHECK) --test guard
+	@$(CHECK) $(addprefix --test ,$(TIMED_TESTS))
 check-built:
 	@$(CHECK) --no-run --lib --bins --tests
 check-long: check-built
 	@RUST_TEST_THREADS=$(WAITING_THREADS) $(CHECK) --lib --bins $(addprefix --test ,$(LONG_CHECKS))
 check-rest: check-built
 	@RUST_TEST_THREADS=$(WAITING_THREADS) $(CHECK) \
-	    $(addprefix --test ,$(filter-out guard $(LONG_CHECKS),$(call tests-of,$(DEFAULT_MEMBERS))))
+	    $(addprefix --test ,$(filter-out $(TIMED_TESTS) $(LONG_CHECKS),$(call tests-of,$(DEFAULT_MEMBERS))))
 	@$(CHECK) --doc
 
 .PHONY: test
 test: setup $(TLC) ## Run all tests but those of a release, on a real ensemble and a real Kubernetes too; LOCKKEEPER_REQUIRE=all: skip none
 	@$(prepare-tests)
-	@$(call build-and-run,3,$(TEST_KUBERNETES) $(TEST_OTHERS))
+	@$(run-timed); $(call build-and-run,3,$(TEST_KUBERNETES) $(TEST_OTHERS))
 
 .PHONY: test-kubernetes
 test-kubernetes: setup ## Run the tests that need a Kubernetes (as root, with Go)
@@ -212,7 +215,7 @@ $(TEST_KUBERNETES): test-kubernetes-%:
 .PHONY: test-others
 test-others: setup $(TLC) ## Run all other tests, those on a real ensemble included
 	@$(forget-skipped)
-	@$(call build-and-run,2,$(TEST_OTHERS))
+	@$(run-timed); $(call build-and-run,2,$(TEST_OTHERS))
 
 # What needs no server mostly computes; what needs one mostly waits.
 TEST_OTHERS := test-models test-ensemble
@@ -220,7 +223,8 @@ TEST_OTHERS := test-models test-ensemble
 test-models:
 	@failed=0; \
 	LOCKKEEPER_HISTORIES=$(HISTORIES) \
-	    $(RUN_TESTS) --lib --bins $(addprefix --test ,$(call tests-of,$(DEFAULT_MEMBERS))) || failed=1; \
+	    $(RUN_TESTS) --lib --bins \
+	    $(addprefix --test ,$(filter-out $(TIMED_TESTS),$(call tests-of,$(DEFAULT_MEMBERS)))) || failed=1; \
 	$(RUN_TESTS) --doc || failed=1; \
 	$(took); \
 	exit $$failed

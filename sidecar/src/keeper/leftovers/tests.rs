@@ -194,9 +194,10 @@ fn what_is_found_begins_the_looks_anew() {
         panic!("it is gone soon")
     }));
     assert_eq!(end, End::Unknown);
-    // The look that finds something is none of those that find nothing.
+    // The look that finds something is none of those that find nothing. On a busy machine some look may be incomplete, and
+    // begins them anew as well.
     let looks = *group.looks.lock().expect("no panic");
-    assert_eq!(looks, 2 * QUIET_ROUNDS);
+    assert!(looks >= 2 * QUIET_ROUNDS, "{looks}");
 }
 
 /// An anchor that speaks each time at which its keeper waits: how many are left, or at last that there is nothing, or
