@@ -1,11 +1,13 @@
 //! `DistributedLock`: its [spec], its [status], and the conditions in it.
 
 mod condition;
+mod history;
 mod spec;
 mod status;
 mod zookeeper;
 
 pub use condition::{ConditionType, Reason};
+pub use history::{HISTORY_KEPT, HoldEnd, PastHolder};
 pub use spec::{
     DeletionPolicy, DistributedLock, DistributedLockSpec, Handoff, LockMode, OnExit, OnLoss, OnSuspect,
 };

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::condition::{ConditionType, Reason};
+use super::history::{HISTORY_KEPT, PastHolder};
 use crate::duration::ApiDuration;
 
 /// How many holders the status shows; the API server refuses more.
@@ -58,6 +59,12 @@ pub struct DistributedLockStatus {
     /// The last contender that the operator removed because its node was out of service. Missing if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fenced: Option<Fenced>,
+
+    /// The last former holders, the last one first: at most 32. A hold that was shorter than a second may be missing,
+    /// and so may those of a time in which no operator ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = HISTORY_KEPT))]
+    pub history: Vec<PastHolder>,
 
     /// `metadata.generation` of the settings that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]

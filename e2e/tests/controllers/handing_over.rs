@@ -51,6 +51,25 @@ async fn a_user_hands_over_by_an_annotation_which_goes_when_it_was_heard() {
     assert!(text.lines().any(|line| line.starts_with("report   b ")), "{text}");
     let (done, _, error) = kubectl(&["handoff", "report", "--to", "b"]);
     assert!(!done && error.contains("b holds report already"), "{error}");
+    let (_, text, _) = kubectl(&["history", "report"]);
+    let holds: Vec<Vec<_>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let told = holds.iter().map(|words| (words[0], *words.last().unwrap()));
+    let expected = [
+        ("POD", "ENDED"),
+        ("b", "holds"),
+        ("c", "HandedOver"),
+        ("a", "HandedOver"),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected, "{text}");
+    let (_, json, _) = kubectl(&["history", "report", "-o", "json"]);
+    let holds: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&holds["holders"][0]["pod"], &holds["history"][0]["pod"]),
+        (&json!("b"), &json!("c"))
+    );
     let (_, json, _) = kubectl(&["status", "report", "-o", "json"]);
     let status: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(status["status"]["holders"][0]["pod"], "b");

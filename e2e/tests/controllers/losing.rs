@@ -1,7 +1,7 @@
 //! The operator's reports of problems: a holder that is gone, and a resource that is too old.
 
 use lockkeeper_crds::DistributedLockSpec;
-use lockkeeper_product::beside::conditions::{condition, holders, message};
+use lockkeeper_product::beside::conditions::{condition, history, holders, message};
 use lockkeeper_product::chart::CRD;
 use lockkeeper_testbed::eventually::eventually;
 use serde_json::Value;
@@ -56,7 +56,17 @@ async fn a_holder_that_dies_is_counted_as_a_loss_and_one_that_releases_is_not() 
     space
         .wait_for_note("report", "LockLost", "c no longer holds the lock")
         .await;
-    environment.put_operator(operator);
+    // Another operator has the history as well.
+    drop(operator);
+    environment.put_operator(environment.operator("operator-after-losses", &[]).await);
+    let pod = space.pod("d", "report").await;
+    let d = Contender::join(&environment, &space, "report", &pod).await;
+    let lock = space
+        .wait_for_lock("report", "d holds", |lock| holders(lock) == ["d"])
+        .await;
+    let expected = [("c", "Lost"), ("b", "Lost"), ("a", "Released")];
+    assert_eq!(history(&lock), expected.map(|(pod, end)| (pod.to_owned(), end)));
+    d.leave().await;
     space.leave().await;
 }
 

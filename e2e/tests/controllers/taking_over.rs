@@ -102,6 +102,9 @@ async fn a_takeover_is_told_in_the_status_in_an_event_and_by_the_plugin_with_bot
     let status = plugin(&environment, &space, ["status", "report"]);
     let line = format!("Taken over:  by b from a, which was silent for {silence}\n");
     assert!(status.contains(&line), "{status}");
+    let history = plugin(&environment, &space, ["history", "report"]);
+    let line = format!("TakenOver by b after {silence}\n");
+    assert!(history.contains(&line), "{history}");
     let why = plugin(&environment, &space, ["why", "b"]);
     let part = format!("; it took the place of a, which was silent for {silence}");
     assert!(why.contains(&part), "{why}");

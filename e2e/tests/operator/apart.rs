@@ -11,7 +11,7 @@ use lockkeeper_operator::lock_key::LockKey;
 use lockkeeper_operator::work_queue::WorkQueue;
 use lockkeeper_operator::zookeeper::client::Way;
 use lockkeeper_operator::zookeeper::ensemble::Ensemble as Followed;
-use lockkeeper_operator::zookeeper::nodes::{Agreed, Removal};
+use lockkeeper_operator::zookeeper::nodes::{Agreed, Ending, Removal};
 use lockkeeper_operator::zookeeper::reachability::Reachability;
 use lockkeeper_operator::zookeeper::sandbox::wire::Hello;
 use lockkeeper_product::binaries;
@@ -171,7 +171,10 @@ fn a_lock_in_an_ensemble_that_it_names_is_looked_after_by_a_process_and_by_the_n
             contender: name,
             token,
         };
-        assert_eq!(way.lost(&key, &[died, released]).await.unwrap(), [true, false]);
+        assert_eq!(
+            way.endings(&key, &[died, released]).await.unwrap(),
+            [Ending::Lost, Ending::Released]
+        );
         assert_eq!(way.ensure_lock(&key, &[]).await.unwrap().made, 0);
         assert_eq!(way.remove_lock(&key).await.unwrap(), Removal::Done);
 

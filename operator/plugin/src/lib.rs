@@ -4,6 +4,7 @@
 
 mod doubt;
 mod explain;
+mod history;
 mod holders;
 mod list;
 mod machines;

@@ -57,14 +57,18 @@ impl Output {
         }
     }
 
-    /// Something else, which people read as a sentence.
-    pub(crate) fn sentence(self, value: &impl Serialize, sentence: &str) -> Result<String, Failure> {
+    /// Something else, which people read as a text.
+    pub(crate) fn text(
+        self,
+        value: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<String, Failure> {
         match self {
-            Self::Table | Self::Wide => Ok(format!("{sentence}\n")),
+            Self::Table | Self::Wide => Ok(text()),
             Self::Json => json(value),
             Self::Yaml => yaml(value),
             Self::Name => Err(Failure::usage(
-                "-o name is for locks: for a pod take table, json or yaml",
+                "-o name is for lists and single locks: take table, json or yaml",
             )),
         }
     }
@@ -106,7 +110,7 @@ mod tests {
         let locks = [lock(), lock()];
         let said = Output::Name.list(&locks, true).unwrap();
         assert_eq!(said, "distributedlock.lockkeeper.io/report\n".repeat(2));
-        let refused = Output::Name.sentence(&lock(), "it waits").unwrap_err();
+        let refused = Output::Name.text(&lock(), || "it waits".to_owned()).unwrap_err();
         assert!(refused.sentence.contains("take table, json or yaml"), "{refused}");
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
@@ -17,6 +18,7 @@ use lockkeeper_daemon::{duration, version};
 use serde_json::json;
 
 use crate::explain::{can_hand_over, explain};
+use crate::history::Holds;
 use crate::list::Listing;
 use crate::machines;
 use crate::output::Output;
@@ -30,7 +32,7 @@ const POLL: Duration = Duration::from_millis(300);
 /// What `--version` tells.
 static VERSION: LazyLock<String> = LazyLock::new(|| version::long(env!("CARGO_PKG_VERSION"), &[]));
 
-/// Shows the locks of a cluster and their queues, says why a pod waits, and hands a lock over
+/// Shows the locks of a cluster, their queues and former holders, says why a pod waits, and hands a lock over
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl-lockkeeper",
@@ -88,6 +90,11 @@ pub enum Command {
         /// Name of the lock
         lock: String,
     },
+    /// Shows who has held a lock, from when until when, and how each hold ended
+    History {
+        /// Name of the lock
+        lock: String,
+    },
     /// Asks the holder to step down, and waits until another pod holds the lock
     Handoff {
         /// Name of the lock
@@ -139,6 +146,11 @@ impl Plugin {
                 };
             }
             Command::Status { lock } => output.one(&get(&locks, &namespace, &lock).await?),
+            Command::History { lock } => {
+                let status = get(&locks, &namespace, &lock).await?.status.unwrap_or_default();
+                let holds = Holds::of(&status);
+                output.text(&holds, || holds.table(Timestamp::now()))
+            }
             Command::Handoff { lock, to, timeout } => {
                 let lock = hand_over(&locks, &namespace, &lock, to.as_deref(), timeout).await?;
                 output.one(&lock)
@@ -251,7 +263,7 @@ async fn why(client: Client, namespace: &str, name: &str, output: Output) -> Res
     let mut explanation = explain(&pod, &above, is_left_out, lock.as_ref());
     let nodes = machines::out_of_service(&client, lock.as_ref(), &explanation).await;
     explanation.sentence.extend(machines::remark(&nodes));
-    output.sentence(&explanation, &plain(&explanation.sentence))
+    output.text(&explanation, || format!("{}\n", plain(&explanation.sentence)))
 }
 
 async fn get(locks: &Api<DistributedLock>, namespace: &str, name: &str) -> Result<DistributedLock, Failure> {

@@ -21,6 +21,7 @@ pub(crate) mod apply;
 pub(crate) mod build;
 mod claim;
 mod fenced;
+mod history;
 mod news;
 mod readiness;
 pub(crate) mod report;

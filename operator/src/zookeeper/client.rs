@@ -10,7 +10,7 @@ use lockkeeper_lock::{Agreement, CleanRelease, FencingToken, YieldRequest};
 use crate::identity::Identity;
 use crate::lock_key::LockKey;
 use crate::zookeeper::direct::Direct;
-use crate::zookeeper::nodes::{Agreed, Removal, Repairs, TreeError};
+use crate::zookeeper::nodes::{Agreed, Ending, Removal, Repairs, TreeError};
 use crate::zookeeper::sandbox::Session;
 
 /// A way into an ensemble. Cheap to clone.
@@ -101,14 +101,14 @@ impl Way {
         }
     }
 
-    /// See [`Direct::lost`].
+    /// See [`Direct::endings`].
     ///
     /// # Errors
     /// As there.
-    pub async fn lost(&self, key: &LockKey, gone: &[CleanRelease]) -> Result<Vec<bool>, TreeError> {
+    pub async fn endings(&self, key: &LockKey, gone: &[CleanRelease]) -> Result<Vec<Ending>, TreeError> {
         match self {
-            Self::Direct(direct) => direct.lost(key, gone).await,
-            Self::Apart(session) => session.lost(key, gone).await,
+            Self::Direct(direct) => direct.endings(key, gone).await,
+            Self::Apart(session) => session.endings(key, gone).await,
         }
     }
 

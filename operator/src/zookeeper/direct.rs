@@ -9,7 +9,7 @@ use zookeeper_client::{Acl, Error as ZkError};
 
 use crate::identity::{Identity, is_user_of};
 use crate::lock_key::LockKey;
-use crate::zookeeper::nodes::{Agreed, Removal, Repairs, Tree, TreeError};
+use crate::zookeeper::nodes::{Agreed, Ending, Removal, Repairs, Tree, TreeError};
 use crate::zookeeper::queues::View;
 
 /// ACLs that are read at once.
@@ -88,12 +88,16 @@ impl Direct {
         self.tree.request_yield(&self.connection, key, request).await
     }
 
-    /// See [`Tree::lost`].
+    /// See [`Tree::endings`].
     ///
     /// # Errors
     /// As there.
-    pub(crate) async fn lost(&self, key: &LockKey, gone: &[CleanRelease]) -> Result<Vec<bool>, TreeError> {
-        self.tree.lost(&self.connection, key, gone).await
+    pub(crate) async fn endings(
+        &self,
+        key: &LockKey,
+        gone: &[CleanRelease],
+    ) -> Result<Vec<Ending>, TreeError> {
+        self.tree.endings(&self.connection, key, gone).await
     }
 
     /// Contenders of the namespace's pods that are not open to its identity in use, which has this user: the lock and

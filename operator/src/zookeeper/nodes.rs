@@ -19,7 +19,7 @@ mod dead;
 mod outcome;
 mod sweep;
 
-pub use outcome::{Agreed, Removal, Repairs, TreeError};
+pub use outcome::{Agreed, Ending, Removal, Repairs, TreeError};
 use outcome::{LONGEST_REQUEST, failed};
 
 /// Tries of a conditional write before giving up: each failure means that another client succeeded,

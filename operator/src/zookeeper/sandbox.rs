@@ -21,7 +21,7 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
 use crate::identity::Identity;
 use crate::lock_key::LockKey;
-use crate::zookeeper::nodes::{Agreed, Removal, Repairs, TreeError};
+use crate::zookeeper::nodes::{Agreed, Ending, Removal, Repairs, TreeError};
 
 pub(crate) mod parent;
 mod process;
@@ -155,10 +155,14 @@ impl Session {
         }
     }
 
-    pub(crate) async fn lost(&self, key: &LockKey, gone: &[CleanRelease]) -> Result<Vec<bool>, TreeError> {
+    pub(crate) async fn endings(
+        &self,
+        key: &LockKey,
+        gone: &[CleanRelease],
+    ) -> Result<Vec<Ending>, TreeError> {
         let (name, gone) = (key.name.to_string(), gone.to_vec());
-        match self.ask(Ask::Lost { name, gone }).await? {
-            Reply::Lost { lost } => Ok(lost),
+        match self.ask(Ask::Endings { name, gone }).await? {
+            Reply::Endings { endings } => Ok(endings),
             _ => Err(unexpected()),
         }
     }

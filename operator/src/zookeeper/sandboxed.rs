@@ -251,8 +251,8 @@ async fn answer(way: Option<Direct>, namespace: &Arc<str>, ask: Ask) -> Result<R
         Ask::Yield { name, request } => Reply::Requested {
             is_new: way.request_yield(&key(name), &request).await?,
         },
-        Ask::Lost { name, gone } => Reply::Lost {
-            lost: way.lost(&key(name), &gone).await?,
+        Ask::Endings { name, gone } => Reply::Endings {
+            endings: way.endings(&key(name), &gone).await?,
         },
         Ask::LeftBehind { user } => {
             let pods = way.left_behind(namespace, &user).await?.into_iter();

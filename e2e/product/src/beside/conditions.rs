@@ -9,6 +9,12 @@ pub fn holders(lock: &DistributedLock) -> Vec<String> {
 }
 
 /// Pods that wait for a lock, according to its status.
+/// The former holders, the last one first, each with how it ended.
+pub fn history(lock: &DistributedLock) -> Vec<(String, &'static str)> {
+    let past = lock.status.iter().flat_map(|status| &status.history);
+    past.map(|one| (one.pod.clone(), one.ended.as_str())).collect()
+}
+
 pub fn waiting(lock: &DistributedLock) -> Vec<String> {
     let status = lock.status.clone().unwrap_or_default();
     status.queue.into_iter().map(|one| one.pod).collect()

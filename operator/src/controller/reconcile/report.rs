@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 use lockkeeper_crds::lock::DistributedLockStatus;
 
 use super::apply::{Applied, Outcome};
+use super::history::history;
 use super::news::{gone, news};
 use super::resolve::Resolved;
 use super::situation::Situation;
@@ -15,7 +17,7 @@ use crate::controller::status::is_between_holders;
 use crate::controller::writer::StatusWriter;
 use crate::kubernetes::events::Notice;
 use crate::metrics::OfLock;
-use crate::zookeeper::nodes::TreeError;
+use crate::zookeeper::nodes::{Ending, TreeError};
 
 /// Least time between two writes of one status.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
@@ -123,33 +125,46 @@ async fn write(
         return Ok(Written::After(rest));
     }
     // Asked before the status is written: afterwards no status shows the holder any more, and nobody would ask again.
-    let lost = lost(resolved, previous, status).await?;
-    let written = writer.write_status(&resolved.key, version, status).await?;
+    let endings = endings(resolved, previous, status).await?;
+    let status = DistributedLockStatus {
+        history: history(
+            previous,
+            status,
+            &endings,
+            &resolved.memory.removals,
+            Timestamp::now(),
+        ),
+        ..status.clone()
+    };
+    let written = writer.write_status(&resolved.key, version, &status).await?;
     if written.is_none() {
         return Ok(Written::Unchanged);
     }
     ctx.memories
         .edit(&resolved.key, |memory| memory.telling.written());
-    Ok(Written::Now { lost })
+    let lost = endings.into_iter().filter(|(_, ending)| *ending == Ending::Lost);
+    Ok(Written::Now {
+        lost: lost.map(|(contender, _)| contender).collect(),
+    })
 }
 
-/// The holders of the previous status that ended without a clean release.
+/// How the contenders ended that hold in the previous status and in this one no more.
 ///
 /// # Errors
 /// When the ensemble could not be asked now: then the status is not written either, and the reconciliation is tried again.
-async fn lost(
+async fn endings(
     resolved: &Resolved,
     previous: &DistributedLockStatus,
     status: &DistributedLockStatus,
-) -> Result<Vec<String>, TreeError> {
+) -> Result<Vec<(String, Ending)>, TreeError> {
     let gone = gone(previous, status);
     let Some(way) = resolved.situation.way().filter(|_| !gone.is_empty()) else {
         return Ok(Vec::new());
     };
-    match way.lost(&resolved.key, &gone).await {
-        Ok(lost) => {
-            let lost = gone.into_iter().zip(lost).filter(|(_, is_lost)| *is_lost);
-            Ok(lost.map(|(one, _)| one.contender).collect())
+    match way.endings(&resolved.key, &gone).await {
+        Ok(endings) => {
+            let names = gone.into_iter().map(|one| one.contender);
+            Ok(names.zip(endings).collect())
         }
         // A later attempt would fail as well.
         Err(error @ (TreeError::Foreign { .. } | TreeError::TooLong { .. })) => {

@@ -9,7 +9,7 @@ use lockkeeper_lock::CleanRelease;
 use crate::lock_key::LockKey;
 use crate::zookeeper::client::Way;
 use crate::zookeeper::leader::{NotLeading, Term};
-use crate::zookeeper::nodes::TreeError;
+use crate::zookeeper::nodes::{Ending, TreeError};
 
 /// A client that writes to the API server.
 pub(super) struct LeasedClient(Client);
@@ -61,12 +61,16 @@ impl LeasedWay {
         self.0.session()
     }
 
-    /// See [`Way::lost`].
+    /// See [`Way::endings`].
     ///
     /// # Errors
     /// As there.
-    pub(crate) async fn lost(&self, key: &LockKey, gone: &[CleanRelease]) -> Result<Vec<bool>, TreeError> {
-        self.0.lost(key, gone).await
+    pub(crate) async fn endings(
+        &self,
+        key: &LockKey,
+        gone: &[CleanRelease],
+    ) -> Result<Vec<Ending>, TreeError> {
+        self.0.endings(key, gone).await
     }
 
     /// See [`Way::left_behind`].

@@ -4,7 +4,7 @@ use lockkeeper_lock::zookeeper::Onlooker;
 use lockkeeper_lock::{CleanRelease, Control, LONGEST_CONTROL_DATA, YieldRequest};
 use zookeeper_client::Error;
 
-use super::outcome::{TreeError, failed};
+use super::outcome::{Ending, TreeError, failed};
 use super::{TRIES, Tree};
 use crate::lock_key::LockKey;
 
@@ -48,28 +48,31 @@ impl Tree {
         Err(failed(&path, Error::BadVersion))
     }
 
-    /// Which of these former holders, by name and token, ended without a clean release.
+    /// How each of these former holders, by name and token, ended.
     ///
     /// # Errors
     /// When the control node belongs to another identity, or the connection is lost.
-    pub(crate) async fn lost(
+    pub(crate) async fn endings(
         &self,
         connection: &Onlooker,
         key: &LockKey,
         gone: &[CleanRelease],
-    ) -> Result<Vec<bool>, TreeError> {
+    ) -> Result<Vec<Ending>, TreeError> {
         let path = self.layout.control(key);
         let data = match control(connection, &path).await {
             Ok((data, _)) => data,
             // The records of releases are lost with the node.
-            Err(Error::NoNode) => return Ok(vec![false; gone.len()]),
+            Err(Error::NoNode) => return Ok(vec![Ending::Unknown; gone.len()]),
             Err(error) => return Err(failed(&path, error)),
         };
         let control = Control::parse(&data);
-        let gone = gone.iter();
-        Ok(gone
-            .map(|one| control.was_lost(&one.contender, one.token))
-            .collect())
+        let ending = |one: &CleanRelease| match (&control, &one.contender) {
+            (control, name) if control.was_lost(name, one.token) => Ending::Lost,
+            (control, name) if !control.released(name) => Ending::Unknown,
+            (control, name) if control.asks(name) => Ending::HandedOver,
+            _ => Ending::Released,
+        };
+        Ok(gone.iter().map(ending).collect())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The outcomes of requests about nodes.
 
 use lockkeeper_lock::Agreement;
+use serde::{Deserialize, Serialize};
 use zookeeper_client::Error;
 
 /// Longest rights and data that are sent in one request, in bytes: half of what a server reads (`jute.maxbuffer`, 1 MB).
@@ -38,6 +39,19 @@ pub enum Agreed {
         /// What that is, if it can be read.
         before: Option<Agreement>,
     },
+}
+
+/// How a former holder ended, by the records of clean releases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ending {
+    /// It released the lock by itself.
+    Released,
+    /// It released the lock, and was asked to step down.
+    HandedOver,
+    /// It did not release.
+    Lost,
+    /// The records do not reach back to it.
+    Unknown,
 }
 
 /// What could not be done to the tree.

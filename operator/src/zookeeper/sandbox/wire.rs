@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::problem::Problem;
-use crate::zookeeper::nodes::TreeError;
+use crate::zookeeper::nodes::{Ending, TreeError};
 use crate::zookeeper::queues::picture::{Contender, Queue};
 
 /// The longest message that the operator takes, in bytes, and the most that it remembers of one ensemble: some
@@ -79,8 +79,8 @@ pub(crate) enum Ask {
     },
     /// [`crate::zookeeper::nodes::Tree::request_yield`]
     Yield { name: String, request: YieldRequest },
-    /// [`crate::zookeeper::nodes::Tree::lost`]
-    Lost { name: String, gone: Vec<CleanRelease> },
+    /// [`crate::zookeeper::nodes::Tree::endings`]
+    Endings { name: String, gone: Vec<CleanRelease> },
     /// [`crate::zookeeper::client::Way::left_behind`]
     LeftBehind { user: String },
 }
@@ -97,7 +97,7 @@ pub(crate) enum Reply {
     InUse,
     ContenderRemoved { is_gone: bool },
     Requested { is_new: bool },
-    Lost { lost: Vec<bool> },
+    Endings { endings: Vec<Ending> },
     Behind { pods: Vec<(String, String)> },
 }
 
