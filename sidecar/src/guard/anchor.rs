@@ -176,6 +176,7 @@ pub(super) fn run(
             processes.scan();
             processes.mark_descendants(anchor, None, None, 0);
             sweep_marked(processes, Sweep::Kill);
+            chase(processes, Sweep::Kill, anchor, |_| true);
             if let Some(words) = pipes.words.filter(|_| rounds.is_multiple_of(ROUNDS_PER_WORD)) {
                 let (count, pid) = found_marked(processes);
                 word::say(words, Word::Left { count, pid });

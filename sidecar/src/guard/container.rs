@@ -148,14 +148,20 @@ impl Target for Container {
             witness,
             ..
         } = self;
-        let sight = sweep_twice(processes, sweep, |processes| {
-            membership.mark(processes);
-            if witness.is_none() {
-                let mut found = processes.guarded();
-                *witness = found
-                    .find_map(|process| rustix::process::pidfd_open(process.pid, PidfdFlags::empty()).ok());
-            }
-        });
+        let sight = sweep_twice(
+            processes,
+            sweep,
+            |_| {},
+            |processes| {
+                membership.mark(processes);
+                if witness.is_none() {
+                    let mut found = processes.guarded();
+                    *witness = found.find_map(|process| {
+                        rustix::process::pidfd_open(process.pid, PidfdFlags::empty()).ok()
+                    });
+                }
+            },
+        );
         if sweep == Sweep::Stop {
             processes.note_stopped();
         }
@@ -169,9 +175,12 @@ impl Target for Container {
             membership,
             ..
         } = self;
-        sweep_twice(processes, Sweep::Kill, |processes| {
-            membership.mark_known(processes)
-        })
+        sweep_twice(
+            processes,
+            Sweep::Kill,
+            |_| {},
+            |processes| membership.mark_known(processes),
+        )
     }
 
     fn rehearse(&mut self) {

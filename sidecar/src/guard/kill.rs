@@ -35,17 +35,18 @@ pub(super) fn chase(
         _ => !process.is_zombie(),
     };
     if let Some(signo) = sent_at_once(sweep) {
-        processes.chase(subreaper, signo, |process| runs(process) && is_meant(process));
+        processes.chase(subreaper, signo, &|process| runs(process) && is_meant(process));
     }
 }
 
 /// Marks processes, signals them, and returns what was there before the signal took effect. The absence of a process
 /// counts only if a second look, at once, does not see it either: a fork may take a place in the table that the first
 /// look has passed already, and a process that was seen stopped may have been resumed by one that was seen stopped
-/// later.
+/// later. `chase` goes over what it knows to look at first, and once more after the first look.
 pub(super) fn sweep_twice(
     processes: &mut Processes,
     sweep: Sweep,
+    chase: impl Fn(&Processes),
     mut mark: impl FnMut(&mut Processes),
 ) -> Sight {
     // Reading all processes of a machine takes a while; those of the last look are known already.
@@ -54,8 +55,11 @@ pub(super) fn sweep_twice(
             let _ = processes.signal(process.pid, process.started, signo);
         }
     }
+    chase(processes);
     mark(processes);
     let first = sweep_marked(processes, sweep);
+    // Those that were killed before have ended by now, and what they had forked has a new parent.
+    chase(processes);
     if first.alive && first.unstopped {
         return first;
     }
@@ -117,11 +121,16 @@ mod tests {
     #[test]
     fn what_the_first_look_has_missed_is_seen_by_the_second() {
         let mut looks = 0;
-        let sight = sweep_twice(&mut processes(), Sweep::Look, |processes| {
-            looks += 1;
-            processes.scan();
-            processes.mark(|_, process| Ok(looks == 2 && process.pid == getpid()));
-        });
+        let sight = sweep_twice(
+            &mut processes(),
+            Sweep::Look,
+            |_| {},
+            |processes| {
+                looks += 1;
+                processes.scan();
+                processes.mark(|_, process| Ok(looks == 2 && process.pid == getpid()));
+            },
+        );
         assert!(sight.alive && sight.unstopped, "{sight:?}");
     }
 
@@ -138,10 +147,10 @@ mod tests {
             processes.scan();
             processes.doubt(|_, process| Ok(process.number() == number));
         };
-        let sight = sweep_twice(&mut processes, Sweep::Look, mark);
+        let sight = sweep_twice(&mut processes, Sweep::Look, |_| {}, mark);
         assert!(sight.alive && sight.unstopped && sight.unsure, "{sight:?}");
         assert_eq!(found_marked(&processes), (1, number));
-        sweep_twice(&mut processes, Sweep::Kill, mark);
+        sweep_twice(&mut processes, Sweep::Kill, |_| {}, mark);
         let ended = child.wait().expect("waited for");
         assert_eq!(ended.signal(), Some(libc::SIGKILL));
     }
@@ -157,10 +166,15 @@ mod tests {
             (Errno::NOMEM, false),
             (Errno::IO, false),
         ] {
-            let sight = sweep_twice(&mut processes(), Sweep::Look, |processes| {
-                processes.scan();
-                processes.mark(|_, _| Err(error));
-            });
+            let sight = sweep_twice(
+                &mut processes(),
+                Sweep::Look,
+                |_| {},
+                |processes| {
+                    processes.scan();
+                    processes.mark(|_, _| Err(error));
+                },
+            );
             assert_eq!(
                 (sight.alive, sight.unstopped),
                 (!says_gone, !says_gone),

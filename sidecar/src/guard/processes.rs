@@ -254,7 +254,7 @@ impl Processes {
     /// Does once what a sweep does, but for this process alone and with signal 0.
     pub(crate) fn rehearse(&mut self) {
         let own = rustix::process::getpid();
-        self.chase(own, 0, |_| true);
+        self.chase(own, 0, &|_| true);
         self.scan();
         self.mark_descendants(own, None, None, 0);
         if let Some(started) = self.started(own) {

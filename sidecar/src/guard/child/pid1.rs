@@ -148,10 +148,15 @@ impl Target for Pid1 {
         }
         // Only what descends from the application: processes that the runtime has put into the container beside it,
         // such as an exec probe, do not concern the lock.
-        sweep_twice(&mut self.processes, Sweep::Look, |processes| {
-            processes.scan();
-            processes.mark_descendants(Pid::INIT, None, None, 0);
-        })
+        sweep_twice(
+            &mut self.processes,
+            Sweep::Look,
+            |_| {},
+            |processes| {
+                processes.scan();
+                processes.mark_descendants(Pid::INIT, None, None, 0);
+            },
+        )
     }
 
     /// Counts what is left, by a short look only: the guard is about to end, the kernel ends the rest of the namespace

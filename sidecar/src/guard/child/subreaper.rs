@@ -114,23 +114,39 @@ impl Subreaper {
 }
 
 impl Tree {
-    /// Goes over what is a child of the anchor, or of this process if the anchor has ended.
-    fn chase(&self, sweep: Sweep) {
-        let subreaper = self.anchor.unwrap_or_else(rustix::process::getpid);
-        chase(&self.processes, sweep, subreaper, |process| {
-            Some(process.pid) != self.keeper && process.started >= self.since
-        });
+    /// Goes over the descendants of this process that belong to the application.
+    fn sweep_all(&mut self, sweep: Sweep) -> Sight {
+        let guard = rustix::process::getpid();
+        let (anchor, keeper, since) = (self.anchor, self.keeper, self.since);
+        let chase_all = |processes: &Processes| {
+            chase(processes, sweep, anchor.unwrap_or(guard), |process| {
+                Some(process.pid) != keeper && process.started >= since
+            });
+        };
+        sweep_twice(&mut self.processes, sweep, chase_all, |processes| {
+            processes.scan();
+            processes.mark_descendants(guard, anchor, keeper, since);
+        })
     }
 
-    /// Goes over the descendants of this process that belong to the application, except those that `spares` selects.
-    fn sweep(&mut self, sweep: Sweep, mut spares: impl FnMut(&OwnedFd, Pid, &mut Lines) -> bool) -> Sight {
+    /// The same, except for those that `spares` selects.
+    fn sweep_some(
+        &mut self,
+        sweep: Sweep,
+        mut spares: impl FnMut(&OwnedFd, Pid, &mut Lines) -> bool,
+    ) -> Sight {
         let guard = rustix::process::getpid();
-        sweep_twice(&mut self.processes, sweep, |processes| {
-            processes.scan();
-            processes.mark_descendants(guard, self.anchor, self.keeper, self.since);
-            processes
-                .mark(|proc, process| Ok(process.guarded && !spares(proc, process.pid, &mut self.lines)));
-        })
+        sweep_twice(
+            &mut self.processes,
+            sweep,
+            |_| {},
+            |processes| {
+                processes.scan();
+                processes.mark_descendants(guard, self.anchor, self.keeper, self.since);
+                processes
+                    .mark(|proc, process| Ok(process.guarded && !spares(proc, process.pid, &mut self.lines)));
+            },
+        )
     }
 }
 
@@ -175,14 +191,11 @@ impl Subreaper {
                 unstopped: true,
                 ..Sight::default()
             },
-            (Kind::Pidns, _) => self.tree.sweep(Sweep::Look, |_, _, _| false),
-            (Kind::Sweep, _) | (Kind::Cgroup(_), Sweep::Kill) => {
-                self.tree.chase(sweep);
-                self.tree.sweep(sweep, |_, _, _| false)
-            }
+            (Kind::Pidns, _) => self.tree.sweep_all(Sweep::Look),
+            (Kind::Sweep, _) | (Kind::Cgroup(_), Sweep::Kill) => self.tree.sweep_all(sweep),
             // `/proc` does not show whether a process is frozen. A process whose group cannot be read counts as
             // outside of the group.
-            (Kind::Cgroup(group), _) => self.tree.sweep(sweep, |proc, pid, lines| {
+            (Kind::Cgroup(group), _) => self.tree.sweep_some(sweep, |proc, pid, lines| {
                 group.has(proc, pid, lines).unwrap_or(false)
             }),
         }
