@@ -11,18 +11,25 @@ use crate::duration::ApiDuration;
 /// How many former holders the status keeps; the API server refuses more.
 pub const HISTORY_KEPT: usize = 32;
 
+/// Longest name in it, in characters; the API server refuses longer ones. The longest names in Kubernetes have 253, and what
+/// contenders say is cut to 264 with a mark behind it.
+const LONGEST_NAME: usize = 265;
+
 /// A former holder of a lock.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct PastHolder {
     /// Name of its pod; for a client outside the cluster, the name in its data, otherwise its contender's name.
+    #[schemars(length(max = LONGEST_NAME))]
     pub pod: String,
 
     /// Node of the pod. Missing for a client outside the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_NAME))]
     pub node: Option<String>,
 
     /// Name that its node below the lock root in ZooKeeper had.
+    #[schemars(length(max = LONGEST_NAME))]
     pub contender: String,
 
     /// The fencing token under which it held.
@@ -47,6 +54,7 @@ pub struct PastHolder {
 
     /// The pod that took its place; otherwise that contender's name. Missing unless it was `TakenOver`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_NAME))]
     pub taken_by: Option<String>,
 
     /// How long it had been silent then: a duration. Missing unless it was `TakenOver`.

@@ -61,8 +61,12 @@ pub struct DistributedLockStatus {
     pub fenced: Option<Fenced>,
 
     /// The last former holders, the last one first: at most 32. A hold that was shorter than a second may be missing,
-    /// and so may those of a time in which no operator ran.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// and so may one that began and ended while no operator followed the queue.
+    #[serde(
+        default,
+        deserialize_with = "readable_history",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[schemars(length(max = HISTORY_KEPT))]
     pub history: Vec<PastHolder>,
 
@@ -96,6 +100,12 @@ impl<'de> Deserialize<'de> for DistributedLockStatus {
 fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ApiDuration>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     Ok(text.and_then(|text| text.parse().ok()))
+}
+
+/// No history if it cannot be read: a word in it must not hide the rest of the status.
+fn readable_history<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PastHolder>, D::Error> {
+    let written = serde_json::Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(written).unwrap_or_default())
 }
 
 impl DistributedLockStatus {

@@ -26,7 +26,7 @@ impl<'a> Holds<'a> {
     /// For people: a line for each, the newest first.
     pub(crate) fn table(&self, now: Timestamp) -> String {
         if self.holders.is_empty() && self.history.is_empty() {
-            return "No pod has held the lock since the operator keeps a history of it.\n".to_owned();
+            return "The status names no holder, present or former.\n".to_owned();
         }
         let now_holding = self.holders.iter().rev().map(|holder| {
             let since = holder.since.as_ref().map(|since| since.0);
@@ -122,7 +122,11 @@ mod tests {
              batch.example   -      4294967311   -                      2026-01-01T00:10:01Z   -      Released\n"
         );
         let nobody = DistributedLockStatus::default();
-        assert!(Holds::of(&nobody).table(now()).starts_with("No pod has held"));
+        assert!(
+            Holds::of(&nobody)
+                .table(now())
+                .starts_with("The status names no holder")
+        );
     }
 
     #[test]

@@ -17,6 +17,7 @@ use lockkeeper_daemon::table::plain;
 use lockkeeper_daemon::{duration, version};
 use serde_json::json;
 
+use crate::doubt::stale;
 use crate::explain::{can_hand_over, explain};
 use crate::history::Holds;
 use crate::list::Listing;
@@ -149,7 +150,10 @@ impl Plugin {
             Command::History { lock } => {
                 let status = get(&locks, &namespace, &lock).await?.status.unwrap_or_default();
                 let holds = Holds::of(&status);
-                output.text(&holds, || holds.table(Timestamp::now()))
+                output.text(&holds, || {
+                    let table = holds.table(Timestamp::now());
+                    stale(&status).map_or(table.clone(), |old| format!("{}.\n\n{table}", plain(&old)))
+                })
             }
             Command::Handoff { lock, to, timeout } => {
                 let lock = hand_over(&locks, &namespace, &lock, to.as_deref(), timeout).await?;

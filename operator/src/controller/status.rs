@@ -127,7 +127,7 @@ pub fn observed(
         ensemble: previous.ensemble.clone(),
         trial: seen.trial.clone(),
         fenced: previous.fenced.clone(),
-        history: previous.history.clone(),
+        history: Vec::new(),
         observed_generation: seen.generation,
         conditions: conditions.list,
     }
@@ -153,7 +153,6 @@ pub(crate) fn claimed(
     }
     DistributedLockStatus {
         ensemble: Some(EnsembleStatus { id: id.to_owned() }),
-        history: previous.history.clone(),
         observed_generation: previous.observed_generation,
         conditions: conditions.list,
         ..DistributedLockStatus::default()

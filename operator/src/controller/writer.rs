@@ -4,14 +4,13 @@
 //! between two writes, so [`leased`] gives the writer what it writes with for one write at a time, while the lease is
 //! valid. No other part of the controller has a client that writes to the API server, or writes over a [`LeasedWay`].
 
-use json_patch::{AddOperation, Patch as JsonPatch, PatchOperation};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use lockkeeper_crds::lock::DistributedLockStatus;
 use lockkeeper_crds::{DistributedLock, DistributedLockSpec, keys};
 use lockkeeper_lock::{Agreement, FencingToken, YieldRequest};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::controller::error::Error;
 use crate::identity::Identity;
@@ -324,17 +323,40 @@ async fn patch_status(
     }
 }
 
-/// Replaces the status as a whole, if the lock still has this version. A merge would keep fields that are gone.
-fn on_top_of(version: Option<String>, status: &DistributedLockStatus) -> Patch<DistributedLock> {
-    let add = |path: &str, value| {
-        let path = path.parse().expect("a pointer");
-        PatchOperation::Add(AddOperation { path, value })
-    };
-    Patch::Json(JsonPatch(vec![
-        add("/metadata/resourceVersion", version.into()),
-        add(
-            "/status",
-            serde_json::to_value(status).expect("strings and numbers"),
-        ),
-    ]))
+/// Replaces the status, if the lock still has this version: fields that are gone are removed. A history stays as it is
+/// unless this status has one, since the operator keeps none in memory.
+fn on_top_of(version: Option<String>, status: &DistributedLockStatus) -> Patch<Value> {
+    let DistributedLockStatus {
+        holders,
+        waiting,
+        queue,
+        ensemble,
+        stop_budget,
+        trial,
+        fenced,
+        history,
+        observed_generation,
+        conditions,
+    } = status;
+    let mut fields = json!({
+        "holders": holders,
+        "waiting": waiting,
+        "queue": queue,
+        "ensemble": ensemble,
+        "stopBudget": stop_budget,
+        "trial": trial,
+        "fenced": fenced,
+        "observedGeneration": observed_generation,
+        "conditions": conditions,
+    });
+    // In a merge patch null removes a field, and a list replaces the one before (RFC 7386).
+    for value in fields.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        if value.as_array().is_some_and(Vec::is_empty) {
+            *value = Value::Null;
+        }
+    }
+    if !history.is_empty() {
+        fields["history"] = json!(history);
+    }
+    Patch::Merge(json!({"metadata": {"resourceVersion": version}, "status": fields}))
 }

@@ -55,8 +55,12 @@ impl From<LockPart> for DistributedLock {
         let LockPart {
             mut metadata,
             spec,
-            status,
+            mut status,
         } = part;
+        // It outlives its holders, and is read anew when one ends.
+        if let Some(status) = &mut status {
+            status.history = Vec::new();
+        }
         metadata.labels = None;
         metadata.owner_references = None;
         if let Some(annotations) = &mut metadata.annotations {

@@ -1,4 +1,8 @@
 //! The former holders that a status keeps. Pure.
+//!
+//! The operator keeps them in no memory: the history of all locks would be the largest part of it.
+
+use std::collections::HashSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -7,9 +11,28 @@ use lockkeeper_crds::lock::{DistributedLockStatus, HISTORY_KEPT, HoldEnd, Holder
 use crate::controller::removals::Removals;
 use crate::zookeeper::nodes::Ending;
 
-/// What follows on the history of `previous` with this status: whoever holds no more is added, newest first. `endings`
-/// tells how some of them ended, by their contenders.
+/// Whether the history changes with this status: a holder has ended, or one says whose place it took.
+pub(super) fn changes(previous: &DistributedLockStatus, status: &DistributedLockStatus) -> bool {
+    let known: HashSet<_> = previous.holders.iter().map(|one| &one.contender).collect();
+    let takes = |one: &Holder| one.taken_from.is_some() && !known.contains(&one.contender);
+    !ended(previous, status).is_empty() || status.holders.iter().any(takes)
+}
+
+/// The holders of the previous status that neither hold nor wait now.
+fn ended<'a>(previous: &'a DistributedLockStatus, status: &DistributedLockStatus) -> Vec<&'a Holder> {
+    let holders = status.holders.iter().map(|one| &one.contender);
+    let waiting = status.queue.iter().map(|one| &one.contender);
+    let still: HashSet<_> = holders.chain(waiting).collect();
+    let ended = previous.holders.iter();
+    ended
+        .filter(|holder| !still.contains(&holder.contender))
+        .collect()
+}
+
+/// What follows on the history `kept` when this status follows on `previous`: whoever holds no more is added, newest
+/// first. `endings` tells how some of them ended, by their contenders.
 pub(super) fn history(
+    kept: Vec<PastHolder>,
     previous: &DistributedLockStatus,
     status: &DistributedLockStatus,
     endings: &[(String, Ending)],
@@ -18,12 +41,7 @@ pub(super) fn history(
 ) -> Vec<PastHolder> {
     // Whole seconds, as the API server stores them.
     let until = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
-    let still = |holder: &Holder| {
-        let holders = status.holders.iter().map(|one| &one.contender);
-        let waiting = status.queue.iter().map(|one| &one.contender);
-        holders.chain(waiting).any(|one| *one == holder.contender)
-    };
-    let mut ended: Vec<_> = previous.holders.iter().filter(|holder| !still(holder)).collect();
+    let mut ended = ended(previous, status);
     ended.sort_by_key(|holder| std::cmp::Reverse(holder.fencing_token));
     let ended = ended.into_iter().map(|holder| PastHolder {
         pod: holder.pod.clone(),
@@ -36,15 +54,15 @@ pub(super) fn history(
         taken_by: None,
         silence: None,
     });
-    let before = previous.history.iter().cloned();
-    let mut history: Vec<_> = ended.chain(before).take(HISTORY_KEPT).collect();
+    let mut history: Vec<_> = ended.chain(kept).take(HISTORY_KEPT).collect();
     for holder in &status.holders {
         let Some(from) = &holder.taken_from else {
             continue;
         };
         // The one before may be in the history already: its contender is gone before the next one says that it holds.
         let taken = history.iter_mut().find(|one| one.contender == from.contender);
-        if let Some(taken) = taken {
+        // Contenders say whose place they took: it explains an end, and contradicts no record.
+        if let Some(taken) = taken.filter(|one| matches!(one.ended, HoldEnd::Lost | HoldEnd::Unknown)) {
             taken.ended = HoldEnd::TakenOver;
             taken.taken_by = Some(holder.pod.clone());
             taken.silence = Some(from.silence);
@@ -84,10 +102,9 @@ mod tests {
         .unwrap()
     }
 
-    fn held_by(holders: &[Holder], history: Vec<PastHolder>) -> DistributedLockStatus {
+    fn held_by(holders: &[Holder]) -> DistributedLockStatus {
         DistributedLockStatus {
             holders: holders.to_vec(),
-            history,
             ..DistributedLockStatus::default()
         }
     }
@@ -109,10 +126,10 @@ mod tests {
     #[test]
     fn whoever_holds_no_more_is_remembered_with_how_it_ended_the_last_one_first() {
         let [a, b, c, d] = [("a", 1), ("b", 2), ("c", 3), ("d", 4)].map(|(pod, token)| holder(pod, token));
-        let before = held_by(&[a, b, c, d.clone()], Vec::new());
-        let after = held_by(&[d], Vec::new());
+        let before = held_by(&[a, b, c, d.clone()]);
+        let after = held_by(&[d]);
         let endings = [ending("a", Ending::HandedOver), ending("c", Ending::Lost)];
-        let history = history(&before, &after, &endings, &Removals::default(), now());
+        let history = history(Vec::new(), &before, &after, &endings, &Removals::default(), now());
         assert_eq!(
             told(&history),
             [
@@ -129,11 +146,12 @@ mod tests {
     fn only_the_last_ones_are_kept() {
         let mut history = Vec::new();
         for token in 0..100 {
-            let before = held_by(&[holder("a", token)], history);
+            let before = held_by(&[holder("a", token)]);
             let released = [ending("a", Ending::Released)];
             history = super::history(
+                history,
                 &before,
-                &held_by(&[], Vec::new()),
+                &held_by(&[]),
                 &released,
                 &Removals::default(),
                 now(),
@@ -154,28 +172,18 @@ mod tests {
             ..holder("b", 2)
         };
         let lost = [ending("a", Ending::Lost)];
-        let between = history(
-            &held_by(&[holder("a", 1)], Vec::new()),
-            &held_by(&[], Vec::new()),
-            &lost,
-            &Removals::default(),
-            now(),
-        );
+        let with = |kept, before: &[Holder], after: &[Holder], endings: &[_]| {
+            let (before, after) = (held_by(before), held_by(after));
+            assert!(changes(&before, &after));
+            history(kept, &before, &after, endings, &Removals::default(), now())
+        };
+        let (a, b) = ([holder("a", 1)], [heir]);
+        let between = with(Vec::new(), &a, &[], &lost);
         assert_eq!(told(&between), [("a", 1, HoldEnd::Lost)]);
-        let late = history(
-            &held_by(&[], between),
-            &held_by(std::slice::from_ref(&heir), Vec::new()),
-            &[],
-            &Removals::default(),
-            now(),
-        );
-        let at_once = history(
-            &held_by(&[holder("a", 1)], Vec::new()),
-            &held_by(&[heir], Vec::new()),
-            &lost,
-            &Removals::default(),
-            now(),
-        );
+        let late = with(between, &[], &b, &[]);
+        let at_once = with(Vec::new(), &a, &b, &lost);
+        let released = with(Vec::new(), &a, &b, &[ending("a", Ending::Released)]);
+        assert_eq!(told(&released), [("a", 1, HoldEnd::Released)]);
         assert_eq!(late, at_once);
         assert_eq!(told(&late), [("a", 1, HoldEnd::TakenOver)]);
         assert_eq!(late[0].taken_by.as_deref(), Some("b"));
@@ -184,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_holder_that_was_removed_for_its_node_is_told_with_that() {
-        let before = held_by(&[holder("a", 1)], Vec::new());
+        let before = held_by(&[holder("a", 1)]);
         let mut removals = Removals::default();
         let removed = Suspect {
             contender: "c-a-lock-1".into(),
@@ -196,13 +204,13 @@ mod tests {
         };
         removals.add(&removed, Some(&before), now());
         let lost = [ending("a", Ending::Lost)];
-        let history = history(&before, &held_by(&[], Vec::new()), &lost, &removals, now());
+        let history = history(Vec::new(), &before, &held_by(&[]), &lost, &removals, now());
         assert_eq!(told(&history), [("a", 1, HoldEnd::NodeOutOfService)]);
     }
 
     #[test]
     fn a_contender_that_is_in_the_queue_again_and_a_status_without_change_add_nothing() {
-        let one = held_by(&[holder("a", 1)], Vec::new());
+        let one = held_by(&[holder("a", 1)]);
         let queued = DistributedLockStatus {
             queue: vec![
                 serde_json::from_value(serde_json::json!({"pod": "a", "contender": "c-a-lock-1"})).unwrap(),
@@ -210,7 +218,11 @@ mod tests {
             ..DistributedLockStatus::default()
         };
         for after in [&one, &queued] {
-            assert_eq!(history(&one, after, &[], &Removals::default(), now()), []);
+            assert!(!changes(&one, after));
+            assert_eq!(
+                history(Vec::new(), &one, after, &[], &Removals::default(), now()),
+                []
+            );
         }
     }
 }

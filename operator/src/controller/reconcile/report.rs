@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
-use lockkeeper_crds::lock::DistributedLockStatus;
+use lockkeeper_crds::lock::{DistributedLockStatus, PastHolder};
 
 use super::apply::{Applied, Outcome};
-use super::history::history;
+use super::history::{changes, history};
 use super::news::{gone, news};
 use super::resolve::Resolved;
 use super::situation::Situation;
@@ -126,14 +126,15 @@ async fn write(
     }
     // Asked before the status is written: afterwards no status shows the holder any more, and nobody would ask again.
     let endings = endings(resolved, previous, status).await?;
+    let history = if changes(previous, status) {
+        let kept = kept_history(ctx, resolved).await?;
+        let removals = &resolved.memory.removals;
+        history(kept, previous, status, &endings, removals, Timestamp::now())
+    } else {
+        Vec::new()
+    };
     let status = DistributedLockStatus {
-        history: history(
-            previous,
-            status,
-            &endings,
-            &resolved.memory.removals,
-            Timestamp::now(),
-        ),
+        history,
         ..status.clone()
     };
     let written = writer.write_status(&resolved.key, version, &status).await?;
@@ -146,6 +147,15 @@ async fn write(
     Ok(Written::Now {
         lost: lost.map(|(contender, _)| contender).collect(),
     })
+}
+
+/// The history that the lock has now. If the lock has another version by now, the API server refuses the status.
+async fn kept_history(ctx: &Context, resolved: &Resolved) -> Result<Vec<PastHolder>, Error> {
+    let key = &resolved.key;
+    let lock = ctx.reader.lock(&key.namespace, &key.name).await;
+    let lock = lock.map_err(Error::reading("the DistributedLock"))?;
+    let status = lock.and_then(|lock| lock.status);
+    Ok(status.map(|status| status.history).unwrap_or_default())
 }
 
 /// How the contenders ended that hold in the previous status and in this one no more.
