@@ -1,11 +1,11 @@
 //! The holders of a lock and its former ones, as far as the status remembers them. Pure.
 
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 use lockkeeper_crds::lock::{DistributedLockStatus, Holder, PastHolder};
-use lockkeeper_daemon::table::{age, columns};
+use lockkeeper_daemon::table::columns;
 use serde::Serialize;
+
+use crate::table::age;
 
 const COLUMNS: [&str; 7] = ["POD", "NODE", "TOKEN", "SINCE", "UNTIL", "HELD", "ENDED"];
 
@@ -77,13 +77,7 @@ fn time(at: Option<Timestamp>) -> String {
 
 /// The two clocks may differ: then it may seem to have ended before it began.
 fn held(since: Option<Timestamp>, until: Timestamp) -> String {
-    since.map_or_else(
-        || "-".to_owned(),
-        |since| {
-            let seconds = until.as_second().saturating_sub(since.as_second());
-            age(Duration::from_secs(seconds.try_into().unwrap_or(0)))
-        },
-    )
+    since.map_or_else(|| "-".to_owned(), |since| age(since, until))
 }
 
 #[cfg(test)]

@@ -151,8 +151,8 @@ impl Plugin {
                 let status = get(&locks, &namespace, &lock).await?.status.unwrap_or_default();
                 let holds = Holds::of(&status);
                 output.text(&holds, || {
-                    let table = holds.table(Timestamp::now());
-                    stale(&status).map_or(table.clone(), |old| format!("{}.\n\n{table}", plain(&old)))
+                    let old = stale(&status).map(|old| format!("{}.\n\n", plain(&old)));
+                    old.unwrap_or_default() + &holds.table(Timestamp::now())
                 })
             }
             Command::Handoff { lock, to, timeout } => {

@@ -186,7 +186,7 @@ fn ready(lock: &DistributedLock) -> String {
     ready.map_or_else(|| "-".to_owned(), |one| one.status.clone())
 }
 
-fn age(since: Timestamp, now: Timestamp) -> String {
+pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_second().saturating_sub(since.as_second());
     table::age(Duration::from_secs(seconds.try_into().unwrap_or(0)))
 }

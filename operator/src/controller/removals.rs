@@ -5,12 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use lockkeeper_crds::lock::{DistributedLockStatus, Fenced};
 use lockkeeper_daemon::sentence::first;
 
-use crate::controller::status::shown;
+use crate::controller::status::{shown, stored};
 use crate::fencing::Suspect;
 use crate::kubernetes::events::{Notice, Reason, Subject};
 
@@ -61,8 +60,7 @@ impl Removals {
             pod: removed.pod.to_string(),
             node: removed.node.to_string(),
             contender,
-            // Whole seconds, as the API server stores them.
-            time: Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
+            time: stored(now),
         };
         let untold = self.untold.get_or_insert_with(|| Untold {
             count: 0,

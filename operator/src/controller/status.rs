@@ -211,6 +211,11 @@ pub(crate) fn out_of_reach(
     }
 }
 
+/// A time in whole seconds, as the API server stores it.
+pub(crate) fn stored(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+}
+
 /// Names of holders, for a sentence.
 pub(crate) fn named(holders: &[Holder]) -> String {
     few(holders.iter().map(|holder| &holder.pod))

@@ -4,11 +4,11 @@
 
 use std::collections::HashSet;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use lockkeeper_crds::lock::{DistributedLockStatus, HISTORY_KEPT, HoldEnd, Holder, PastHolder};
 
 use crate::controller::removals::Removals;
+use crate::controller::status::stored;
 use crate::zookeeper::nodes::Ending;
 
 /// Whether the history changes with this status: a holder has ended, or one says whose place it took.
@@ -19,7 +19,10 @@ pub(super) fn changes(previous: &DistributedLockStatus, status: &DistributedLock
 }
 
 /// The holders of the previous status that neither hold nor wait now.
-fn ended<'a>(previous: &'a DistributedLockStatus, status: &DistributedLockStatus) -> Vec<&'a Holder> {
+pub(super) fn ended<'a>(
+    previous: &'a DistributedLockStatus,
+    status: &DistributedLockStatus,
+) -> Vec<&'a Holder> {
     let holders = status.holders.iter().map(|one| &one.contender);
     let waiting = status.queue.iter().map(|one| &one.contender);
     let still: HashSet<_> = holders.chain(waiting).collect();
@@ -29,8 +32,8 @@ fn ended<'a>(previous: &'a DistributedLockStatus, status: &DistributedLockStatus
         .collect()
 }
 
-/// What follows on the history `kept` when this status follows on `previous`: whoever holds no more is added, newest
-/// first. `endings` tells how some of them ended, by their contenders.
+/// Returns the history when this status replaces `previous`: the holders that have ended, newest first, before those of
+/// `kept`. `endings` tells how some of them ended, by their contenders.
 pub(super) fn history(
     kept: Vec<PastHolder>,
     previous: &DistributedLockStatus,
@@ -39,8 +42,7 @@ pub(super) fn history(
     removals: &Removals,
     now: Timestamp,
 ) -> Vec<PastHolder> {
-    // Whole seconds, as the API server stores them.
-    let until = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
+    let until = stored(now);
     let mut ended = ended(previous, status);
     ended.sort_by_key(|holder| std::cmp::Reverse(holder.fencing_token));
     let ended = ended.into_iter().map(|holder| PastHolder {
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_no_more_is_remembered_with_how_it_ended_the_last_one_first() {
+    fn each_former_holder_is_remembered_with_how_it_ended_the_last_one_first() {
         let [a, b, c, d] = [("a", 1), ("b", 2), ("c", 3), ("d", 4)].map(|(pod, token)| holder(pod, token));
         let before = held_by(&[a, b, c, d.clone()]);
         let after = held_by(&[d]);

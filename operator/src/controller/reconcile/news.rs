@@ -5,6 +5,7 @@ use lockkeeper_crds::lock::{
 };
 use lockkeeper_lock::{CleanRelease, FencingToken};
 
+use super::history::ended;
 use crate::controller::removals::Removals;
 use crate::controller::status::named;
 use crate::kubernetes::events::{Notice, Reason, Subject};
@@ -12,13 +13,8 @@ use crate::kubernetes::events::{Notice, Reason, Subject};
 /// The holders of the previous status that do not hold according to this one. Only our keepers record when they got
 /// the lock and how they released it.
 pub(super) fn gone(previous: &DistributedLockStatus, status: &DistributedLockStatus) -> Vec<CleanRelease> {
-    let still = |contender: &str| {
-        let holders = status.holders.iter().map(|one| &one.contender);
-        let waiting = status.queue.iter().map(|one| &one.contender);
-        holders.chain(waiting).any(|one| one == contender)
-    };
-    let gone = previous.holders.iter();
-    gone.filter(|holder| holder.since.is_some() && !still(&holder.contender))
+    let gone = ended(previous, status).into_iter();
+    gone.filter(|holder| holder.since.is_some())
         .map(|holder| CleanRelease {
             contender: holder.contender.clone(),
             token: FencingToken(holder.fencing_token),
