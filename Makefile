@@ -24,8 +24,11 @@ REVISION = $(shell git rev-parse HEAD 2>/dev/null)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # The authorities that the operator's image brings.
 CA_CERTIFICATES ?= $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt))
+# clippy looks at the product's and the tests' own code while cargo builds it: one build for lints and tests. Empty: tests
+# without lints.
+LINTED ?= RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 # Of the whole workspace, as the tests are: with a selection cargo would build dependencies once more.
-CLUSTER := $(CARGO) build --quiet --locked --workspace --bin lockkeeper-cluster && $${CARGO_TARGET_DIR:-target}/debug/lockkeeper-cluster
+CLUSTER := $(LINTED) $(CARGO) build --quiet --locked --workspace --bin lockkeeper-cluster && $${CARGO_TARGET_DIR:-target}/debug/lockkeeper-cluster
 ACTIONLINT := v1.7.12
 # Of Prometheus 3.16.
 PROMTOOL := v0.316.0
@@ -64,7 +67,7 @@ DEFAULT_MEMBERS := $(shell sed -n '/^default-members/,/^]/ s/"\([^"]*\)",\{0,1\}
 # At once where tests wait more than they compute: for kubelets, servers, processes and deadlines.
 WAITING_THREADS ?= 6
 # The whole workspace whatever is selected: with another selection cargo would build dependencies again.
-RUN_TESTS := $(CARGO) test --workspace --locked --no-fail-fast
+RUN_TESTS := MAKEFLAGS= $(LINTED) $(CARGO) test --workspace --locked --no-fail-fast
 STARTED := $(shell date +%s)
 took = seconds=$$(($$(date +%s) - $(STARTED))); echo "$@ took $$((seconds / 60)) min $$((seconds % 60)) s"
 # So many of these targets at once. Each is shown when it has ended, and at the end what was skipped.
@@ -169,10 +172,8 @@ test-static: setup release ## Run the static binary alone in an empty root (need
 	LOCKKEEPER_STATIC_BINARY="$(BINARY)" \
 	    $(CARGO) test --locked -p lockkeeper-e2e --test static_binary -- --nocapture
 
-# clippy looks at the product's and the tests' own code while cargo builds it: `cargo clippy` beside it would have all
-# dependencies compiled a second time.
-CHECK := MAKEFLAGS= RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ \
-    $(CARGO) test --quiet --locked
+# `cargo clippy` beside it would have all dependencies compiled a second time.
+CHECK := MAKEFLAGS= $(LINTED) $(CARGO) test --quiet --locked
 
 .PHONY: check
 check: ## Check format, lints, and all unit and model tests: no Java, no Go, no root
@@ -217,8 +218,8 @@ test-others: setup $(TLC) ## Run all other tests, those on a real ensemble inclu
 	@$(forget-skipped)
 	@$(run-timed); $(call build-and-run,2,$(TEST_OTHERS))
 
-# What needs no server mostly computes; what needs one mostly waits.
-TEST_OTHERS := test-models test-ensemble
+# What needs a server mostly waits, and takes longer: it begins first. What needs none mostly computes.
+TEST_OTHERS := test-ensemble test-models
 .PHONY: $(TEST_OTHERS)
 test-models:
 	@failed=0; \
@@ -327,6 +328,12 @@ bench: setup release ## Measure handoffs beside other clients, a return after an
 	    bash -c 'LOCKKEEPER_BINARY=$(BINARY) LOCKKEEPER_CONNECT=$$ZOOKEEPER_CONNECT \
 	        $(CARGO) bench --quiet -p lockkeeper-sidecar --locked --bench footprint'
 	@$(MAKE) --no-print-directory bench-operator bench-admission bench-pods
+
+# An earlier revision, for `make bench-handoffs`.
+BEFORE ?=
+.PHONY: bench-handoffs
+bench-handoffs: setup ## Measure handoffs beside those of an earlier revision: BEFORE=REVISION
+	@e2e/benches/handoff/beside "$(BEFORE)" $(ARGS)
 
 # Not cargo's profile for benchmarks: the cluster's program is built in the same one, which has to be quick.
 .PHONY: bench-operator

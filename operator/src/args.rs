@@ -108,7 +108,7 @@ pub struct OperatorArgs {
     #[arg(long, env = "LOCKKEEPER_TRUST_OUT_OF_SERVICE_TAINT")]
     pub(crate) trust_out_of_service_taint: bool,
 
-    /// Of how many locks /metrics shows holders, waiting contenders and readiness: of the oldest ones; 0 of none
+    /// Number of locks, the oldest first, whose holders, waiting contenders and readiness /metrics exports; 0: none
     #[arg(
         long,
         env = "LOCKKEEPER_LOCK_METRICS",

@@ -28,21 +28,21 @@ use crate::controller::reconcile::{on_error, reconcile};
 use crate::controller::triggers::{locks, triggers};
 use crate::controller::turns::{self, Turns};
 use crate::controller::writer::Writers;
-use crate::fencing::machine::OUT_OF_SERVICE;
-use crate::fencing::{Fencing, Nodes};
 use crate::identity::secrets::Secrets;
 use crate::kubernetes::answers;
 use crate::kubernetes::cluster_id;
 use crate::kubernetes::objects;
 use crate::kubernetes::pods::Pods;
 use crate::kubernetes::reader::Reader;
+use crate::leadership::{self, Leadership};
 use crate::lock_metrics::LockStates;
 use crate::metrics::Metrics;
+use crate::node_fencing::machine::OUT_OF_SERVICE;
+use crate::node_fencing::{Fencing, Nodes};
 use crate::signals::Signals;
 use crate::work_queue::WorkQueue;
 use crate::zookeeper::ensemble::{self, Ensemble};
 use crate::zookeeper::foreign::{self, OtherEnsembles, Places};
-use crate::zookeeper::leader::{self, Leadership};
 use crate::zookeeper::nodes::Tree;
 use crate::zookeeper::paths::Layout;
 use crate::zookeeper::reachability::Reachability;
@@ -229,7 +229,7 @@ pub(crate) async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Re
                 () = until(is_drained.clone()) => {}
                 () = known => {}
             }
-            leader::lead(lock, leading, until(is_drained)).await;
+            leadership::lead(lock, leading, until(is_drained)).await;
         }
     });
     let identities = IdentityController::new(Arc::clone(&ctx), store.clone());

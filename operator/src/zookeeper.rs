@@ -7,7 +7,6 @@ pub(crate) mod direct;
 pub mod ensemble;
 pub mod ensemble_id;
 pub(crate) mod foreign;
-pub(crate) mod leader;
 pub mod nodes;
 pub mod paths;
 pub mod queues;

@@ -13,12 +13,19 @@ const FLOORS: [&[&str]; 5] = [
     &["kubernetes"],
     &["identity"],
     &["zookeeper"],
-    &["fencing"],
+    &["node_fencing"],
     &["admission", "controller"],
 ];
 
 /// Files that all rooms share and that import no room.
-const GROUND: [&str; 5] = ["addresses", "lock_key", "metrics", "problem", "work_queue"];
+const GROUND: [&str; 6] = [
+    "addresses",
+    "leadership",
+    "lock_key",
+    "metrics",
+    "problem",
+    "work_queue",
+];
 
 /// The first words of all paths that begin with `crate::`, but for those in comments.
 fn imports(text: &str) -> impl Iterator<Item = &str> {

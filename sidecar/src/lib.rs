@@ -16,10 +16,10 @@ mod keeper;
 mod lease_env;
 pub mod link;
 pub mod metrics;
-pub mod observe;
 pub mod peer;
 pub mod probes;
 mod process;
+pub mod remote;
 pub mod run;
 pub mod sidecar;
 #[cfg(feature = "simulation")]

@@ -5,7 +5,7 @@ use std::process::{ExitCode, Termination};
 
 use lockkeeper_daemon::exit::{self, Exit, Failure};
 use lockkeeper_sidecar::args::{self, Command, Parsed};
-use lockkeeper_sidecar::{client, install, observe, run, sidecar};
+use lockkeeper_sidecar::{client, install, remote, run, sidecar};
 
 fn main() -> ExitCode {
     lockkeeper_sidecar::prepare();
@@ -52,11 +52,11 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Probe(args) => {
             client::exec::probe(args.kind, &args.keeper.socket, &args.guard_socket, &args.command)
         }
-        Command::List(args) => print(&observe::list(*args)?),
-        Command::Inspect(args) => print(&observe::inspect(*args)?),
-        Command::Watch(args) => observe::watch(*args, |text| print(text).map(drop)).map(|()| 0),
+        Command::List(args) => print(&remote::list(*args)?),
+        Command::Inspect(args) => print(&remote::inspect(*args)?),
+        Command::Watch(args) => remote::watch(*args, |text| print(text).map(drop)).map(|()| 0),
         Command::Handoff(args) => {
-            let outcome = observe::handoff(*args)?;
+            let outcome = remote::handoff(*args)?;
             print(&format!("{outcome}\n"))
         }
     }

@@ -263,13 +263,13 @@ impl Collector for LockNow {
         )?;
         gauge(
             "max_holders",
-            "How many may hold the lock together with this one; infinite for a reader",
+            "How many may hold the lock together with this one; +Inf for a reader",
             None,
             Some(self.0.max_holders().map_or(f64::INFINITY, f64::from)),
         )?;
         gauge(
             "queue_position",
-            "How many are before us in the queue; none while it is not known",
+            "How many are before this contender in the queue; absent while unknown",
             None,
             now.position.map(|position| position as f64),
         )?;

@@ -191,8 +191,7 @@ pub struct Holder {
     pub guard: Option<String>,
 
     /// How long it may be silent before a next pod with a lease duration takes its place, as its pod reports: a duration.
-    /// What the `leaseDuration` that this pod was created with means with its other times: `auto` is resolved. Missing if
-    /// only its session decides.
+    /// The lease duration in force for this pod, with `auto` resolved. Missing if only its session decides.
     #[serde(
         default,
         deserialize_with = "readable",

@@ -27,7 +27,6 @@ pub enum Client {
     Curator,
     /// "Locks" of ZooKeeper's own recipes, with the names of its `WriteLock`.
     Recipe,
-    /// `Lock` of kazoo.
     Kazoo,
     /// `Lock` of go-zookeeper.
     GoZookeeper,

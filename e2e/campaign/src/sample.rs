@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display};
 
+use anyhow::ensure;
+use lockkeeper_judge::record::Record;
 use lockkeeper_lock::BootInstant;
 
 /// Times that a trial has measured, in seconds. A negative one means that something was late.
@@ -64,6 +66,19 @@ impl Display for Sample {
 /// Seconds from `earlier` to `later`; negative if `later` is earlier.
 pub(crate) fn seconds(later: BootInstant, earlier: BootInstant) -> f64 {
     (later.as_nanos() as i64 - earlier.as_nanos() as i64) as f64 / 1e9
+}
+
+/// The longest time between two records under `token`, in seconds, from the last one before `from` on.
+///
+/// # Errors
+/// When nothing is recorded under that token.
+pub(crate) fn longest_silence(records: &[Record], token: i64, from: BootInstant) -> anyhow::Result<f64> {
+    let of_token = records.iter().filter(|record| record.token == token);
+    let stamps: Vec<_> = of_token.map(|record| record.at).collect();
+    ensure!(!stamps.is_empty(), "nothing is recorded under the token {token}");
+    let since = stamps.partition_point(|&at| at < from).saturating_sub(1);
+    let pairs = stamps[since..].windows(2);
+    Ok(pairs.map(|pair| seconds(pair[1], pair[0])).fold(0.0, f64::max))
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod load;
 mod moved;
 mod nodes;
 mod other_clients;
+mod pod_keeper;
 mod random;
 mod servers;
 mod simulation;
@@ -72,6 +73,12 @@ pub const TRIALS: &[Trial] = &[
         about: "the keeper is killed, stopped, starved",
         takes_lease: true,
         run: keeper::keeper,
+    },
+    Trial {
+        name: "pod-keeper",
+        about: "the keeper of a pod is killed, and the kubelet starts another one",
+        takes_lease: false,
+        run: pod_keeper::pod_keeper,
     },
     Trial {
         name: "takeover",

@@ -50,7 +50,6 @@ fn texts<const N: usize>(seeds: [&str; N]) -> Vec<Vec<u8>> {
     seeds.map(|seed| seed.as_bytes().to_vec()).into()
 }
 
-/// Words of JSON.
 const JSON: &[&str] = &[
     "{",
     "}",

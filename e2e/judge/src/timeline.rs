@@ -24,7 +24,6 @@ pub struct Bar {
 /// One worker and its holds, in the order of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The worker's name.
     pub name: String,
     /// When it held.
     pub bars: Vec<Bar>,

@@ -16,7 +16,6 @@ pub const CRD: &str = include_str!("../../../crds/distributedlock.yaml");
 /// operator's identity.
 pub const GIVEN: &str = "--set=zookeeper.connect=zookeeper:2181,zookeeper.authSecret=given";
 
-/// The real helm.
 #[derive(Clone, Debug)]
 pub struct Helm {
     program: PathBuf,

@@ -22,8 +22,8 @@ use crate::admission::webhook::ensembles::Ensembles;
 use crate::admission::webhook::lookups::Lookups;
 use crate::admission::webhook::metrics::WebhookMetrics;
 use crate::admission::webhook::{Admission, facts, server};
-use crate::fencing::Fencing;
-use crate::zookeeper::leader::Leadership;
+use crate::leadership::Leadership;
+use crate::node_fencing::Fencing;
 
 /// What the operator knows and the webhooks need.
 pub(crate) struct Surroundings {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::controller::LOOK;
-use crate::zookeeper::leader::NotLeading;
+use crate::leadership::NotLeading;
 use crate::zookeeper::nodes::TreeError;
 
 /// Until what failed is tried again: up to twice this, so that many do not come at once.

@@ -56,7 +56,6 @@ pub(crate) async fn reconcile(lock: Arc<DistributedLock>, ctx: Arc<Context>) -> 
 
 /// By what right a reconciliation writes.
 enum Right<'a> {
-    /// This replica leads.
     Leader(Writer<'a>),
     /// The operator's own ensemble is lost for the time with this number, so nobody leads: the status says that.
     Loss(LossWriter<'a>, u64),
@@ -75,8 +74,8 @@ async fn steps(key: LockKey, lock: Arc<DistributedLock>, ctx: &Context) -> Resul
         return Ok(Action::await_change());
     };
     let mut applied = apply::apply(ctx, writer, &resolved, &plan).await?;
-    // What this replica alone remembers has to be in a status soon. Once: somebody who changes nodes as fast as we look
-    // at them gets a status that is a round late. An object that was changed comes again by itself, as it is then.
+    // What this replica alone remembers has to be in a status soon. Planned once more at most: if a client changes
+    // nodes faster than that, its status is one round late. An object that was changed comes again by itself, as it is then.
     if applied.outcome == Outcome::Outdated && applied.version.is_none() {
         report::tell(&writer, &resolved, &applied.notices).await;
         let Some(again) = make_plan(ctx, &key, &lock, &own).await? else {

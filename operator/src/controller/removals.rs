@@ -10,8 +10,8 @@ use lockkeeper_crds::lock::{DistributedLockStatus, Fenced};
 use lockkeeper_daemon::sentence::first;
 
 use crate::controller::status::{shown, stored};
-use crate::fencing::Suspect;
 use crate::kubernetes::events::{Notice, Reason, Subject};
+use crate::node_fencing::Suspect;
 
 /// Pods that an event names. With the name of a node, each of 253 bytes, they fit into the 1,024 bytes that an API server
 /// takes as a note.

@@ -22,7 +22,6 @@ pub(crate) struct Rollout {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
     Deployment {
-        /// `spec.paused`.
         is_paused: bool,
         /// `pod-template-hash` of the ReplicaSet with the highest `deployment.kubernetes.io/revision`.
         current: Option<String>,

@@ -17,9 +17,9 @@ use crate::identity::Identity;
 use crate::kubernetes::events::{Events, Notice};
 use crate::kubernetes::objects::{self, LockPart};
 use crate::kubernetes::pods::Role;
+use crate::leadership::{Leadership, NotLeading, Term};
 use crate::lock_key::LockKey;
 use crate::metrics::Metrics;
-use crate::zookeeper::leader::{Leadership, NotLeading, Term};
 use crate::zookeeper::nodes::{Agreed, Removal, Repairs};
 use crate::zookeeper::reachability::Reachability;
 

@@ -206,8 +206,8 @@ pub struct SidecarArgs {
 /// Arguments of `lockkeeper guard`.
 #[derive(Debug, Args)]
 pub struct GuardArgs {
-    /// Unix socket on which the keeper waits for guards. No variable states it: those of an image or of the application
-    /// choose no keeper
+    /// Unix socket on which the keeper waits for guards. Set only on the command line, so that variables of an
+    /// image or of the application cannot choose another keeper
     #[arg(long, value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
     pub guard_socket: PathBuf,
 
@@ -298,8 +298,8 @@ pub struct ProbeArgs {
     #[arg(long, env = "LOCKKEEPER_PROBE_KIND", value_name = "KIND", ignore_case = true)]
     pub kind: Kind,
 
-    /// Unix socket on which the keeper waits for guards: the postStart hook is stored beside it. No variable states it, as for
-    /// `lockkeeper guard`
+    /// Unix socket on which the keeper waits for guards: the postStart hook is stored beside it. Set only on the command
+    /// line, as for `lockkeeper guard`
     #[arg(long, value_name = "PATH", default_value = DEFAULT_GUARD_SOCKET, value_parser = socket_path())]
     pub guard_socket: PathBuf,
 

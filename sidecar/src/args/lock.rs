@@ -23,8 +23,8 @@ pub struct LockArgs {
     #[arg(help_heading = "Lock", long, env = "LOCKKEEPER_CONTROL", value_name = "PATH")]
     pub control: Option<LockPath>,
 
-    /// Do not create the two nodes: wait until another client, such as the operator, has created them with rights for
-    /// us
+    /// Do not create the two nodes: wait until another client, such as the operator, has created them and granted this
+    /// keeper access
     #[arg(help_heading = "Lock", long, env = "LOCKKEEPER_PROVISIONED", value_parser = clap::builder::BoolishValueParser::new())]
     pub provisioned: bool,
 

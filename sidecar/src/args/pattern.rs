@@ -9,7 +9,6 @@ pub struct Pattern(Vec<Step>);
 /// What one step of a pattern allows.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// This name.
     Name(String),
     /// Names of this form.
     Form(glob::Pattern),

@@ -4,6 +4,7 @@ mod application;
 mod pid1;
 mod pipe;
 mod subreaper;
+mod tree;
 
 pub(super) use self::pid1::Pid1;
 pub(super) use self::subreaper::Subreaper;

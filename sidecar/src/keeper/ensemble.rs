@@ -133,7 +133,7 @@ impl Identities {
                         }
                     }
                     Err(failure) => {
-                        tracing::warn!(why = failure.sentence, "Going on with the credentials before")
+                        tracing::warn!(why = failure.sentence, "Keeping the previous credentials")
                     }
                 }
             }

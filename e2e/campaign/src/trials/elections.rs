@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use lockkeeper_judge::checker::Rule;
 use lockkeeper_lock::{BootInstant, Timing};
 use lockkeeper_product::Worker;
@@ -15,7 +15,7 @@ use zookeeper_client::{Acls, CreateMode};
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture, Round};
-use crate::sample::{Sample, seconds};
+use crate::sample::{Sample, longest_silence, seconds};
 use crate::times::DEFAULT_SESSION_TIMEOUT;
 
 /// A write to servers without a leader gets no answer. It is sent anew after this.
@@ -54,7 +54,7 @@ pub(super) fn elections(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         workers_run(&workers, proof)?;
 
         let is_kept = self::holder(&workers)?.1 == token;
-        let silence = longest_silence(holder, token, killed)?;
+        let silence = longest_silence(&holder.records()?, token, killed)?;
         kept += u32::from(is_kept);
         elected.add(to_serve);
         joined.add(seconds(joining, killed));
@@ -149,18 +149,4 @@ fn wait_until_it_writes(ensemble: &Ensemble) -> anyhow::Result<BootInstant> {
         None
     })?
     .with_context(|| format!("the ensemble has acknowledged no write for {BOUND:?}"))
-}
-
-/// The longest time between two stamps under `token` from the last one before `from` on.
-fn longest_silence(worker: &Worker, token: i64, from: BootInstant) -> anyhow::Result<f64> {
-    let records = worker.records()?;
-    let stamps: Vec<_> = records
-        .iter()
-        .filter(|record| record.token == token)
-        .map(|record| record.at)
-        .collect();
-    ensure!(!stamps.is_empty(), "the holder has recorded nothing");
-    let since = stamps.partition_point(|&at| at < from).saturating_sub(1);
-    let pairs = stamps[since..].windows(2);
-    Ok(pairs.map(|pair| seconds(pair[1], pair[0])).fold(0.0, f64::max))
 }

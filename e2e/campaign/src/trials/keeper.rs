@@ -13,7 +13,7 @@ use rustix::process::Pid;
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture};
-use crate::sample::Sample;
+use crate::sample::{Sample, longest_silence};
 use crate::spares::Spares;
 use crate::times::{CALM, SESSION_TIMEOUT};
 
@@ -71,7 +71,7 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                     // Longer than the session would live without a keeper.
                     let end = at + session_timeout * 2;
                     if goes_on(&holder, token, end, &waiter) {
-                        let silence = longest_silence(&holder, token, at)?;
+                        let silence = longest_silence(&holder.records()?, token, at)?;
                         silences.add(silence);
                         context.say(format!(
                             "round {number}: killed; the application went on, silent for {silence:.3} s at most"
@@ -212,18 +212,6 @@ fn goes_on(holder: &Worker, token: i64, end: BootInstant, waiter: &Worker) -> bo
         (is_kept || is_lost).then_some(is_kept)
     };
     wait_for(BOUND, outcome).unwrap_or(false)
-}
-
-/// The longest time between two stamps after a moment, in seconds.
-fn longest_silence(worker: &Worker, token: i64, since: BootInstant) -> anyhow::Result<f64> {
-    let records = worker.records()?;
-    let stamps: Vec<_> = records
-        .iter()
-        .filter(|record| record.token == token && record.at + Duration::from_millis(100) > since)
-        .map(|record| record.at)
-        .collect();
-    let silences = stamps.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64());
-    Ok(silences.fold(0.0, f64::max))
 }
 
 fn keeper_of(worker: &Worker) -> anyhow::Result<Pid> {

@@ -6,14 +6,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use lockkeeper_judge::checker::Rule;
 use lockkeeper_lock::BootInstant;
-use lockkeeper_product::Worker;
 use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Ensemble, Host};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture};
-use crate::sample::{Sample, seconds};
+use crate::sample::{Sample, longest_silence, seconds};
 use crate::spares::Spares;
 
 /// Long enough for half of it to be left when the loss of a server is noticed.
@@ -94,7 +93,7 @@ pub(super) fn moved(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         if is_kept {
             kept += 1;
             let moved_after = moved_at.map_or(f64::NAN, |at| seconds(at, cut));
-            let silence = longest_silence(&holder, token, cut)?;
+            let silence = longest_silence(&holder.records()?, token, cut)?;
             moves.add(moved_after);
             silences.add(silence);
             context.say(format!(
@@ -143,18 +142,4 @@ fn server_of(ensemble: &Ensemble, host: &Host) -> Option<usize> {
     };
     let mut servers = (0..ensemble.len()).filter(serves);
     servers.next().filter(|_| servers.next().is_none())
-}
-
-/// The longest time between two stamps under `token` from `from` on.
-fn longest_silence(worker: &Worker, token: i64, from: BootInstant) -> anyhow::Result<f64> {
-    let records = worker.records()?;
-    let stamps: Vec<_> = records
-        .iter()
-        .filter(|record| record.token == token && record.at >= from)
-        .map(|record| record.at)
-        .collect();
-    Ok(stamps
-        .windows(2)
-        .map(|pair| seconds(pair[1], pair[0]))
-        .fold(0.0, f64::max))
 }

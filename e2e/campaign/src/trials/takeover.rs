@@ -109,6 +109,10 @@ fn holder_crashes(
         "round {}: {}; the next one ran {took:.3} s after the crash",
         round.number, lease.about
     ))?;
+    if took > lease.length + BEYOND {
+        // Its log tells what it waited for.
+        context.say(waiter.log())?;
+    }
     Ok(took)
 }
 

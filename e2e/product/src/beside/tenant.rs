@@ -44,7 +44,6 @@ impl Tenant {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
-    /// Makes a lock.
     pub async fn lock(&self, name: &str, spec: DistributedLockSpec) -> DistributedLock {
         let lock = DistributedLock::new(name, spec);
         self.api().create(&PostParams::default(), &lock).await.unwrap()

@@ -64,7 +64,6 @@ enum Recipe {
 enum Rejoin {
     /// When another one holds.
     Next,
-    /// At once.
     AtOnce,
 }
 

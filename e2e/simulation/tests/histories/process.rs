@@ -45,7 +45,6 @@ impl Diary {
     }
 }
 
-/// A running process.
 pub struct Process {
     pub name: String,
     number: usize,

@@ -85,7 +85,6 @@ pub(crate) fn log() -> PathBuf {
     directory().join("supervisor.log")
 }
 
-/// The administrator's kubeconfig.
 pub fn kubeconfig() -> PathBuf {
     directory().join("kubeconfig")
 }

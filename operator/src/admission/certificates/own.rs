@@ -25,7 +25,7 @@ use super::authority::{Issued, issue, issue_beside};
 use super::bundle::Bundle;
 use super::validity::Window;
 use super::{CertificateError, Served};
-use crate::zookeeper::leader::{Leadership, NotLeading, Term};
+use crate::leadership::{Leadership, NotLeading, Term};
 
 /// How often replicas read the Secret and the configuration. Another client may have installed the configuration
 /// anew, without the authorities.

@@ -144,34 +144,46 @@ pub enum Refusal {
     },
 }
 
-impl Refusal {
-    /// One word for metrics. A closed set.
-    pub(crate) fn reason(&self) -> &'static str {
-        match self {
-            Self::Unreadable(_) => "Unreadable",
-            Self::Keys(_) => "Keys",
-            Self::NoContainer { .. } => "NoContainer",
-            Self::Proxy { .. } => "Proxy",
-            Self::Windows => "Windows",
-            Self::HostPid => "HostPid",
-            Self::NameTaken { .. } => "NameTaken",
-            Self::PortTaken(_) => "PortTaken",
-            Self::MountTaken { .. } => "MountTaken",
-            Self::OtherSidecar { .. } => "OtherSidecar",
-            Self::InvalidLock { .. } => "InvalidLock",
-            Self::LockUnknown { .. } => "LockUnknown",
-            Self::NoEnsemble(_) => "NoEnsemble",
-            Self::EnsembleChanged { .. } => "EnsembleChanged",
-            Self::EnsembleNotAllowed { .. } => "EnsembleNotAllowed",
-            Self::EnsembleUnknown(_) => "EnsembleUnknown",
-            Self::NoCommand { .. } => "NoCommand",
-            Self::ImageUnknown { .. } => "ImageUnknown",
-            Self::SharedProcesses { .. } => "SharedProcesses",
-            Self::SignalUnsupported { .. } => "SignalUnsupported",
-            Self::NotShared(_) => "NotShared",
-            Self::UnknownUser(_) => "UnknownUser",
-            Self::PauseWithProbes { .. } => "PauseWithProbes",
-            Self::UnknownPort { .. } => "UnknownPort",
+/// One word for each reason.
+macro_rules! reasons {
+    ($($reason:ident),+ $(,)?) => {
+        impl Refusal {
+            /// All of them.
+            pub(crate) const REASONS: &[&str] = &[$(stringify!($reason)),+];
+
+            /// One word for metrics, out of [`Self::REASONS`].
+            pub(crate) fn reason(&self) -> &'static str {
+                match self {
+                    $(Self::$reason { .. } => stringify!($reason)),+
+                }
+            }
         }
-    }
+    };
+}
+
+reasons! {
+    Unreadable,
+    Keys,
+    NoContainer,
+    Proxy,
+    Windows,
+    HostPid,
+    NameTaken,
+    PortTaken,
+    MountTaken,
+    OtherSidecar,
+    InvalidLock,
+    LockUnknown,
+    NoEnsemble,
+    EnsembleChanged,
+    EnsembleNotAllowed,
+    EnsembleUnknown,
+    NoCommand,
+    ImageUnknown,
+    SharedProcesses,
+    SignalUnsupported,
+    NotShared,
+    UnknownUser,
+    PauseWithProbes,
+    UnknownPort,
 }

@@ -10,6 +10,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::admission::certificates::Validity;
+use crate::admission::inject::Refusal;
 
 /// Metrics of the webhooks. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -48,6 +49,11 @@ impl WebhookMetrics {
             duration: Histogram::new(exponential_buckets(0.0005, 2.0, 14)),
             certificate: Validity::default(),
         };
+        // From 0 on, so that the first refusal is an increase.
+        for result in Refusal::REASONS.iter().copied().chain([ABANDONED]) {
+            let webhook = "pods";
+            drop(metrics.requests.get_or_create(&Request { webhook, result }));
+        }
         registry.register(
             "lockkeeper_webhook_requests",
             "Reviews of objects by how they ended",

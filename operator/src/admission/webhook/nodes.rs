@@ -11,8 +11,8 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
 
-use crate::fencing::Fencing;
-use crate::fencing::machine::Machine;
+use crate::node_fencing::Fencing;
+use crate::node_fencing::machine::Machine;
 
 /// Nodes in one page of a list.
 const PAGE: u32 = 500;

@@ -157,7 +157,7 @@ pub(crate) async fn apply(
     handoff::carry_out(ctx, writer, way, resolved, handoff, &mut applied).await?;
     if *finalizer == Finalizer::Remove {
         if resolved.situation.way().is_none() {
-            tracing::warn!(lock = %resolved.key, "There is no way to the ensemble of a lock; its nodes stay there");
+            tracing::warn!(lock = %resolved.key, "The operator cannot reach the lock's ensemble; the lock's nodes stay there");
         }
         set_finalizer(ctx, writer, resolved, false, &mut applied).await?;
         applied.outcome = Outcome::Gone;

@@ -2,7 +2,8 @@
 //!
 //! The status says what this replica knows before the plan is carried out: what came of former plans is in its memory. If
 //! [`apply`](super::apply) learns something that the status does not say, the lock is resolved and planned once more before
-//! a status is written. So every status that is written comes from here.
+//! a status is written. So every status that is written comes from here, but for its history: [`report`](super::report) asks
+//! how the former holders ended when it writes.
 
 use std::time::Duration;
 
@@ -19,9 +20,9 @@ use super::validate::Valid;
 use crate::controller::error::Error;
 use crate::controller::rollout::{self, Decision, trial};
 use crate::controller::status::{self, Observation, claimed, holds};
-use crate::fencing::Suspect;
 use crate::identity::Identity;
 use crate::kubernetes::pods::Role;
+use crate::node_fencing::Suspect;
 use crate::problem::Problem;
 
 /// Contenders of machines that are off that are removed in one go, with two requests each, one after the other: a matter of

@@ -11,8 +11,8 @@ use crate::controller::context::Context;
 use crate::controller::error::Error;
 use crate::controller::removals::Removals;
 use crate::controller::writer::{LeasedWay, Writer};
-use crate::fencing::Suspect;
 use crate::metrics::OfLock;
+use crate::node_fencing::Suspect;
 use crate::zookeeper::nodes::TreeError;
 
 /// The pause between two rounds of removals, where there are more contenders than one round removes. Their end changes

@@ -95,7 +95,7 @@ mod tests {
     use lockkeeper_lock::FencingToken;
 
     use super::*;
-    use crate::fencing::Suspect;
+    use crate::node_fencing::Suspect;
 
     fn holder(pod: &str, token: i64) -> Holder {
         serde_json::from_value(serde_json::json!({

@@ -137,7 +137,7 @@ mod tests {
     use lockkeeper_crds::lock::Survivors;
 
     use super::*;
-    use crate::fencing::Suspect;
+    use crate::node_fencing::Suspect;
 
     fn held_by(pod: &str, taken_from: Option<TakenFrom>) -> DistributedLockStatus {
         let holder = Holder {

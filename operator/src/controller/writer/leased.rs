@@ -6,9 +6,9 @@
 use kube::Client;
 use lockkeeper_lock::CleanRelease;
 
+use crate::leadership::{NotLeading, Term};
 use crate::lock_key::LockKey;
 use crate::zookeeper::client::Way;
-use crate::zookeeper::leader::{NotLeading, Term};
 use crate::zookeeper::nodes::{Ending, TreeError};
 
 /// A client that writes to the API server.

@@ -16,7 +16,7 @@ impl Writer<'_> {
     /// replica has not seen yet, such as that of the replica that led before; this replica knows it then.
     ///
     /// # Errors
-    /// Those of the API server; [`NotLeading`](crate::zookeeper::leader::NotLeading).
+    /// Those of the API server; [`NotLeading`](crate::leadership::NotLeading).
     pub(crate) async fn try_secret(
         &self,
         secrets: &Secrets,
@@ -48,7 +48,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// Those of the API server; a conflict if another client has changed the Secret in between, which this replica reads
-    /// then; [`NotLeading`](crate::zookeeper::leader::NotLeading).
+    /// then; [`NotLeading`](crate::leadership::NotLeading).
     pub(crate) async fn write_secret(
         &self,
         secrets: &Secrets,

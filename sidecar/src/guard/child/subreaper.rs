@@ -11,12 +11,13 @@ use rustix::thread::Timespec;
 
 use super::application::Application;
 use super::pipe::pipe;
+use super::tree::Tree;
 use crate::guard::anchor::report::{self, Received, Report};
 use crate::guard::anchor::word::Speaker;
 use crate::guard::anchor::{self, Pipes};
 use crate::guard::cgroup::{Group, State};
 use crate::guard::containment::{Hold, Kind};
-use crate::guard::kill::{chase, found_marked, sweep_twice};
+use crate::guard::kill::found_marked;
 use crate::guard::lines::Lines;
 use crate::guard::namespace;
 use crate::guard::processes::Processes;
@@ -54,20 +55,6 @@ pub(in crate::guard) struct Subreaper {
     tree: Tree,
     /// What the last reaping left. The orphans of an anchor that was killed are children of the guard.
     left: Left,
-}
-
-/// How the processes of the application are found in `/proc`.
-#[derive(Debug)]
-struct Tree {
-    processes: Processes,
-    lines: Lines,
-    /// The keeper, which every sweep spares with all of its descendants.
-    keeper: Option<Pid>,
-    /// The anchor while it lives, which is no part of the application.
-    anchor: Option<Pid>,
-    /// Start time of the last anchor. An older process is none of the application's. It may be a child that the guard's
-    /// process had before it became the guard.
-    since: u64,
 }
 
 #[derive(Debug)]
@@ -110,43 +97,6 @@ impl Subreaper {
             },
             left: Left::Nothing,
         })
-    }
-}
-
-impl Tree {
-    /// Goes over the descendants of this process that belong to the application.
-    fn sweep_all(&mut self, sweep: Sweep) -> Sight {
-        let guard = rustix::process::getpid();
-        let (anchor, keeper, since) = (self.anchor, self.keeper, self.since);
-        let chase_all = |processes: &Processes| {
-            chase(processes, sweep, anchor.unwrap_or(guard), |process| {
-                Some(process.pid) != keeper && process.started >= since
-            });
-        };
-        sweep_twice(&mut self.processes, sweep, chase_all, |processes| {
-            processes.scan();
-            processes.mark_descendants(guard, anchor, keeper, since);
-        })
-    }
-
-    /// The same, except for those that `spares` selects.
-    fn sweep_some(
-        &mut self,
-        sweep: Sweep,
-        mut spares: impl FnMut(&OwnedFd, Pid, &mut Lines) -> bool,
-    ) -> Sight {
-        let guard = rustix::process::getpid();
-        sweep_twice(
-            &mut self.processes,
-            sweep,
-            |_| {},
-            |processes| {
-                processes.scan();
-                processes.mark_descendants(guard, self.anchor, self.keeper, self.since);
-                processes
-                    .mark(|proc, process| Ok(process.guarded && !spares(proc, process.pid, &mut self.lines)));
-            },
-        )
     }
 }
 

@@ -77,7 +77,6 @@ pub struct Hello {
     pub is_first: bool,
     /// What is running or paused; `None` when nothing is.
     pub tree: Option<Tree>,
-    /// A ticket follows.
     pub has_ticket: bool,
     pub containment: Containment,
     /// The [time namespace](crate::time_namespace) of the guard: instants mean the same to both in one alone.

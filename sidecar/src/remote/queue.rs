@@ -33,7 +33,6 @@ const AT_ONCE: usize = 32;
 /// How much of a lock is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// The holders.
     Holders,
     /// And those that wait.
     All,
