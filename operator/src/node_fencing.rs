@@ -19,13 +19,13 @@ use crate::lock_key::LockKey;
 use crate::work_queue::WorkQueue;
 use crate::zookeeper::queues::picture::Queue;
 
-mod berths;
+mod contender_machines;
 pub(crate) mod machine;
 mod nodes;
 mod turns;
 
-pub(crate) use berths::Suspect;
-use berths::{Berths, Unvouched};
+pub(crate) use contender_machines::Suspect;
+use contender_machines::{Berths, Unvouched};
 use machine::Machine;
 use nodes::Answer;
 pub(crate) use nodes::Nodes;

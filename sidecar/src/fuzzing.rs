@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub use crate::guard::fuzzing as guard;
 
 use crate::client::{self, Event, request};
-use crate::guard::will::RunId;
+use crate::guard::handed_to_keeper::RunId;
 use crate::metrics::LockMetrics;
 use crate::probes::health::Health;
 use crate::view::{KeeperView, Snapshot};

@@ -19,6 +19,7 @@ mod event_loop;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+pub(crate) mod handed_to_keeper;
 mod keeper_program;
 mod keepers;
 mod kill;
@@ -31,11 +32,10 @@ mod processes;
 mod reaping;
 pub(crate) mod schedule;
 mod signals;
+mod stderr_lines;
 mod target;
 mod timer;
 mod unconnected;
-mod voice;
-pub(crate) mod will;
 
 use std::io;
 
@@ -54,7 +54,7 @@ pub use self::options::{GuardOptions, KeeperLink, TargetKind};
 use self::post_start::PostStart;
 pub use self::schedule::EXIT_LOST;
 pub(crate) use self::schedule::EXIT_SOFTWARE;
-use self::voice::Voice;
+use self::stderr_lines::Voice;
 use crate::link::guard_end::GuardEnd;
 use crate::sys;
 

@@ -26,7 +26,7 @@ use self::serve::{Doors, keep};
 use crate::admin::AdminServer;
 use crate::args::{RunSettings, SidecarSettings};
 use crate::guard::ContainerKiller;
-use crate::guard::will::Will;
+use crate::guard::handed_to_keeper::Will;
 use crate::lease_env::LeaseEnv;
 use crate::link::keeper_end::KeeperEnd;
 use crate::link::protocol::ToGuard;

@@ -13,7 +13,7 @@ use lockkeeper_daemon::exit::{self, Exit, Failure};
 use lockkeeper_daemon::log;
 
 use crate::args::{RunArgs, RunSettings};
-use crate::guard::will::{RUNS, RunId, Will};
+use crate::guard::handed_to_keeper::{RUNS, RunId, Will};
 use crate::guard::{self, GuardOptions, Hold, KeeperLink, KeeperProgram, TargetKind};
 use crate::process::{self, block_on, cannot_start, hide, inherited_guard};
 use crate::sys::{self, CommandLine};

@@ -17,6 +17,7 @@ mod sample;
 mod spares;
 mod times;
 pub mod trials;
+mod witness;
 
 pub use context::Context;
 pub use figures::{Figure, Figures, Violated};

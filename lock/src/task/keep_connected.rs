@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::answer::Answer;
-use super::haste::Haste;
 use super::link::Session;
+use super::reconnect_pauses::Haste;
 use super::requests::attach::{Attached, PatienceForServers, attach};
 use super::{Entry, Task};
 use crate::clock::Clock;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::haste::Haste;
+use super::reconnect_pauses::Haste;
 use crate::ticket::{SessionKey, Ticket};
 
 /// Our session, as far as the next connection has to know it.

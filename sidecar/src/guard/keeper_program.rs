@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
-use super::will::Will;
+use super::handed_to_keeper::Will;
 use crate::process::{ELDERS, KEEPER, NO_GROUP, cannot_start};
 use crate::sys::{self, Program};
 

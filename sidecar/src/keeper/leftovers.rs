@@ -24,7 +24,7 @@ use super::observer::Observer;
 use super::policy::Policy;
 use super::shown::Shown;
 use crate::guard::ContainerKiller;
-use crate::guard::will::{Below, Will};
+use crate::guard::handed_to_keeper::{Below, Will};
 use crate::link::protocol::{FromGuard, ToGuard};
 use crate::socket::Command;
 use crate::view::Survivors;

@@ -16,7 +16,7 @@ use super::signals::Terminations;
 use crate::admin::AdminServer;
 use crate::args::Settings;
 use crate::guard::ContainerKiller;
-use crate::guard::will::Will;
+use crate::guard::handed_to_keeper::Will;
 use crate::lease_env::LeaseEnv;
 use crate::link::keeper_end::KeeperEnd;
 use crate::metrics::{self, LockMetrics};

@@ -1,24 +1,23 @@
 //! Random faults under guarded pods on two Kubernetes nodes.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use lockkeeper_judge::checker::{self, NodeLife, Report, Rule, check_with_pauses};
+use lockkeeper_judge::checker::{Rule, check_with_pauses};
 use lockkeeper_lock::{BootInstant, Timing};
-use lockkeeper_product::DeletionWatch;
 use lockkeeper_product::Space;
 use lockkeeper_product::chart::SYSTEM;
+use lockkeeper_testbed::Cluster;
 use lockkeeper_testbed::network::Unsupported;
 use lockkeeper_testbed::process::wait_for;
-use lockkeeper_testbed::{Cluster, Ensemble};
 use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::sample::Sample;
-use crate::spares::{Spare, Spares};
+use crate::spares::Spares;
 use crate::times::LeaseOption;
+use crate::witness::Witness;
 
 mod faults;
 
@@ -172,11 +171,11 @@ fn round(
     space.wait_until_waiting("report", 2);
     space.wait_until_it_runs(0);
 
-    let mut witness = Witness::new(&space);
+    let mut witness = Witness::new(space.installation.ensemble(), ROOT);
     let mut broken: Vec<Broken<'_>> = Vec::new();
     let end = BootInstant::now() + length;
     while BootInstant::now() < end {
-        witness.keep_up(space.installation.ensemble());
+        witness.keep_up();
         for is_over in broken.extract_if(.., |broken| broken.until <= BootInstant::now()) {
             is_over.mend(context)?;
         }
@@ -203,7 +202,7 @@ fn round(
 
     let over = BootInstant::now();
     let runs_again = wait_for(BOUND, || {
-        witness.keep_up(space.installation.ensemble());
+        witness.keep_up();
         space
             .records()
             .iter()
@@ -244,67 +243,3 @@ fn round(
 
 /// The operator's root, above all locks and their control nodes.
 const ROOT: &str = "/lockkeeper";
-
-/// The deletions by all successive leaders. It does not see deletions while there is no leader.
-struct Witness {
-    watch: Option<DeletionWatch>,
-    lives: BTreeMap<i64, NodeLife>,
-    /// The tokens of contenders that were released.
-    released: BTreeSet<i64>,
-}
-
-impl Witness {
-    fn new(space: &Space) -> Self {
-        let mut witness = Self {
-            watch: None,
-            lives: BTreeMap::new(),
-            released: BTreeSet::new(),
-        };
-        witness.keep_up(space.installation.ensemble());
-        witness
-    }
-
-    fn keep_up(&mut self, ensemble: &Ensemble) {
-        if let Some(watch) = &self.watch {
-            // Before the deletions are read: afterwards it could hide some of them.
-            let is_interrupted = watch.interrupted().is_some();
-            for life in watch.deletions() {
-                if watch.was_released(life.token) {
-                    self.released.insert(life.token);
-                }
-                self.lives.insert(life.token, life);
-            }
-            if is_interrupted {
-                self.watch = None;
-            }
-        }
-        if self.watch.is_none() {
-            // Without a leader, the next call tries again.
-            self.watch = DeletionWatch::begin(ensemble, ROOT).ok();
-        }
-    }
-
-    /// The times between the last instructions and the deletions, with their tokens.
-    fn spares(&self, report: &Report, pauses: bool) -> Vec<(i64, Spare)> {
-        // An application that went on after a pause records its first token, whose node is long gone.
-        let first_holds = Report {
-            holds: report
-                .holds
-                .iter()
-                .filter(|hold| !(pauses && hold.resumed))
-                .cloned()
-                .collect(),
-            ..Report::default()
-        };
-        let lives: Vec<_> = self.lives.values().cloned().collect();
-        let spare = |spare: checker::Spare| {
-            let seconds = match (spare.spare, spare.late) {
-                (Some(spare), _) => spare.as_secs_f64(),
-                (None, late) => -late?.as_secs_f64(),
-            };
-            let is_released = self.released.contains(&spare.token);
-            Some((spare.token, Spare { seconds, is_released }))
-        };
-        first_holds.spares(&lives).into_iter().filter_map(spare).collect()
-    }
-}

@@ -19,7 +19,9 @@ use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture};
 use crate::random_faults::{Event, Plan, Shape, Workers};
 use crate::sample::Sample;
+use crate::spares::Spares;
 use crate::times::SESSION_TIMEOUT;
+use crate::witness::Witness;
 
 /// Length of the plan of one round, in a test and in a campaign by minutes.
 const SHORT: Duration = Duration::from_secs(40);
@@ -51,6 +53,7 @@ pub(super) fn random(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let mut violations = Violations::default();
     let mut gaps = Sample::default();
     let (mut holds, mut struck, mut restarts) = (0, 0, 0);
+    let mut spares = Spares::default();
     let first = context.random.usize(..CROWDS.len());
     for number in 0..rounds as usize {
         let (crowd, name, rule) = CROWDS[(first + number) % CROWDS.len()];
@@ -77,16 +80,20 @@ pub(super) fn random(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             round.number,
             crew.0.len()
         ))?;
-        let outcome = carry_out(context, &fixture.ensemble, &crew, &plan)?;
+        let mut witness = Witness::new(&fixture.ensemble, &round.root);
+        let (outcome, runs_again) = witness.during(|| {
+            let outcome = carry_out(context, &fixture.ensemble, &crew, &plan)?;
+            let over = BootInstant::now();
+            let runs_again = wait_for(BOUND, || {
+                crew.keep_up(&fixture.ensemble).ok()?;
+                let records = crew.records().ok()?;
+                records.iter().any(|record| record.at > over).then_some(())
+            });
+            anyhow::Ok((outcome, runs_again))
+        })?;
+        witness.keep_up();
         struck += outcome.struck;
         restarts += outcome.restarts;
-
-        let over = BootInstant::now();
-        let runs_again = wait_for(BOUND, || {
-            crew.keep_up(&fixture.ensemble).ok()?;
-            let records = crew.records().ok()?;
-            records.iter().any(|record| record.at > over).then_some(())
-        });
         if runs_again.is_none() {
             violations.add(format!("round {}: no application runs any more", round.number));
         }
@@ -105,6 +112,8 @@ pub(super) fn random(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                 context.say(format!("--- log of {}:\n{}", worker.options().name, worker.log()))?;
             }
         }
+        let timing = round.timing(&crew.0[0].worker());
+        witness.judge(&report, &round, &timing, &mut spares, &mut violations);
         holds += report.holds.len();
         report
             .gaps
@@ -126,6 +135,8 @@ pub(super) fn random(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         format!("{struck} faults, {holds} holds, {restarts} workers started again"),
     );
     figures.row("time without a holder", gaps.to_string());
+    let seen = spares.lapsed.len() + spares.released.len();
+    spares.tell(&mut figures, &format!("{seen} of {holds} holds: everything gone"));
     violations.finish(figures)
 }
 

@@ -13,6 +13,8 @@ use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture, Round};
 use crate::sample::{Sample, seconds};
+use crate::spares::Spares;
+use crate::witness::Witness;
 
 #[derive(Clone, Copy)]
 enum Fault {
@@ -34,6 +36,7 @@ pub(super) fn servers(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let mut violations = Violations::default();
     let mut back: [Sample; 4] = Default::default();
     let mut pauses: [Sample; 4] = Default::default();
+    let (mut spares, mut holds) = (Spares::default(), 0);
     for _ in 0..context.rounds {
         for (kind, (fault, name)) in FAULTS.into_iter().enumerate() {
             let round = fixture.begin()?;
@@ -46,13 +49,21 @@ pub(super) fn servers(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                 workers.push(fixture.start(options)?);
             }
             wait_until_one_runs(&workers, BootInstant::now())?;
-            strike(&fixture.ensemble, &round, fault)?;
-            let over = BootInstant::now();
-            let again = wait_until_one_runs(&workers, over)?;
-            // Long enough for an overlap to become visible.
-            fixture.ensemble.wait_ready()?;
-            wait_until_one_runs(&workers, BootInstant::now() + Duration::from_secs(2))?;
+            let mut witness = Witness::new(&fixture.ensemble, &round.root);
+            let (over, again) = witness.during(|| {
+                strike(&fixture.ensemble, &round, fault)?;
+                let over = BootInstant::now();
+                let again = wait_until_one_runs(&workers, over)?;
+                // Long enough for an overlap to become visible.
+                fixture.ensemble.wait_ready()?;
+                wait_until_one_runs(&workers, BootInstant::now() + Duration::from_secs(2))?;
+                anyhow::Ok((over, again))
+            })?;
+            witness.keep_up();
             let report = round.judge(context, &workers, Rule::Exclusive, &mut violations)?;
+            let timing = round.timing(&workers[0]);
+            witness.judge(&report, &round, &timing, &mut spares, &mut violations);
+            holds += report.holds.len();
             let pause = report
                 .gaps
                 .iter()
@@ -79,6 +90,10 @@ pub(super) fn servers(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             pauses[kind].to_string(),
         );
     }
+    // Not of each hold: the last one of a round goes on, and while there is no leader, or a new one is not known yet, a
+    // deletion is not seen.
+    let seen = spares.lapsed.len() + spares.released.len();
+    spares.tell(&mut figures, &format!("{seen} of {holds} holds: everything gone"));
     violations.finish(figures)
 }
 

@@ -52,10 +52,13 @@ pub(super) fn takeover(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let mut fixture = Fixture::new("takeover")?;
     let mut violations = Violations::default();
     let mut holders = LEASES.map(|lease| (lease, Sample::default()));
-    let (mut alive, mut dead) = (Sample::default(), Sample::default());
+    let (mut alive, mut dead, mut disturbed) = (Sample::default(), Sample::default(), 0);
     for _ in 0..context.rounds {
         for (lease, times) in &mut holders {
-            times.add(holder_crashes(context, &mut fixture, lease, &mut violations)?);
+            match holder_crashes(context, &mut fixture, lease, &mut violations)? {
+                Some(took) => times.add(took),
+                None => disturbed += 1,
+            }
         }
         alive.add(heir_waits(context, &mut fixture, false, &mut violations)?);
         dead.add(heir_waits(context, &mut fixture, true, &mut violations)?);
@@ -83,16 +86,22 @@ pub(super) fn takeover(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         "clean release, next in the queue had crashed: the one behind it",
         dead.to_string(),
     );
+    if disturbed > 0 {
+        figures.row(
+            "rounds in which the holder was stopped without a fault",
+            disturbed.to_string(),
+        );
+    }
     violations.finish(figures)
 }
 
-/// From the crash to the next one's first instruction, in seconds.
+/// From the crash to the next one's first instruction, in seconds; `None` if the holder was stopped before.
 fn holder_crashes(
     context: &mut Context<'_>,
     fixture: &mut Fixture,
     lease: &Lease,
     violations: &mut Violations,
-) -> anyhow::Result<f64> {
+) -> anyhow::Result<Option<f64>> {
     let round = fixture.begin()?;
     let holder = start(fixture, &round, "holder", lease)?;
     let token = holder.wait_until_it_runs(0, BOUND)?;
@@ -100,6 +109,9 @@ fn holder_crashes(
     round.wait_until_queued(2)?;
     // It renews at any moment of its interval.
     std::thread::sleep(Duration::from_millis(context.random.u64(1_500..3_000)));
+    if !round.is_still_held(context, &waiter)? {
+        return Ok(None);
+    }
     let crashed = crash(fixture, &holder)?;
     let next = waiter.wait_until_it_runs(token, BOUND)?;
     let took = seconds(waiter.first_stamp(next)?, crashed);
@@ -113,7 +125,7 @@ fn holder_crashes(
         // Its log tells what it waited for.
         context.say(waiter.log())?;
     }
-    Ok(took)
+    Ok(Some(took))
 }
 
 /// From the deletion of the holder that releases to the first instruction of the one that runs next, in seconds.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Ensemble, EnsembleError};
-use crate::task::haste::Haste;
 use crate::task::link::Session;
+use crate::task::reconnect_pauses::Haste;
 
 /// A new connection, and the moment from which the leader counts the session anew.
 pub(in crate::task) struct Attached<C> {

@@ -21,7 +21,7 @@ use super::share::{Group, Share, Turn};
 use super::url::Url;
 use crate::addresses::{self, Network};
 use crate::admission::asker::Asker;
-use crate::admission::fair::Fair;
+use crate::admission::shared_places::Fair;
 
 /// Bodies that are read at once: with [`super::registry`]'s bound on one, what all answers together need.
 const BODIES: usize = 32;

@@ -16,8 +16,8 @@ use serde_json::Value;
 use super::genuine::{self, read};
 use crate::admission::asker::Asker;
 use crate::admission::cache::{Cache, Weigh};
-use crate::admission::fair::Fair;
 use crate::admission::inject::Replicas;
+use crate::admission::shared_places::Fair;
 use crate::kubernetes::names::{is_label, is_subdomain};
 use crate::kubernetes::objects::{
     AutoscalerPart, DESIRED_REPLICAS, JobPart, LockPart, PAGE, ReplicaSetPart, SecretPart, StatefulSetPart,

@@ -8,9 +8,9 @@ use lockkeeper_crds::lock::{DistributedLockStatus, PastHolder};
 
 use super::apply::{Applied, Outcome};
 use super::history::{changes, history};
-use super::news::{gone, news};
 use super::resolve::Resolved;
 use super::situation::Situation;
+use super::status_events::{gone, news};
 use crate::controller::context::Context;
 use crate::controller::error::Error;
 use crate::controller::status::is_between_holders;

@@ -126,7 +126,7 @@ mod tests {
 
     use super::super::below;
     use super::*;
-    use crate::guard::will::{Below, RunId, Will};
+    use crate::guard::handed_to_keeper::{Below, RunId, Will};
     use crate::guard::{ContainmentChoice, Hold};
     use crate::link::protocol::{Grant, Hello};
 

@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::guard::will::RunId;
+use crate::guard::handed_to_keeper::RunId;
 use crate::sys;
 
 /// How long other work waits for a look. Most take some milliseconds.

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::look::marked;
 use super::*;
-use crate::guard::will::{RUNS, RunId};
+use crate::guard::handed_to_keeper::{RUNS, RunId};
 use crate::guard::{ContainmentChoice, Hold, Speaker, anchor_says};
 
 const PATIENCE: Duration = Duration::from_secs(30);
