@@ -1,10 +1,10 @@
 //! Deaths that are known: contenders of machines that an administrator has powered off.
 //!
 //! The operator deletes a contender whose machine is off, so that the next one need not wait for its lease duration, or
-//! for the end of its session. `docs/safety.md` has the argument. [`berths`] remembers which contender is on which
-//! machine, [`machine`] says what counts of a node, [`nodes`] reads them, and [`turns`] says which is next. All replicas
-//! do that, so that the next leader knows what the last one knew. None of this exists unless the administrator has said
-//! that the taint is a proof (`--trust-out-of-service-taint`).
+//! for the end of its session. `docs/safety.md` has the argument. [`contender_machines`] remembers which contender is on
+//! which machine, [`machine`] says what counts of a node, [`nodes`] reads them, and [`turns`] says which is next. All
+//! replicas do that, so that the next leader knows what the last one knew. None of this exists unless the administrator
+//! has said that the taint is a proof (`--trust-out-of-service-taint`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

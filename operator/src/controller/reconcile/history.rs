@@ -1,4 +1,4 @@
-//! The former holders that a status keeps. Pure.
+//! Which former holders a status keeps, and how each ended. Pure.
 //!
 //! The operator keeps them in no memory: the history of all locks would be the largest part of it.
 
