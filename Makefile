@@ -47,7 +47,7 @@ forget-skipped = mkdir -p target && rm -f $(LOCKKEEPER_SKIPPED)
 # but for the optimisation of the whole program, which takes one processor five minutes.
 prepare-tests = if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
         $(CLUSTER) build; \
-        $(MAKE) --no-print-directory image-contexts PROFILE=trial >/dev/null; \
+        $(LINTED) $(MAKE) --no-print-directory image-contexts PROFILE=trial >/dev/null; \
     fi; \
     $(forget-skipped)
 # What a lint cannot check here it says, unless nothing may be skipped.
