@@ -77,6 +77,13 @@ impl Spares {
         self.lapsed.add(spare.seconds);
     }
 
+    /// The same, with how many these are of all holds: the last hold of a round goes on, and a deletion is not seen while
+    /// there is no leader, or a new one is not known yet.
+    pub(crate) fn tell_of(self, holds: usize, figures: &mut Figures) {
+        let seen = self.lapsed.len() + self.released.len();
+        self.tell(figures, &format!("{seen} of {holds} holds: everything gone"));
+    }
+
     /// A row for each kind that there is, and the picture.
     pub(crate) fn tell(self, figures: &mut Figures, about: &str) {
         self.rows(figures, about);

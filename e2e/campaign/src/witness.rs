@@ -10,7 +10,6 @@ use lockkeeper_product::DeletionWatch;
 use lockkeeper_testbed::Ensemble;
 
 use crate::figures::Violations;
-use crate::fixture::Round;
 use crate::spares::{Spare, Spares};
 
 /// Between two looks whether the leader still leads.
@@ -78,7 +77,7 @@ impl<'a> Witness<'a> {
     }
 
     /// The times between the last instructions and the deletions, with their tokens.
-    pub(crate) fn spares(&self, report: &Report, pauses: bool) -> Vec<(i64, Spare)> {
+    fn spares(&self, report: &Report, pauses: bool) -> Vec<(i64, Spare)> {
         // An application that went on after a pause records its first token, whose node is long gone.
         let first_holds = Report {
             holds: report
@@ -103,21 +102,23 @@ impl<'a> Witness<'a> {
 }
 
 impl Witness<'_> {
-    /// Adds the spares of a round's holders, and records those that are too short.
+    /// Adds the spares of a round's holders, and records those that are too short. Returns how many are. `pauses`: an
+    /// application that is stopped may go on later, and record under the token of its first hold.
     pub(crate) fn judge(
         &self,
         report: &Report,
-        round: &Round,
+        (round, pauses): (u32, bool),
         timing: &Timing,
         spares: &mut Spares,
         violations: &mut Violations,
-    ) {
-        // Whoever was stopped by a fault, or paused, may record under a token whose node is long gone.
-        for (token, spare) in self.spares(report, true) {
-            let who = format!("round {}: the holder of token {token}", round.number);
-            spare.judge(&who, timing, violations);
+    ) -> usize {
+        let mut late = 0;
+        for (token, spare) in self.spares(report, pauses) {
+            let who = format!("round {round}: the holder of token {token}");
+            late += usize::from(!spare.judge(&who, timing, violations));
             spares.add(spare, timing);
         }
+        late
     }
 }
 

@@ -219,13 +219,14 @@ fn round(
             report.violations.len()
         ));
     }
-    let mut late = 0;
     let timing = kind.timing(context.lease);
-    for (token, spare) in witness.spares(&report, kind.pauses) {
-        let who = format!("round {number}: the holder of token {token}");
-        late += u32::from(!spare.judge(&who, &timing, violations));
-        tally.spares.add(spare, &timing);
-    }
+    let late = witness.judge(
+        &report,
+        (number, kind.pauses),
+        &timing,
+        &mut tally.spares,
+        violations,
+    );
     if !report.is_clean() || runs_again.is_none() || late > 0 {
         context.say(&report)?;
         context.say(space.story())?;

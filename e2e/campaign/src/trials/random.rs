@@ -113,7 +113,13 @@ pub(super) fn random(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             }
         }
         let timing = round.timing(&crew.0[0].worker());
-        witness.judge(&report, &round, &timing, &mut spares, &mut violations);
+        witness.judge(
+            &report,
+            (round.number, true),
+            &timing,
+            &mut spares,
+            &mut violations,
+        );
         holds += report.holds.len();
         report
             .gaps
@@ -135,8 +141,7 @@ pub(super) fn random(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         format!("{struck} faults, {holds} holds, {restarts} workers started again"),
     );
     figures.row("time without a holder", gaps.to_string());
-    let seen = spares.lapsed.len() + spares.released.len();
-    spares.tell(&mut figures, &format!("{seen} of {holds} holds: everything gone"));
+    spares.tell_of(holds, &mut figures);
     violations.finish(figures)
 }
 

@@ -62,7 +62,13 @@ pub(super) fn servers(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             witness.keep_up();
             let report = round.judge(context, &workers, Rule::Exclusive, &mut violations)?;
             let timing = round.timing(&workers[0]);
-            witness.judge(&report, &round, &timing, &mut spares, &mut violations);
+            witness.judge(
+                &report,
+                (round.number, true),
+                &timing,
+                &mut spares,
+                &mut violations,
+            );
             holds += report.holds.len();
             let pause = report
                 .gaps
@@ -90,10 +96,7 @@ pub(super) fn servers(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             pauses[kind].to_string(),
         );
     }
-    // Not of each hold: the last one of a round goes on, and while there is no leader, or a new one is not known yet, a
-    // deletion is not seen.
-    let seen = spares.lapsed.len() + spares.released.len();
-    spares.tell(&mut figures, &format!("{seen} of {holds} holds: everything gone"));
+    spares.tell_of(holds, &mut figures);
     violations.finish(figures)
 }
 
