@@ -23,26 +23,60 @@ use crate::socket::Command;
 /// How long the session may take to end at the end of the keeper, when the contender is gone already.
 const PATIENCE_FOR_CLOSE: Duration = Duration::from_secs(1);
 
-pub(super) struct Keeper<'a> {
-    pub(super) decider: Decider,
-    pub(super) policy: Policy,
-    pub(super) contender: Contender,
+/// By what a keeper starts and stops the application.
+pub(super) struct Reins<'a> {
     pub(super) guards: &'a mut KeeperEnd,
     pub(super) lease: Option<LeaseEnv>,
     pub(super) leftovers: Leftovers,
+}
+
+/// Where a keeper says how things are.
+pub(super) struct Outlets {
     pub(super) shown: Shown,
     pub(super) probed: Probed,
     pub(super) metrics: Observer,
-    /// Whether another contender was seen before ours in the queue.
-    pub(super) has_seen_others: bool,
-    /// Where the answers to requests to step down go.
-    pub(super) step_downs: Vec<oneshot::Sender<Result<(), String>>>,
-    /// Ends when a server has a longer tick than stated, with the sentence about it.
-    pub(super) looking_at_ticks: Option<Pin<Box<dyn Future<Output = Failure>>>>,
-    pub(super) refusal: Option<Failure>,
 }
 
-impl Keeper<'_> {
+/// Ends when a server has a longer tick than stated, with the sentence about it.
+type LookingAtTicks = Pin<Box<dyn Future<Output = Failure>>>;
+
+pub(super) struct Keeper<'a> {
+    decider: Decider,
+    policy: Policy,
+    contender: Contender,
+    reins: Reins<'a>,
+    outlets: Outlets,
+    /// Whether another contender was seen before ours in the queue.
+    has_seen_others: bool,
+    /// Where the answers to requests to step down go.
+    step_downs: Vec<oneshot::Sender<Result<(), String>>>,
+    looking_at_ticks: Option<LookingAtTicks>,
+    refusal: Option<Failure>,
+}
+
+impl<'a> Keeper<'a> {
+    /// A keeper that has begun at this moment.
+    pub(super) fn new(
+        policy: Policy,
+        began: BootInstant,
+        contender: Contender,
+        reins: Reins<'a>,
+        outlets: Outlets,
+        looking_at_ticks: impl Future<Output = Failure> + 'static,
+    ) -> Self {
+        Self {
+            decider: Decider::new(policy, began),
+            policy,
+            contender,
+            reins,
+            outlets,
+            has_seen_others: false,
+            step_downs: Vec::new(),
+            looking_at_ticks: Some(Box::pin(looking_at_ticks)),
+            refusal: None,
+        }
+    }
+
     /// Keeps the lock until the decider wants to end, and gives the exit code.
     pub(super) async fn keep(
         mut self,
@@ -61,12 +95,12 @@ impl Keeper<'_> {
                 }
                 self.act(act).await?;
             }
-            self.probed.publish(self.decider.running());
+            self.outlets.probed.publish(self.decider.running());
             self.show();
             // The place in the queue is kept while something may be left of the application.
             self.contender.retain(self.decider.keeps_the_contender());
             let (survivors, is_seen) = (self.decider.survivors(now), self.decider.has_survivors(now));
-            self.shown.survivors(survivors, is_seen);
+            self.outlets.shown.survivors(survivors, is_seen);
             // Others hear of what was seen. A guard that has only not looked yet is nobody's alarm.
             self.contender.survived(survivors.filter(|_| is_seen));
             let wake = self
@@ -80,7 +114,7 @@ impl Keeper<'_> {
                     Ok(status) => self.lock_changed(status),
                     Err(_) => return Err(Failure::software("the task that keeps the lock has ended")),
                 },
-                heard = self.guards.hear() => match heard {
+                heard = self.reins.guards.hear() => match heard {
                     Heard::Frame(frame) => self.guard_said(frame),
                     Heard::Lost { is_watched } => {
                         if self.policy.kind != Kind::Wrap {
@@ -92,8 +126,8 @@ impl Keeper<'_> {
                     Heard::Succeeded => self.decider.guard_succeeded(),
                 },
                 answer = ask(asking) => self.answered(answer),
-                sent = ask(self.probed.hook()) => {
-                    if self.probed.hook_sent(sent) {
+                sent = ask(self.outlets.probed.hook()) => {
+                    if self.outlets.probed.hook_sent(sent) {
                         self.decider.post_start_failed();
                     }
                 }
@@ -118,12 +152,14 @@ impl Keeper<'_> {
 
     fn guard_said(&mut self, frame: FromGuard) {
         tracing::debug!(?frame, "Guard said");
-        self.metrics.guard_said(&frame);
+        self.outlets.metrics.guard_said(&frame);
         if let FromGuard::Hello(hello) = frame {
-            self.shown.contained(hello.containment);
+            self.outlets.shown.contained(hello.containment);
         }
-        if let Some(guard) = self.guards.parent_pid() {
-            self.leftovers.heard(&frame, guard, || self.guards.has_parent());
+        if let Some(guard) = self.reins.guards.parent_pid() {
+            self.reins
+                .leftovers
+                .heard(&frame, guard, || self.reins.guards.has_parent());
         }
         self.decider.guard_said(frame, BootInstant::now());
     }
@@ -157,7 +193,7 @@ impl Keeper<'_> {
     }
 
     fn lock_changed(&mut self, status: LockStatus) {
-        self.metrics.lock_changed(&status);
+        self.outlets.metrics.lock_changed(&status);
         if self.decider.left().is_none() {
             self.contender.publish(&status);
         }
@@ -198,24 +234,24 @@ impl Keeper<'_> {
         match act {
             Act::Tell(frame) => {
                 tracing::debug!(?frame, "Guard told");
-                self.metrics.guard_told(&frame);
-                self.leftovers.told(&frame);
-                self.guards.tell(frame);
+                self.outlets.metrics.guard_told(&frame);
+                self.reins.leftovers.told(&frame);
+                self.reins.guards.tell(frame);
             }
             Act::WriteLease(token) => {
-                if let Some(lease) = &self.lease {
+                if let Some(lease) = &self.reins.lease {
                     lease.write(token)?;
                 }
             }
             Act::RemoveLease => {
-                if let Some(lease) = &self.lease {
+                if let Some(lease) = &self.reins.lease {
                     lease.remove()?;
                 }
             }
             Act::Ask(ask) => self.contender.ask(ask),
             Act::Resume(ticket) => self.contender.resume(ticket)?,
             Act::Abandon => {
-                self.metrics.abandoned();
+                self.outlets.metrics.abandoned();
                 self.contender.abandon()?;
                 for reply in self.step_downs.drain(..) {
                     let unsure = "there is no proof that the application is gone; the lock is left to expire";
@@ -223,9 +259,9 @@ impl Keeper<'_> {
                 }
             }
             Act::KillGuard => {
-                self.leftovers.kill_container().await;
-                self.guards.kill();
-                self.leftovers.kill_run();
+                self.reins.leftovers.kill_container().await;
+                self.reins.guards.kill();
+                self.reins.leftovers.kill_run();
                 tracing::error!("The guard has not stopped the application by its deadline; it was killed");
             }
             Act::AnswerStepDown => {
@@ -241,9 +277,16 @@ impl Keeper<'_> {
     /// The guard was killed. Its leftovers are stopped before another contender gets the lock.
     async fn orphaned(self, commands: &mut mpsc::Receiver<Command>) -> Result<u8, Failure> {
         // First, even if anything else fails: our own end may be near, too.
-        let removed = self.lease.as_ref().map_or(Ok(()), LeaseEnv::remove);
-        self.leftovers
-            .stop(self.contender, &self.shown, &self.metrics, &self.policy, commands)
+        let removed = self.reins.lease.as_ref().map_or(Ok(()), LeaseEnv::remove);
+        self.reins
+            .leftovers
+            .stop(
+                self.contender,
+                &self.outlets.shown,
+                &self.outlets.metrics,
+                &self.policy,
+                commands,
+            )
             .await;
         removed?;
         Ok(match self.policy.kind {

@@ -5,9 +5,8 @@ use lockkeeper_lock::{BootInstant, LockStatus};
 use tokio::sync::{mpsc, watch};
 
 use super::contender::{Contender, Source};
-use super::decider::Decider;
 use super::ensemble::{self, Identities};
-use super::keeping::Keeper;
+use super::keeping::{Keeper, Outlets, Reins};
 use super::leftovers::Leftovers;
 use super::observer::Observer;
 use super::policy::{Kind, Policy};
@@ -114,21 +113,17 @@ pub(super) async fn keep(
         },
         published,
     )?;
-    let keeper = Keeper {
-        decider: Decider::new(policy, began),
-        policy,
-        contender,
+    let reins = Reins {
         guards,
         lease,
         leftovers: Leftovers::new(killer, will),
+    };
+    let outlets = Outlets {
         shown: Shown::new(guarded, observer.clone()),
         probed: Probed::new(app, health),
         metrics: observer,
-        has_seen_others: false,
-        step_downs: Vec::new(),
-        looking_at_ticks: Some(Box::pin(looking_at_ticks)),
-        refusal: None,
     };
+    let keeper = Keeper::new(policy, began, contender, reins, outlets, looking_at_ticks);
     *has_begun = true;
     let code = keeper.keep(command_receiver, terminations).await;
     drop(stopping);
