@@ -54,7 +54,7 @@ prepare-tests = if [ "$$(id -u)" -eq 0 ] && command -v go >/dev/null; then \
 skip-lint = echo "skipped: $(1)"; [ "$${LOCKKEEPER_REQUIRE-}" != all ]
 # Test programs that need a Kubernetes. Those of one list share a cluster, one program after the other; the two lists
 # take about as long, and run side by side.
-KUBERNETES_TESTS_1 := api cluster kubernetes
+KUBERNETES_TESTS_1 := api cluster kubernetes tutorial
 KUBERNETES_TESTS_2 := admission cluster_end controllers demo
 KUBERNETES_TESTS := $(KUBERNETES_TESTS_1) $(KUBERNETES_TESTS_2)
 # The test programs of some crates' folders, as cargo finds them.

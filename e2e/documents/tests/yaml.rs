@@ -47,9 +47,10 @@ fn check(spec: &DistributedLockSpec) -> Result<(), String> {
     checked.map(drop).map_err(|error| error.to_string())
 }
 
-/// Keys of the group in a text; not versions of its API.
+/// Keys of the group in a text; neither versions of its API nor objects (`distributedlock.lockkeeper.io/NAME`).
 fn keys_in(text: &str) -> BTreeSet<String> {
     let is_part = |letter: char| letter.is_ascii_lowercase() || letter == '-';
+    let text = text.replace("distributedlock.lockkeeper.io/", "");
     let names = text.split("lockkeeper.io/").skip(1).map(|rest| {
         let end = rest.find(|letter| !is_part(letter)).unwrap_or(rest.len());
         // `kubectl annotate KEY-` removes the key.

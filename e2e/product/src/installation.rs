@@ -3,24 +3,21 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use lockkeeper_lock::BootInstant;
 use lockkeeper_testbed::cluster::{REGISTRY_INSIDE, kubernetes_networks};
-use lockkeeper_testbed::{Cluster, Config, Ensemble, Unsupported, java};
+use lockkeeper_testbed::{Cluster, Config, Ensemble, Unsupported};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use crate::binaries;
 use crate::chart::{CHART, Helm, SYSTEM, WORKSPACE};
+use crate::{binaries, zookeeper_image};
 
 /// The name of the helm release.
 const RELEASE: &str = "lockkeeper";
 const CRDS: &str = "lockkeeper-crds";
-/// The script that builds an image of ZooKeeper.
-const ZOOKEEPER_IMAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/zookeeper-image/build");
 /// Replicas of the operator, by the chart's default.
 const REPLICAS: usize = 2;
 /// A bound for the end of the operator, which takes its grace period at most.
@@ -151,26 +148,13 @@ impl<'a> Installation<'a> {
         );
     }
 
-    /// Pushes an image with ZooKeeper's server, with the contract of the official one, which is not available
-    /// everywhere. Returns the name by which pods use it.
+    /// Pushes an image with ZooKeeper's server. Returns the name by which pods use it.
     ///
     /// # Errors
-    /// When it cannot be built, because a JDK or a static busybox is missing.
+    /// As [`zookeeper_image::push`].
     pub fn push_zookeeper(&self) -> anyhow::Result<String> {
-        let folder = tempfile::tempdir()?;
-        let output = Command::new(ZOOKEEPER_IMAGE)
-            .arg(folder.path())
-            .arg(java::libraries()?)
-            .stdin(Stdio::null())
-            .output()?;
-        ensure!(
-            output.status.success(),
-            "the image of ZooKeeper cannot be built: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
         let tag = BootInstant::now().as_nanos();
-        self.cluster
-            .push_image(&format!("lockkeeper/zookeeper:{tag}"), folder.path(), None)
+        zookeeper_image::push(self.cluster, &format!("lockkeeper/zookeeper:{tag}"))
     }
 
     /// Runs helm, and returns its output.

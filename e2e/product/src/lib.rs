@@ -18,6 +18,7 @@ pub mod nobody;
 pub mod pod;
 pub mod space;
 pub mod worker;
+pub mod zookeeper_image;
 
 pub use deletions::DeletionWatch;
 pub use installation::Installation;

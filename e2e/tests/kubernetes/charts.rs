@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use lockkeeper_product::binaries;
 use lockkeeper_product::chart::SYSTEM;
 use lockkeeper_product::space::{BOUND, Mend, Space, calm};
 use serde_json::json;
@@ -83,7 +84,14 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
         "lockkeeper-workloads",
     ];
     assert_eq!(space.cluster.kubectl(&bindings).unwrap(), "Audit Audit");
+    let (code, said) = checked(&space);
+    assert!(code == 0 && said.contains("\npolicies      warning   "), "{said}");
     installation.install(&json!({})).unwrap();
+    let (code, said) = checked(&space);
+    assert!(
+        code == 0 && said.lines().all(|line| line.contains("   good      ")),
+        "{said}"
+    );
     space.assert_undisturbed(&pair);
     // Marked pods also do not run unguarded if the hooks are skipped.
     installation
@@ -93,6 +101,14 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
         .helm(&["uninstall", "lockkeeper-crds", &system])
         .unwrap();
     space.assert_undisturbed(&pair);
+    let (code, said) = checked(&space);
+    for missing in ["operator", "webhooks"] {
+        assert!(said.contains(&format!("\n{missing:<11}   PROBLEM   ")), "{said}");
+    }
+    assert!(
+        code == 69 && said.contains("2 of 10 checks found a problem"),
+        "{said}"
+    );
     assert_eq!(
         left_of_the_chart(&space),
         [
@@ -121,6 +137,15 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
     let (_, next) = space.assert_handed_over(&pair);
     drop(mended);
     space.wait_until_held_by(&next, "report");
+}
+
+/// Exit code and output of `kubectl lockkeeper check`.
+fn checked(space: &Space) -> (i32, String) {
+    let mut command = Command::new(binaries::plugin().unwrap());
+    command.arg("check").arg("--kubeconfig");
+    let said = command.arg(space.cluster.kubeconfig()).output().unwrap();
+    let words = String::from_utf8([said.stdout, said.stderr].concat()).unwrap();
+    (said.status.code().unwrap(), words)
 }
 
 pub fn left_of_the_chart(space: &Space) -> Vec<String> {

@@ -2,6 +2,7 @@
 
 #![warn(unreachable_pub)]
 
+mod check;
 mod doubt;
 mod explain;
 mod history;

@@ -17,6 +17,7 @@ use lockkeeper_daemon::table::plain;
 use lockkeeper_daemon::{duration, version};
 use serde_json::json;
 
+use crate::check;
 use crate::doubt::stale;
 use crate::explain::{can_hand_over, explain};
 use crate::history::Holds;
@@ -112,6 +113,8 @@ pub enum Command {
         /// Name of the pod
         pod: String,
     },
+    /// Checks the installation: resource, operator, versions, rights, webhooks, certificates, policies, locks, sidecars
+    Check,
     /// Lets the lock expire although a process of a pod outlives SIGKILL: use it only if that process can do no harm
     AbandonSurvivors {
         /// Name of the pod that keeps the lock
@@ -159,6 +162,7 @@ impl Plugin {
                 let lock = hand_over(&locks, &namespace, &lock, to.as_deref(), timeout).await?;
                 output.one(&lock)
             }
+            Command::Check => return check::check(&client, &namespace, output, &mut print).await,
             Command::Why { pod } => why(client, &namespace, &pod, output).await,
             Command::AbandonSurvivors { pod } => {
                 survivors::abandon(&Api::namespaced(client, &namespace), &pod).await

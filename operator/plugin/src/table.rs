@@ -90,11 +90,8 @@ fn cells(lock: &DistributedLock, with_namespace: bool, wide: bool, now: Timestam
 /// Everything about one lock.
 pub(crate) fn describe(lock: &DistributedLock, now: Timestamp) -> String {
     let status = lock.status.clone().unwrap_or_default();
-    let mut text = String::new();
-    let mut line = |name: &str, value: &str| {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "{:<13}{}", format!("{name}:"), plain(value));
-    };
+    let mut lines = Vec::new();
+    let mut line = |name: &str, value: &str| lines.push((format!("{name}:"), plain(value)));
     line("Lock", &lock.name_any());
     line("Mode", lock.spec.mode.as_str());
     if let Some(budget) = status.stop_budget {
@@ -119,6 +116,12 @@ pub(crate) fn describe(lock: &DistributedLock, now: Timestamp) -> String {
     }
     if let Some(ensemble) = &status.ensemble {
         line("Ensemble", &ensemble.id);
+    }
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    let mut text = String::new();
+    for (name, value) in lines {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name:<width$} {value}");
     }
     let heads = [
         "PLACE", "POD", "NODE", "TOKEN", "SINCE", "LEASE", "GUARD", "REVISION",

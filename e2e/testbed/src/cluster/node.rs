@@ -15,7 +15,7 @@ use super::build::Programs;
 use super::cgroups;
 use super::config::Config;
 use super::control_plane::answers;
-use super::layout::{ADDRESS, NodeLayout, REGISTRY_INSIDE, find_program, pause_image, reference};
+use super::layout::{ADDRESS, NodeLayout, REGISTRY_INSIDE, find_program, pause_image};
 use super::part::Part;
 use super::pki::Pki;
 use crate::Host;
@@ -188,12 +188,15 @@ fn write_network(node: NodeLayout) -> anyhow::Result<()> {
 
 fn write_containerd(programs: &Programs, node: NodeLayout) -> anyhow::Result<()> {
     let directory = node.directory();
-    let registry = directory.join("registries").join(REGISTRY_INSIDE);
-    fs::create_dir_all(&registry)?;
-    fs::write(
-        registry.join("hosts.toml"),
-        format!("server = \"http://{}\"\n", reference("").trim_end_matches('/')),
-    )?;
+    // Images that are named without a registry come from the cluster's own, too.
+    for name in [REGISTRY_INSIDE, "docker.io"] {
+        let registry = directory.join("registries").join(name);
+        fs::create_dir_all(&registry)?;
+        fs::write(
+            registry.join("hosts.toml"),
+            format!("server = \"http://{REGISTRY_INSIDE}\"\n"),
+        )?;
+    }
     let runc = find_program("runc").context("there is no runc: apt-get install runc")?;
     let config = format!(
         r#"version = 3
