@@ -11,6 +11,7 @@ mod specs;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -273,6 +274,42 @@ fn the_plugin_lists_by_label_in_all_formats_and_shows_a_lock_again_when_it_chang
         "{shown}"
     );
     watch.kill();
+}
+
+#[test]
+fn kubectl_completes_the_commands_of_the_plugin_and_the_names_of_locks() {
+    let Some(namespace) = namespace("plugin-complete") else {
+        return;
+    };
+    apply(&namespace, "report", &json!({})).unwrap();
+    apply(&namespace, "other", &json!({})).unwrap();
+    let cluster = Cluster::shared().unwrap();
+    let programs = tempfile::tempdir().unwrap();
+    for name in ["kubectl-lockkeeper", "kubectl_complete-lockkeeper"] {
+        symlink(binaries::plugin().unwrap(), programs.path().join(name)).unwrap();
+    }
+    let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap());
+    // What a shell does when a user presses the key.
+    let completed = |words: &[&str]| {
+        let output = Command::new(cluster.program("kubectl").unwrap())
+            .args(["__complete", "lockkeeper"])
+            .args(words)
+            .env("KUBECONFIG", cluster.kubeconfig())
+            .env("PATH", &path)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let words = said.lines().filter(|line| !line.starts_with(':'));
+        let words = words.map(|line| line.split('\t').next().unwrap().to_owned());
+        words.collect::<Vec<_>>()
+    };
+    assert_eq!(completed(&["hi"]), ["history"]);
+    assert_eq!(
+        completed(&["-n", namespace.name(), "status", ""]),
+        ["other", "report"]
+    );
+    assert_eq!(completed(&["-n", namespace.name(), "status", "re"]), ["report"]);
+    assert!(completed(&["list", "-o", ""]).contains(&"wide".to_owned()));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![warn(unreachable_pub)]
 
 mod check;
+mod complete;
 mod doubt;
 mod explain;
 mod history;
@@ -18,4 +19,5 @@ mod table;
 mod unmarked;
 mod workload;
 
+pub use complete::{complete, is_wanted as completes};
 pub use plugin::Plugin;

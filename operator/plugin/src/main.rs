@@ -4,18 +4,24 @@ use std::io::Write;
 use std::process::{ExitCode, Termination};
 
 use clap::Parser;
-use kubectl_lockkeeper::Plugin;
+use kubectl_lockkeeper::{Plugin, complete, completes};
 use lockkeeper_daemon::exit::{Exit, Failure};
 
 fn main() -> ExitCode {
-    let plugin = Plugin::parse();
-    match answer(plugin) {
+    let program = std::env::args_os().next();
+    let answered = if completes(program.as_deref()) {
+        let words: Vec<_> = std::env::args().skip(1).collect();
+        answer(async move { print(&complete(&words).await) })
+    } else {
+        answer(Plugin::parse().run(print))
+    };
+    match answered {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }
 
-fn answer(plugin: Plugin) -> Result<(), Failure> {
+fn answer(answer: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .map_err(|_| Failure::software("a TLS provider is already installed"))?;
@@ -23,7 +29,7 @@ fn answer(plugin: Plugin) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::software(format!("cannot start the runtime: {error}")))?
-        .block_on(plugin.run(print))
+        .block_on(answer)
 }
 
 /// `println!` would panic when the reader is gone.

@@ -173,7 +173,11 @@ impl Plugin {
 }
 
 impl Target {
-    async fn connect(self) -> Result<(Client, String), Failure> {
+    /// A client, and the namespace to ask in.
+    ///
+    /// # Errors
+    /// When the kubeconfig cannot be used.
+    pub(crate) async fn connect(self) -> Result<(Client, String), Failure> {
         let options = KubeConfigOptions {
             context: self.context,
             ..KubeConfigOptions::default()
