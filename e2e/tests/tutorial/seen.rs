@@ -43,6 +43,8 @@ impl Names {
             None if found.name("node").is_some() => "<node>".to_owned(),
             None => "<time>".to_owned(),
         });
+        // Which of the two it is, the page leaves open.
+        let line = line.replace("Released", "HandedOver");
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 

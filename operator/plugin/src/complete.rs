@@ -25,6 +25,9 @@ const NAME: &str = "kubectl_complete-lockkeeper";
 /// Cobra's `ShellCompDirectiveNoFileComp`: these are all candidates, and files are none.
 const NO_FILES: &str = ":4\n";
 
+/// Cobra's `ShellCompDirectiveDefault`: the shell offers files.
+const FILES: &str = ":0\n";
+
 /// Who waits has pressed a key.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -44,6 +47,7 @@ pub async fn complete(words: &[String]) -> String {
         .map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
     let candidates = match wanted(last, before) {
         Wanted::These(candidates) => candidates,
+        Wanted::Files => return FILES.to_owned(),
         Wanted::Locks => names(before, "").await,
         Wanted::Pods => names(before, keys::LOCK).await,
     };
@@ -65,6 +69,7 @@ type Candidate = (String, String);
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
     These(Vec<Candidate>),
+    Files,
     Locks,
     /// Those that stand behind locks.
     Pods,
@@ -97,6 +102,7 @@ fn wanted(last: &str, before: &[String]) -> Wanted {
                 .filter_map(|format| Some((format.to_possible_value()?.get_name().to_owned(), String::new())))
                 .collect(),
         ),
+        (Some("kubeconfig"), _) => Wanted::Files,
         (Some("to"), _) => Wanted::Pods,
         (Some(_), _) => Wanted::These(Vec::new()),
         (None, _) if last.starts_with('-') => Wanted::These(options(&root, command)),
@@ -229,6 +235,7 @@ mod tests {
         assert!(!these("status --").contains(&"--watch".to_owned()));
         assert_eq!(these("list -o "), ["table", "wide", "json", "yaml", "name"]);
         assert!(these("list --namespace ").is_empty());
+        assert_eq!(of("list --kubeconfig ~/"), Wanted::Files);
     }
 
     #[test]

@@ -10,7 +10,8 @@ use lockkeeper_daemon::exit::{Exit, Failure};
 fn main() -> ExitCode {
     let program = std::env::args_os().next();
     let answered = if completes(program.as_deref()) {
-        let words: Vec<_> = std::env::args().skip(1).collect();
+        let words = std::env::args_os().skip(1);
+        let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
         answer(async move { print(&complete(&words).await) })
     } else {
         answer(Plugin::parse().run(print))
@@ -25,11 +26,14 @@ fn answer(answer: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .map_err(|_| Failure::software("a TLS provider is already installed"))?;
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::software(format!("cannot start the runtime: {error}")))?
-        .block_on(answer)
+        .map_err(|error| Failure::software(format!("cannot start the runtime: {error}")))?;
+    let answered = runtime.block_on(answer);
+    // A look-up of a name that nobody waits for any more does not hold up the end.
+    runtime.shutdown_background();
+    answered
 }
 
 /// `println!` would panic when the reader is gone.

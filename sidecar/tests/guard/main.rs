@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         Some("role:old-kernel") => helpers::old_kernel(&arguments[2..]),
         Some("role:pidfd") => helpers::pidfd(),
         Some("role:write") => helpers::write(&arguments[2..]),
+        Some("role:witness") => harness::witness::watch(arguments[2].as_ref()),
         _ if harness::ignores_signals() => harness::main_with_plain_signals(&arguments[1..]),
         _ => harness::main(&[
             deadline::TESTS,

@@ -86,7 +86,10 @@ impl Locks {
         }
         let reason = |one: Reason| ready.reason == one.as_str();
         let reachable = status.and_then(|status| status.condition(ConditionType::EnsembleReachable));
-        let is_cut_off = lock.spec.zookeeper.is_none() && reachable.is_some_and(|one| one.status != "True");
+        // Another ensemble than the lock was in is what a move leads to.
+        let is_cut_off = lock.spec.zookeeper.is_none()
+            && reachable
+                .is_some_and(|one| one.status != "True" && one.reason != Reason::EnsembleChanged.as_str());
         let says = format!("{name}: {}", ready.message);
         if is_cut_off || reason(Reason::ResourceOutdated) || reason(Reason::ProvisioningFailed) {
             self.broken.add(&says);

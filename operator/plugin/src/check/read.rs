@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::Pod;
@@ -28,7 +29,7 @@ const PAGE: u32 = 100;
 const LONGEST: usize = 300;
 
 /// What the operator cannot do without, from the role in its chart: group, resource, its name, verbs.
-const RIGHTS: [(&str, &str, &str, &[&str]); 8] = [
+const RIGHTS: [(&str, &str, &str, &[&str]); 12] = [
     (
         "lockkeeper.io",
         "distributedlocks",
@@ -44,8 +45,12 @@ const RIGHTS: [(&str, &str, &str, &[&str]); 8] = [
         "lockkeeper-zookeeper",
         &["get", "list", "watch", "patch"],
     ),
+    ("", "namespaces", "kube-system", &["get"]),
     ("apps", "deployments", "", &["get"]),
+    ("apps", "statefulsets", "", &["get"]),
+    ("apps", "daemonsets", "", &["get"]),
     ("apps", "replicasets", "", &["list"]),
+    ("apps", "controllerrevisions", "", &["list"]),
     ("events.k8s.io", "events", "", &["create", "patch"]),
 ];
 
@@ -58,11 +63,21 @@ pub(super) async fn installation(client: &Client, namespace: &str) -> Result<Ins
         }
         answer => told(answer),
     };
-    let operators = list(client).await.map(|mut all: Vec<Deployment>| {
+    let webhooks: Read<Vec<MutatingWebhookConfiguration>> = list(Api::all(client.clone())).await;
+    // Tenants may label Deployments of their own, and not these webhooks.
+    let served_in = webhooks.as_ref().ok().and_then(|found| namespace_of(found));
+    let operators = match served_in {
+        Some(namespace) => list(Api::namespaced(client.clone(), &namespace)).await,
+        None => list(Api::all(client.clone())).await,
+    };
+    let operators = operators.map(|mut all: Vec<Deployment>| {
         all.retain(is_operator);
         all
     });
-    let policies = match (list(client).await, list(client).await) {
+    let policies = match (
+        list(Api::all(client.clone())).await,
+        list(Api::all(client.clone())).await,
+    ) {
         (Ok(policies), Ok(bindings)) => Ok((policies, bindings)),
         (Err(why), _) | (_, Err(why)) => Err(why),
     };
@@ -72,7 +87,7 @@ pub(super) async fn installation(client: &Client, namespace: &str) -> Result<Ins
             Ok([operator]) => lacking(client, operator).await,
             _ => Err("the operator is not known".to_owned()),
         },
-        webhooks: list(client).await,
+        webhooks,
         tried: try_pod(&Api::namespaced(client.clone(), namespace)).await,
         policies,
         locks: locks(&Api::all(client.clone())).await,
@@ -169,13 +184,19 @@ async fn sidecars(api: &Api<Pod>, operator: &Deployment) -> Read<Sidecars> {
     Ok(sidecars)
 }
 
+/// The namespace of the service behind the webhooks.
+fn namespace_of(webhooks: &[MutatingWebhookConfiguration]) -> Option<String> {
+    let mut all = webhooks.iter().flat_map(|one| one.webhooks.iter().flatten());
+    all.find_map(|one| Some(one.client_config.service.as_ref()?.namespace.clone()))
+}
+
 /// Objects of the chart.
-async fn list<K>(client: &Client) -> Read<Vec<K>>
+async fn list<K>(api: Api<K>) -> Read<Vec<K>>
 where
-    K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    K: Clone + DeserializeOwned + Debug,
 {
     let parameters = ListParams::default().labels(OURS).limit(PAGE);
-    Ok(told(Api::<K>::all(client.clone()).list(&parameters).await)?.items)
+    Ok(told(api.list(&parameters).await)?.items)
 }
 
 /// All of a kind with this label, page after page.

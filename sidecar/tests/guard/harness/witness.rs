@@ -1,39 +1,53 @@
 //! Whether the machine itself stood still, as a virtual machine does whose host is busy: then no process kept a deadline, and
 //! that a guard did not says nothing of the guard.
 //!
-//! One process sleeps and looks how long that took; the lanes ask it by a file.
+//! One process sleeps and looks how long that took; the lanes ask it by a file. It goes before guard and anchor: what makes it
+//! late holds them up whatever their priority is. Where the kernel does not permit that, there is no witness.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
 
-use super::MARGIN;
+use super::{MARGIN, own_program};
 
 /// Names the file.
 pub const FILE: &str = "LOCKKEEPER_WITNESS";
 
-/// A process that was woken this much too late speaks of the machine, and not of its scheduler.
+/// Half of the margin.
 const LATE: Duration = Duration::from_millis(MARGIN.as_millis() as u64 / 2);
 
 const SLEEP: Duration = Duration::from_millis(2);
 
+/// A witness, until it is killed. Guard and anchor take the priority 1 of `SCHED_FIFO` (`sched(7)`).
+pub fn start(file: &Path) -> Option<Child> {
+    let mut command = Command::new("chrt");
+    command
+        .args(["--fifo", "2"])
+        .arg(own_program())
+        .arg("role:witness")
+        .arg(file)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    command.spawn().ok()
+}
+
 /// Notes until the end of this process when the machine stood still.
-pub fn watch(file: &Path) {
+pub fn watch(file: &Path) -> ! {
     let mut notes = File::create(file).expect("a file for the witness");
-    std::thread::spawn(move || {
-        loop {
-            let before = BootInstant::now();
-            std::thread::sleep(SLEEP);
-            let late = (BootInstant::now() - before).saturating_sub(SLEEP);
-            if late > LATE {
-                let now = BootInstant::now().as_nanos();
-                writeln!(notes, "{now} {}", late.as_nanos()).expect("a note");
-            }
+    loop {
+        let before = BootInstant::now();
+        std::thread::sleep(SLEEP);
+        let now = BootInstant::now();
+        let late = (now - before).saturating_sub(SLEEP);
+        if late > LATE {
+            let note = format!("{} {}\n", now.as_nanos(), late.as_nanos());
+            notes.write_all(note.as_bytes()).expect("a note");
         }
-    });
+    }
 }
 
 /// For how long it stood still since then, at least once.

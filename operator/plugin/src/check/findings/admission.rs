@@ -112,7 +112,7 @@ pub(super) fn injection(tried: &Read<Pod>) -> Said {
             "the API server does not reach the webhook, so marked pods are refused: {why}"
         )),
         Err(why) => unknown(format!(
-            "a marked pod was tried in this namespace, and refused: {why}"
+            "the current namespace refuses a marked pod: {why}; name one with guarded pods (--namespace)"
         )),
     }
 }
