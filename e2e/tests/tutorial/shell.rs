@@ -11,6 +11,7 @@ use lockkeeper_lock::BootInstant;
 use lockkeeper_product::binaries;
 use lockkeeper_product::chart::WORKSPACE;
 use lockkeeper_testbed::{Cluster, Process};
+use rustix::process::{Signal, kill_process_group};
 use tempfile::TempDir;
 
 /// Behind the output of a command, with its exit code.
@@ -19,8 +20,8 @@ const END: &str = "=== exit code ";
 pub struct Shell {
     stdin: ChildStdin,
     lines: Receiver<String>,
-    // Both end with the shell.
-    _process: Process,
+    process: Process,
+    // Ends with the shell.
     _programs: TempDir,
 }
 
@@ -64,7 +65,7 @@ impl Shell {
         Ok(Self {
             stdin,
             lines,
-            _process: process,
+            process,
             _programs: programs,
         })
     }
@@ -96,5 +97,13 @@ impl Shell {
             }
             output.push(line);
         }
+    }
+}
+
+impl Drop for Shell {
+    /// A command that has not ended goes with the shell, which leads its group.
+    fn drop(&mut self) {
+        // Fails only if nothing is left of the group.
+        let _ = kill_process_group(self.process.pid(), Signal::KILL);
     }
 }

@@ -5,16 +5,18 @@
 //! directive at the end.
 
 use std::ffi::OsStr;
-use std::fmt::Write as _;
+use std::fmt::{Debug, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{CommandFactory, ValueEnum};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
-use kube::{Api, ResourceExt};
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Resource, ResourceExt};
 use lockkeeper_crds::{DistributedLock, keys};
 use lockkeeper_daemon::table::plain;
+use serde::de::DeserializeOwned;
 
 use crate::output::Output;
 use crate::plugin::{Plugin, Target};
@@ -48,8 +50,8 @@ pub async fn complete(words: &[String]) -> String {
     let candidates = match wanted(last, before) {
         Wanted::These(candidates) => candidates,
         Wanted::Files => return FILES.to_owned(),
-        Wanted::Locks => names(before, "").await,
-        Wanted::Pods => names(before, keys::LOCK).await,
+        Wanted::Locks => names::<DistributedLock>(before, "").await,
+        Wanted::Pods => names::<Pod>(before, keys::LOCK).await,
     };
     let mut text = String::new();
     for (word, about) in candidates.iter().filter(|(word, _)| word.starts_with(last)) {
@@ -154,21 +156,20 @@ fn about(text: Option<&clap::builder::StyledStr>) -> String {
     text.map(ToString::to_string).unwrap_or_default()
 }
 
-/// The names of all locks, or of all pods with a label, in the namespace that the words before name.
-async fn names(before: &[String], label: &str) -> Vec<Candidate> {
+/// The names of all objects of a kind with this label, in the namespace that the words before name.
+async fn names<K>(before: &[String], label: &str) -> Vec<Candidate>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
     let asked = async {
         let (client, namespace) = target(before).connect().await.ok()?;
         let parameters = ListParams::default().labels(label).limit(MOST);
-        let names: Vec<String> = if label.is_empty() {
-            let locks: Api<DistributedLock> = Api::namespaced(client, &namespace);
-            let locks = locks.list_metadata(&parameters).await.ok()?;
-            locks.iter().map(ResourceExt::name_any).collect()
-        } else {
-            let pods: Api<Pod> = Api::namespaced(client, &namespace);
-            let pods = pods.list_metadata(&parameters).await.ok()?;
-            pods.iter().map(ResourceExt::name_any).collect()
-        };
-        Some(names.into_iter().map(|name| (name, String::new())).collect())
+        let objects = Api::<K>::namespaced(client, &namespace)
+            .list_metadata(&parameters)
+            .await
+            .ok()?;
+        let names = objects.iter().map(|one| (one.name_any(), String::new()));
+        Some(names.collect())
     };
     tokio::time::timeout(PATIENCE, asked)
         .await
@@ -179,7 +180,7 @@ async fn names(before: &[String], label: &str) -> Vec<Candidate> {
 
 /// Where to ask, by the options among these words.
 fn target(before: &[String]) -> Target {
-    let value = |names: [&str; 2]| {
+    let value = |names: &[&str]| {
         let mut words = before.iter();
         words
             .find_map(|word| match word.split_once('=') {
@@ -192,9 +193,9 @@ fn target(before: &[String]) -> Target {
             })
     };
     Target {
-        namespace: value(["-n", "--namespace"]),
-        context: value(["--context", "--context"]),
-        kubeconfig: value(["--kubeconfig", "--kubeconfig"]).map(PathBuf::from),
+        namespace: value(&["-n", "--namespace"]),
+        context: value(&["--context"]),
+        kubeconfig: value(&["--kubeconfig"]).map(PathBuf::from),
         output: Output::Table,
     }
 }

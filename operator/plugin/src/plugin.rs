@@ -113,7 +113,7 @@ pub enum Command {
         /// Name of the pod
         pod: String,
     },
-    /// Checks the installation: resource, operator, versions, rights, webhooks, certificates, policies, locks, sidecars
+    /// Checks the installation: operator, versions, rights, webhooks, policies, locks, sidecars
     Check,
     /// Lets the lock expire although a process of a pod outlives SIGKILL: use it only if that process can do no harm
     AbandonSurvivors {

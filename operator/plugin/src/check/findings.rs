@@ -17,7 +17,7 @@ use super::installed::{Installation, Read};
 #[serde(rename_all = "lowercase")]
 pub(super) enum Verdict {
     Good,
-    /// It works, and somebody should look at it.
+    /// It works, and the administrator should look at it.
     Warning,
     /// It has to be mended.
     Problem,

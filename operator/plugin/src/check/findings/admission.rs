@@ -1,5 +1,7 @@
 //! Webhooks and policies: what puts pods behind locks, and refuses those that are not.
 
+use std::time::Duration;
+
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhook, MutatingWebhookConfiguration, ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
@@ -9,15 +11,17 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use lockkeeper_crds::keys;
 use lockkeeper_daemon::table::age;
-use std::time::Duration;
 use x509_parser::pem::Pem;
 
 use super::{Said, good, problem, unknown, warning};
 use crate::check::installed::{Read, is_guarded};
 
+/// The webhook that puts pods behind their locks.
+const PODS: &str = "pods.lockkeeper.io";
+
 /// The webhooks of the chart, and whether a request is refused if one does not answer.
 const WEBHOOKS: [(&str, bool); 3] = [
-    ("pods.lockkeeper.io", true),
+    (PODS, true),
     ("keys.lockkeeper.io", true),
     ("workloads.lockkeeper.io", false),
 ];
@@ -108,7 +112,8 @@ pub(super) fn injection(tried: &Read<Pod>) -> Said {
              disabled, or the chart leaves it out (webhook.excludedNamespaces)",
             keys::INJECTION
         )),
-        Err(why) if why.contains("failed calling webhook") => problem(format!(
+        // The API server names the webhook, which may be another one than ours.
+        Err(why) if why.contains(&format!("failed calling webhook \"{PODS}\"")) => problem(format!(
             "the API server does not reach the webhook, so marked pods are refused: {why}"
         )),
         Err(why) => unknown(format!(
@@ -237,6 +242,8 @@ mod tests {
         let gone = "Internal error occurred: failed calling webhook \"pods.lockkeeper.io\": timeout";
         assert_eq!(injection(&Err(gone.to_owned())).0, Verdict::Problem);
         assert_eq!(injection(&Err("exceeded quota".to_owned())).0, Verdict::Unknown);
+        let other = "Internal error occurred: failed calling webhook \"x.example.com\": timeout";
+        assert_eq!(injection(&Err(other.to_owned())).0, Verdict::Unknown);
     }
 
     #[test]
