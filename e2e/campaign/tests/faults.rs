@@ -180,12 +180,9 @@ fn carry_out(plan: &Plan, check_worker: impl FnOnce(&Path, BootInstant)) {
     let mut timeline = Timeline::of(&check(&Records::read(&file).unwrap().records, Rule::Exclusive));
     events.iter().for_each(|event| event.mark(&mut timeline));
     let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("plan-{}.svg", plan.seed));
-    std::fs::write(
-        &picture,
-        svg::render(&timeline, "A plan of faults, and one worker"),
-    )
-    .unwrap();
-    println!("drawn in {}", picture.display());
+    let title = "A plan of faults, and one worker";
+    let drawn = lockkeeper_palette::write(&picture, |theme| svg::render(&timeline, title, theme)).unwrap();
+    println!("drawn in {drawn:?}");
 }
 
 #[test]

@@ -19,7 +19,8 @@ struct Args {
     /// 1: workers of `lockkeeper run`. 2: pods on two nodes of a real Kubernetes (needs root).
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     act: u8,
-    /// Draw the timeline into this SVG file as well; it is always among the results, as timeline.svg.
+    /// Draw the timeline here as well, once for light and once for dark pages: into a-light.svg and a-dark.svg if FILE is
+    /// a.svg. It is always among the results, as timeline-light.svg and timeline-dark.svg.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Directory for picture, records and logs. Default: demo in cargo's target directory.

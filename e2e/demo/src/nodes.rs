@@ -103,7 +103,7 @@ pub(crate) fn play(options: &Options) -> anyhow::Result<Ending> {
         console.print(&format!("{report}"))?;
     }
     draw(&mut console, &timeline, results.join("kubernetes.svg"), options)?;
-    console.line("Beside it: pod.svg, rollout.svg, handoff.svg.")?;
+    console.line("Beside them: pod, rollout and handoff, each -light.svg and -dark.svg.")?;
     let lines: Vec<_> = records.iter().map(|record| format!("{record}\n")).collect();
     fs::write(results.join("pods.record"), lines.concat())?;
     drop(installation);

@@ -59,7 +59,9 @@ pub(crate) fn of_rollout(scene: &Scene<'_>, before: &Run, after: &Run, folder: &
 
 pub(crate) fn write(timeline: &Timeline, title: &str, folder: &Path, name: &str) -> anyhow::Result<()> {
     let file = folder.join(name);
-    fs::write(&file, svg::render(timeline, title)).with_context(|| format!("cannot write {}", file.display()))
+    lockkeeper_palette::write(&file, |theme| svg::render(timeline, title, theme))
+        .context("cannot write a picture")?;
+    Ok(())
 }
 
 fn bar(run: &Run, from: BootInstant, to: BootInstant) -> Bar {

@@ -10,17 +10,20 @@ use lockkeeper_testbed::binaries;
 use crate::console::Console;
 use crate::options::{Act, Options};
 
-/// Writes the picture of a timeline, and prints its path.
+/// Writes the picture of a timeline, once for each theme, and prints the paths.
 pub(crate) fn draw(
     console: &mut Console,
     timeline: &Timeline,
     file: PathBuf,
     options: &Options,
 ) -> anyhow::Result<()> {
-    let picture = svg::render(timeline, "Lockkeeper: who ran under the lock, and when");
+    let title = "Lockkeeper: who ran under the lock, and when";
     for file in [Some(file), options.svg.clone()].into_iter().flatten() {
-        fs::write(&file, &picture).with_context(|| format!("cannot write {}", file.display()))?;
-        console.line(&format!("Picture: {}", file.display()))?;
+        let files = lockkeeper_palette::write(&file, |theme| svg::render(timeline, title, theme))
+            .context("cannot write the picture")?;
+        for file in files {
+            console.line(&format!("Picture: {}", file.display()))?;
+        }
     }
     Ok(())
 }

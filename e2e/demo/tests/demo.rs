@@ -90,10 +90,10 @@ fn the_demonstration_proves_that_nobody_overlaps_draws_it_and_leaves_nothing_run
     );
     assert!(said.contains(" holds, 0 overlaps, tokens grew."), "{said}");
     assert!(!said.contains('\x1b'), "escape codes in a file");
-    let drawn = fs::read_to_string(&picture).unwrap();
+    let drawn = fs::read_to_string(directory.path().join("picture-dark.svg")).unwrap();
     assert_eq!(
         drawn,
-        fs::read_to_string(directory.path().join("timeline.svg")).unwrap()
+        fs::read_to_string(directory.path().join("timeline-dark.svg")).unwrap()
     );
     for worker in ["alice", "bob", "carol"] {
         assert!(
@@ -112,12 +112,12 @@ fn the_second_act_shows_a_rollout_and_a_node_that_is_cut_off_and_leaves_nothing_
     let said = ends_well(&mut demo, directory.path());
     if !said.contains("This act is left out") {
         assert!(said.contains("3 holds, 0 overlaps, tokens grew."), "{said}");
-        let drawn = fs::read_to_string(directory.path().join("kubernetes.svg")).unwrap();
+        let drawn = fs::read_to_string(directory.path().join("kubernetes-light.svg")).unwrap();
         assert!(drawn.contains("node cut off"), "the fault is not drawn");
         for (picture, shown) in [
-            ("pod.svg", ">application</text>"),
-            ("handoff.svg", ">the last instruction</text>"),
-            ("rollout.svg", ">rollout</text>"),
+            ("pod-light.svg", ">application</text>"),
+            ("handoff-light.svg", ">the last instruction</text>"),
+            ("rollout-light.svg", ">rollout</text>"),
         ] {
             let drawn = fs::read_to_string(directory.path().join(picture)).unwrap();
             assert!(drawn.contains(shown), "{picture}: {drawn}");

@@ -1,6 +1,8 @@
-//! A distribution of times as an SVG file, legible on light and on dark pages.
+//! A distribution of times as an SVG file, for light or for dark pages.
 
 use std::fmt::Write as _;
+
+use lockkeeper_palette::Theme;
 
 /// All lengths are in SVG user units, which are pixels at 100 %.
 const WIDTH: f64 = 1000.0;
@@ -13,13 +15,12 @@ const BARS: i32 = 8;
 const LEAST: f64 = 1e-4;
 
 const STYLE: &str = "\
-text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;font-size:11px;fill:#57606a}\
-.title{font-size:15px;font-weight:600;fill:#24292f}.grid{stroke:#8c959f;stroke-opacity:.25}.bar{fill:#2da44e}\
-@media(prefers-color-scheme:dark){text{fill:#9198a1}.title{fill:#f0f6fc}.bar{fill:#238636}}";
+text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;font-size:11px;fill:{{quiet}}}\
+.title{font-size:15px;font-weight:600;fill:{{ink}}}.grid{stroke:{{faint}}}.bar{fill:{{holder}}}";
 
 /// Draws these times, in seconds, on a logarithmic axis. Negative times do not fit on it: put them into the
 /// subtitle.
-pub fn render(seconds: &[f64], title: &str, subtitle: &str) -> String {
+pub fn render(seconds: &[f64], title: &str, subtitle: &str, theme: Theme) -> String {
     let place = |seconds: f64| (seconds.max(LEAST).log10() * f64::from(BARS)).floor() as i32;
     let drawn = || seconds.iter().copied().filter(|seconds| *seconds >= 0.0);
     // Whole decades, so that the axis begins and ends at round numbers.
@@ -33,9 +34,10 @@ pub fn render(seconds: &[f64], title: &str, subtitle: &str) -> String {
     let bar = (WIDTH - 2.0 * LEFT) / counts.len() as f64;
     let bottom = TOP + HEIGHT;
     let height = bottom + 26.0;
+    let style = theme.paint(STYLE).expect("a style with colours of the palette");
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" role=\"img\" aria-label=\"{title}\">\n<style>{STYLE}</style>\n\
+         height=\"{height}\" role=\"img\" aria-label=\"{title}\">\n<style>{style}</style>\n\
          <text class=\"title\" x=\"8\" y=\"22\">{title}</text>\n<text x=\"8\" y=\"40\">{subtitle}</text>\n"
     );
     for decade in (first..=last).step_by(BARS as usize) {
@@ -43,7 +45,7 @@ pub fn render(seconds: &[f64], title: &str, subtitle: &str) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(
             svg,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
+            "<line class=\"grid decoration\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
              <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             bottom + 16.0,
             power_of_ten(decade / BARS)
@@ -81,7 +83,7 @@ mod tests {
 
     #[test]
     fn times_stand_above_their_order_of_magnitude() {
-        let svg = render(&[0.002, 0.0021, 5.0, -1.0], "Title", "least -1 s");
+        let svg = render(&[0.002, 0.0021, 5.0, -1.0], "Title", "least -1 s", Theme::Light);
         for label in ["1 ms", "10 ms", "100 ms", "1 s", "10 s"] {
             assert!(svg.contains(&format!(">{label}</text>")), "{label}: {svg}");
         }
@@ -92,6 +94,11 @@ mod tests {
 
     #[test]
     fn no_times_are_an_empty_picture() {
-        assert_eq!(render(&[], "Title", "").matches("class=\"bar\"").count(), 0);
+        assert_eq!(
+            render(&[], "Title", "", Theme::Dark)
+                .matches("class=\"bar\"")
+                .count(),
+            0
+        );
     }
 }

@@ -36,10 +36,15 @@ fn files_of_programs_that_never_overlap_pass_and_are_drawn() {
     record(&two, &[(8, 30, 40)]);
     let (code, said) = check(&[&one, &two, Path::new("--svg"), &picture]);
     assert_eq!(code, Some(0), "{said}");
-    let drawn = std::fs::read_to_string(picture).unwrap();
+    let drawn = ["light", "dark"]
+        .map(|theme| std::fs::read_to_string(directory.path().join(format!("picture-{theme}.svg"))).unwrap());
     for name in ["worker-7", "worker-8", "worker-9"] {
         assert!(said.contains(name), "{said}");
-        assert!(drawn.contains(&format!(">{name}</text>")), "{name} is not drawn");
+        let label = format!(">{name}</text>");
+        assert!(
+            drawn.iter().all(|drawn| drawn.contains(&label)),
+            "{name} is not drawn"
+        );
     }
 }
 

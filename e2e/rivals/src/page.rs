@@ -29,9 +29,16 @@ pub fn render(results: &Results) -> String {
     for paragraph in first.into_iter().flatten() {
         page += &(paragraph + "\n\n");
     }
-    page.push_str(
-        "![Lock by fault](rivals/heat-map.svg)\n\n![Overlap against time without a holder](rivals/scatter.svg)\n\n",
-    );
+    for (picture, shows) in [
+        ("rivals/heat-map", "Lock by fault"),
+        ("rivals/scatter", "Overlap against time without a holder"),
+    ] {
+        let _ = write!(
+            page,
+            "<picture><source media=\"(prefers-color-scheme: dark)\" srcset=\"{picture}-dark.svg\">\
+             <img alt=\"{shows}\" src=\"{picture}-light.svg\"></picture>\n\n"
+        );
+    }
     page.push_str(HOW);
     locks(&mut page, results);
     for &fault in FAULTS {

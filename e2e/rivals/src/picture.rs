@@ -1,6 +1,8 @@
-//! The results as two pictures, legible on light and on dark pages.
+//! The results as two pictures, each for light or for dark pages.
 
 use std::fmt::{Display, Write as _};
+
+use lockkeeper_palette::Theme;
 
 use crate::cell::Cell;
 use crate::faults::{FAULTS, Fault};
@@ -14,17 +16,17 @@ const ROW: f64 = 24.0;
 const TOP: f64 = 130.0;
 
 const STYLE: &str = "\
-text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;font-size:11px;fill:#57606a}\
-.title{font-size:15px;font-weight:600;fill:#24292f}.name{fill:#24292f}.in{fill:#fff}.grid{stroke:#8c959f;stroke-opacity:.25}\
-.never{fill:#2da44e}.brief{fill:#d4a72c}.long{fill:#cf222e}.none{fill:#8c959f;fill-opacity:.15}.unknown{fill:#6e7781}.dot{fill:#8250df;fill-opacity:.7}\
-.own{fill:#2da44e}@media(prefers-color-scheme:dark){text{fill:#9198a1}.title,.name{fill:#f0f6fc}.in{fill:#fff}}";
+text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;font-size:11px;fill:{{quiet}}}\
+.title{font-size:15px;font-weight:600;fill:{{ink}}}.name{fill:{{ink}}}.in{fill:{{on-solid}}}.grid{stroke:{{faint}}}\
+.never{fill:{{holder}}}.brief{fill:{{fault}}}.long{fill:{{danger}}}.none{fill:{{panel}}}.unknown{fill:{{other}}}\
+.dot{fill:{{other}}}.own{fill:{{holder}}}";
 
 /// Overlaps below this, in seconds, are brief: a write that had begun.
 const BRIEF: f64 = 0.1;
 
 /// Lock by fault: green if two never ran at once, else by the worst overlap; empty where the fault does not apply, and a
 /// question mark where it was not measured.
-pub fn heat_map(results: &Results) -> String {
+pub fn heat_map(results: &Results, theme: Theme) -> String {
     let rows = SYSTEMS;
     let width = LABEL + COLUMN * FAULTS.len() as f64 + 20.0;
     let height = TOP + ROW * rows.len() as f64 + 20.0;
@@ -32,6 +34,7 @@ pub fn heat_map(results: &Results) -> String {
         width,
         height,
         "Did two run at once? Rounds in which they did, and for how long at worst",
+        theme,
     );
     for (column, fault) in FAULTS.iter().enumerate() {
         let x = LABEL + COLUMN * column as f64 + COLUMN / 2.0;
@@ -70,7 +73,7 @@ pub fn heat_map(results: &Results) -> String {
 fn square(results: &Results, system: &System, fault: Fault) -> (&'static str, String) {
     match cell(results, system, fault) {
         None if fault.applies_to(system).is_ok() => ("unknown", "?".to_owned()),
-        None => ("none", String::new()),
+        None => ("none decoration", String::new()),
         Some(cell) => match cell.worst_overlap {
             None => ("never", format!("0/{}", cell.rounds)),
             Some(worst) => {
@@ -92,12 +95,13 @@ fn square(results: &Results, system: &System, fault: Fault) -> (&'static str, St
 
 /// Overlap against time without a holder, one numbered dot for each system: its worst overlap over all faults, and the
 /// median of its median times. Without the fault that concerns only locks whose holder is another process than the work.
-pub fn scatter(results: &Results) -> String {
+pub fn scatter(results: &Results, theme: Theme) -> String {
     let (width, left, right, bottom) = (1160.0, 70.0, 760.0, 640.0);
     let mut svg = head(
         width,
         700.0,
         "The worst overlap against the median time without a holder, over all faults but library-paused",
+        theme,
     );
     // Logarithmic from 1 ms to 100 s, with a place for what never happened.
     let along = |value: Option<f64>| match value {
@@ -115,7 +119,7 @@ pub fn scatter(results: &Results) -> String {
     ] {
         let _ = writeln!(
             svg,
-            "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/>",
+            "<line class=\"grid decoration\" x1=\"{left}\" x2=\"{right}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/>",
             y(value)
         );
         text(&mut svg, "", left - 6.0, y(value) + 4.0, "end", label);
@@ -197,10 +201,11 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
-fn head(width: f64, height: f64, title: &str) -> String {
+fn head(width: f64, height: f64, title: &str, theme: Theme) -> String {
+    let style = theme.paint(STYLE).expect("a style with colours of the palette");
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
-         height=\"{height}\" role=\"img\" aria-label=\"{title}\">\n<style>{STYLE}</style>\n\
+         height=\"{height}\" role=\"img\" aria-label=\"{title}\">\n<style>{style}</style>\n\
          <text class=\"title\" x=\"8\" y=\"24\">{title}</text>\n"
     )
 }
@@ -238,14 +243,14 @@ mod tests {
         };
         add("lockkeeper", None);
         add("kazoo", Some(3.25));
-        let map = heat_map(&results);
+        let map = heat_map(&results, Theme::Light);
         assert_eq!(map.matches("class=\"never\"").count(), 1);
         assert!(
             map.contains("class=\"long\"") && map.contains(">1/1 3.2 s</text>"),
             "{map}"
         );
         assert!(map.matches("class=\"unknown\"").count() > 100);
-        let dots = scatter(&results);
+        let dots = scatter(&results, Theme::Dark);
         assert_eq!(dots.matches("<circle").count(), 2);
     }
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use lockkeeper_judge::record::Records;
 use lockkeeper_lock::BootInstant;
+use lockkeeper_palette::Theme;
 use lockkeeper_rivals::activity::stretches;
 use lockkeeper_rivals::crowd::{Crowd, Plan, Word, handoffs};
 use lockkeeper_rivals::faults::Fault;
+use lockkeeper_rivals::picture;
 use lockkeeper_rivals::round;
 use lockkeeper_rivals::second::Verdict;
 use lockkeeper_rivals::site::Site;
@@ -188,12 +190,15 @@ fn what_the_page_says_is_what_the_results_say() {
         read("comparison.md") == lockkeeper_rivals::page::render(&results),
         "{again}"
     );
-    assert!(
-        read("rivals/heat-map.svg") == lockkeeper_rivals::picture::heat_map(&results),
-        "{again}"
-    );
-    assert!(
-        read("rivals/scatter.svg") == lockkeeper_rivals::picture::scatter(&results),
-        "{again}"
-    );
+    for theme in Theme::ALL {
+        let name = theme.as_str();
+        assert!(
+            read(&format!("rivals/heat-map-{name}.svg")) == picture::heat_map(&results, theme),
+            "{again}"
+        );
+        assert!(
+            read(&format!("rivals/scatter-{name}.svg")) == picture::scatter(&results, theme),
+            "{again}"
+        );
+    }
 }

@@ -93,7 +93,7 @@ fn main() -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Draws the spare times of a trial that measures them.
+/// Draws the spare times of a trial that measures them, once for each theme.
 fn draw(trial: &str, spares: &Sample, settings: &str) -> anyhow::Result<()> {
     if spares.is_empty() {
         return Ok(());
@@ -101,8 +101,12 @@ fn draw(trial: &str, spares: &Sample, settings: &str) -> anyhow::Result<()> {
     let title = "From an application's last instruction to the deletion of its node at the leader";
     let subtitle = format!("make campaign, trial {trial}, {settings}: {spares}");
     let file = binaries::target_directory()?.join(format!("campaign-{trial}.svg"));
-    std::fs::write(&file, histogram::render(spares.all(), title, &subtitle))?;
-    println!("  drawn: {}", file.display());
+    let files = lockkeeper_palette::write(&file, |theme| {
+        histogram::render(spares.all(), title, &subtitle, theme)
+    })?;
+    for file in files {
+        println!("  drawn: {}", file.display());
+    }
     Ok(())
 }
 

@@ -29,7 +29,8 @@ struct Args {
     /// A program that wrote nothing for this many milliseconds was paused, and did not hold meanwhile.
     #[arg(long, value_name = "MILLISECONDS")]
     silence: Option<u64>,
-    /// Draw the holds into this SVG file.
+    /// Draw the holds, once for light and once for dark pages: into holds-light.svg and holds-dark.svg if FILE is
+    /// holds.svg.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -53,8 +54,9 @@ fn main() -> anyhow::Result<ExitCode> {
     let report = check_with_pauses(&records, rule, silence);
     print!("{report}");
     if let Some(file) = args.svg {
-        std::fs::write(&file, svg::render(&Timeline::of(&report), "Who held the lock"))
-            .with_context(|| format!("cannot write {}", file.display()))?;
+        let timeline = Timeline::of(&report);
+        lockkeeper_palette::write(&file, |theme| svg::render(&timeline, "Who held the lock", theme))
+            .context("cannot write the picture")?;
     }
     Ok(if report.holds.is_empty() {
         ExitCode::from(2)

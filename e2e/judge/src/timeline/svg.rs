@@ -1,9 +1,10 @@
-//! The timeline as an SVG file, legible on light and on dark pages.
+//! The timeline as an SVG file, for light or for dark pages.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
+use lockkeeper_palette::Theme;
 
 use super::{Mark, MarkKind, Timeline, short};
 
@@ -25,18 +26,16 @@ const LETTER: f64 = 6.8;
 const NOTABLE_GAP: Duration = Duration::from_millis(100);
 
 const STYLE: &str = "\
-text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;font-size:11px;fill:#57606a}\
-.title{font-size:15px;font-weight:600;fill:#24292f}.name{font-size:12px;fill:#24292f}\
-.grid{stroke:#8c959f;stroke-opacity:.25}.base{stroke:#8c959f;stroke-opacity:.35;stroke-dasharray:1 4}\
-.hold{fill:#2da44e}.alt{fill:#218bff}.token{fill:#fff;font-variant-numeric:tabular-nums}\
-.band{fill:#bf8700;fill-opacity:.10}rect.fault{fill:#bf8700;fill-opacity:.75}\
-.moment{fill:#0969da;fill-opacity:.35}.while{fill:#0969da;fill-opacity:.07}.note{fill:#0969da}\
-.bad{fill:#cf222e;fill-opacity:.25}.violation{fill:#cf222e}.gap{fill:none;stroke:#8250df}.gaplabel{fill:#8250df}\
-@media(prefers-color-scheme:dark){text{fill:#9198a1}.title,.name{fill:#f0f6fc}.token{fill:#fff}\
-.hold{fill:#238636}.alt{fill:#1f6feb}.band{fill:#d29922;fill-opacity:.14}.moment{fill:#4493f8;fill-opacity:.45}.while{fill:#4493f8;fill-opacity:.10}.note{fill:#4493f8}\
-.gap{stroke:#ab7df8}.gaplabel{fill:#ab7df8}}";
+text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;font-size:11px;fill:{{quiet}}}\
+.title{font-size:15px;font-weight:600;fill:{{ink}}}.name{font-size:12px;fill:{{ink}}}\
+.grid{stroke:{{faint}}}.base{stroke:{{faint}};stroke-dasharray:1 4}\
+.hold{fill:{{holder}}}.token{fill:{{on-solid}};font-variant-numeric:tabular-nums}\
+.band{fill:{{fault}};fill-opacity:.10}rect.fault{fill:{{fault}}}\
+.moment{fill:{{line}};fill-opacity:.45}.while{fill:{{line}};fill-opacity:.10}.note{fill:{{ink}}}\
+.bad{fill:{{danger}};fill-opacity:.08}.violation{fill:{{danger-ink}}}.gap{fill:none;stroke:{{ink}}}.gaplabel{fill:{{ink}}}";
 
-pub fn render(timeline: &Timeline, title: &str) -> String {
+/// Draws a timeline with the colours of a theme.
+pub fn render(timeline: &Timeline, title: &str, theme: Theme) -> String {
     let scale = Scale {
         start: timeline.start(),
         length: (timeline.end() - timeline.start()).max(Duration::from_millis(1)),
@@ -58,9 +57,10 @@ pub fn render(timeline: &Timeline, title: &str) -> String {
     let _ = writeln!(
         svg,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" role=\"img\" aria-label=\"{title}\">\n<style>{STYLE}</style>\n\
+         height=\"{height}\" role=\"img\" aria-label=\"{title}\">\n<style>{style}</style>\n\
          <text class=\"title\" x=\"8\" y=\"22\">{title}</text>",
-        title = escape(title)
+        title = escape(title),
+        style = theme.paint(STYLE).expect("a style with colours of the palette")
     );
     axis(&mut svg, &scale, TOP - 6.0, axis_y);
     for (mark, &(lane, label_x)) in timeline.marks().iter().zip(&lanes) {
@@ -117,7 +117,7 @@ fn axis(svg: &mut String, scale: &Scale, top: f64, bottom: f64) {
         let x = scale.x(scale.start + Duration::from_secs_f64(tick));
         let _ = writeln!(
             svg,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>\
+            "<line class=\"grid decoration\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>\
              <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{tick:.digits$} s</text>",
             bottom + 15.0
         );
@@ -131,7 +131,7 @@ fn draw_rows(svg: &mut String, scale: &Scale, timeline: &Timeline) {
         let _ = writeln!(
             svg,
             "<text class=\"name\" x=\"8\" y=\"{:.1}\">{}</text>\
-             <line class=\"base\" x1=\"{}\" x2=\"{}\" y1=\"{middle}\" y2=\"{middle}\"/>",
+             <line class=\"base decoration\" x1=\"{}\" x2=\"{}\" y1=\"{middle}\" y2=\"{middle}\"/>",
             middle + 4.0,
             escape(&row.name),
             scale.left,
@@ -141,10 +141,9 @@ fn draw_rows(svg: &mut String, scale: &Scale, timeline: &Timeline) {
             let (from, to) = (scale.x(bar.from), scale.x(bar.to));
             // A short hold must still be visible.
             let width = (to - from).max(1.5);
-            let class = if index % 2 == 0 { "hold" } else { "hold alt" };
             let _ = writeln!(
                 svg,
-                "<rect class=\"{class}\" x=\"{from:.2}\" y=\"{:.1}\" width=\"{width:.2}\" height=\"{BAR}\" rx=\"{:.1}\">\
+                "<rect class=\"hold\" x=\"{from:.2}\" y=\"{:.1}\" width=\"{width:.2}\" height=\"{BAR}\" rx=\"{:.1}\">\
                  <title>{}: token {}, {} from {:.3} s</title></rect>",
                 middle - BAR / 2.0,
                 (width / 2.0).min(4.0),
@@ -216,7 +215,7 @@ fn draw_mark(svg: &mut String, scale: &Scale, mark: &Mark, y: f64, label_x: f64)
     let top = TOP - 6.0;
     let _ = writeln!(
         svg,
-        "<rect class=\"{band}\" x=\"{from:.2}\" y=\"{top}\" width=\"{width:.2}\" height=\"{:.1}\"/>\
+        "<rect class=\"{band} decoration\" x=\"{from:.2}\" y=\"{top}\" width=\"{width:.2}\" height=\"{:.1}\"/>\
          <rect class=\"{class}\" x=\"{from:.2}\" y=\"{:.1}\" width=\"{width:.2}\" height=\"4\" rx=\"1\"/>\
          <text class=\"{class}\" x=\"{label_x:.1}\" y=\"{:.1}\">{}</text>",
         y - top,

@@ -1,3 +1,5 @@
+use lockkeeper_palette::Theme;
+
 use super::terminal::Screen;
 use super::*;
 use crate::checker::{Rule, check};
@@ -116,7 +118,7 @@ fn no_line_is_wider_than_the_screen() {
 
 #[test]
 fn the_picture_has_every_holder_every_token_and_every_fault() {
-    let picture = svg::render(&two_holders(), "Two holders & one fault");
+    let picture = svg::render(&two_holders(), "Two holders & one fault", Theme::Light);
     for part in [
         ">alice</text>",
         ">41</text>",
@@ -140,7 +142,7 @@ fn an_overlap_is_drawn_as_a_violation() {
     ];
     let timeline = Timeline::of(&check(&records(&lines), Rule::Exclusive));
     assert_eq!(timeline.marks()[0].to, Some(at(300)));
-    assert!(svg::render(&timeline, "t").contains("class=\"violation\""));
+    assert!(svg::render(&timeline, "t", Theme::Dark).contains("class=\"violation\""));
 }
 
 #[test]

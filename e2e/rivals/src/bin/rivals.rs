@@ -132,13 +132,13 @@ fn measure_fairness(systems: &[&'static System], args: &Args, kept: &Mutex<Kept>
 fn write_page(results: &Path, folder: &Path) -> anyhow::Result<ExitCode> {
     let results = Kept::read(results)?;
     std::fs::create_dir_all(folder.join("rivals"))?;
-    for (name, text) in [
-        ("comparison.md", page::render(&results)),
-        ("rivals/heat-map.svg", picture::heat_map(&results)),
-        ("rivals/scatter.svg", picture::scatter(&results)),
-    ] {
-        std::fs::write(folder.join(name), text)?;
-    }
+    std::fs::write(folder.join("comparison.md"), page::render(&results))?;
+    lockkeeper_palette::write(&folder.join("rivals/heat-map.svg"), |theme| {
+        picture::heat_map(&results, theme)
+    })?;
+    lockkeeper_palette::write(&folder.join("rivals/scatter.svg"), |theme| {
+        picture::scatter(&results, theme)
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
