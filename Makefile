@@ -312,6 +312,10 @@ crds: ## Generate the resource's definition, its chart and its reference from cr
 map: ## Write docs/modules.md, the map of all modules, from their first lines
 	$(CARGO) run --quiet --locked -p lockkeeper-documents --bin lockkeeper-map
 
+.PHONY: pictures
+pictures: ## Write the pictures of docs/pictures for light and for dark pages, from docs/pictures/source
+	$(CARGO) run --quiet --locked -p lockkeeper-documents --bin lockkeeper-pictures
+
 .PHONY: manual
 manual: ## Write man pages of all programs, and completions for bash, zsh and fish, into target/share
 	$(CARGO) run --quiet --locked -p lockkeeper-manual -- target/share

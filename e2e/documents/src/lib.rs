@@ -4,17 +4,23 @@
 
 mod circles;
 mod content;
+mod contrast;
+mod drawing;
 mod manifests;
 mod map;
 mod modules;
 mod page;
+mod pictures;
 mod repository;
 mod uses;
 
 pub use circles::circles;
 pub use content::{Block, Table, blocks, tables};
+pub use contrast::{Rgb, contrast};
+pub use drawing::{Drawing, Form, Frame, Item, Paint, Point};
 pub use manifests::{Yaml, yaml};
 pub use map::{MAP, written};
 pub use modules::{Crate, Module, crates};
-pub use page::Page;
+pub use page::{Page, Shown};
+pub use pictures::{PICTURES, Painted, SOURCES, painted};
 pub use repository::{files, normal, read, root};
