@@ -337,7 +337,7 @@ bench: setup release ## Measure handoffs beside other clients, a return after an
 BEFORE ?=
 .PHONY: bench-handoffs
 bench-handoffs: setup ## Measure handoffs beside those of an earlier revision: BEFORE=REVISION
-	@e2e/benches/handoff/beside "$(BEFORE)" $(ARGS)
+	@e2e/benches/beside/compare "$(BEFORE)" $(ARGS)
 
 # Not cargo's profile for benchmarks: the cluster's program is built in the same one, which has to be quick.
 .PHONY: bench-operator
