@@ -14,6 +14,7 @@ mod guarded;
 mod handshake;
 mod listing;
 mod onlooker;
+mod release;
 mod rights;
 mod servers;
 mod tick;

@@ -50,6 +50,9 @@ use crate::zookeeper::reachability::Reachability;
 /// How long reconciliations that are under way may take at the end.
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// How long a server may take to report its release.
+const PATIENCE_FOR_RELEASES: Duration = Duration::from_secs(5);
+
 /// How long handing over the leadership may take at the end.
 const HAND_OVER: Duration = Duration::from_secs(5);
 
@@ -103,6 +106,11 @@ pub(crate) async fn serve(settings: Settings, stop: watch::Receiver<bool>) -> Re
     let tree = tree.of_cluster(known);
     let mut tasks = JoinSet::new();
     tasks.spawn(cluster_id::find(client.clone(), uid));
+    let asked = zookeeper.clone();
+    tasks.spawn(async move {
+        asked.warn_of_defects(PATIENCE_FOR_RELEASES).await;
+        std::future::pending().await
+    });
     let changes = Arc::new(WorkQueue::default());
     let (own, link) = Ensemble::own(zookeeper.clone(), tree, Arc::clone(&changes), &mut tasks);
     let has_certificate = certificates.contains_key(objects::CERTIFICATE);

@@ -13,6 +13,10 @@ use crate::cache;
 use crate::clock::since_boot;
 use crate::foreign::run;
 
+mod release;
+
+pub use release::{RELEASE, Release};
+
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java");
 
 /// Keeps small Java programs small, and quick to start: no second compiler, one collector thread.
@@ -24,16 +28,6 @@ const SMALL: [&str; 6] = [
     "-XX:-UsePerfData",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
 ];
-
-/// A line of releases of ZooKeeper's server. A `pom.xml` pins one release of each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Release {
-    /// The line before: only the server.
-    V3_8,
-    /// The line that everything else runs on: the server, Curator, and our own classes.
-    #[default]
-    V3_9,
-}
 
 impl Release {
     /// The class path of everything that its `pom.xml` pins and builds.
@@ -95,25 +89,10 @@ impl Release {
         classpath
     }
 
-    /// The folder of its `pom.xml`.
-    fn sources(self) -> PathBuf {
-        match self {
-            Self::V3_8 => Path::new(SOURCES).join("zookeeper-3.8"),
-            Self::V3_9 => PathBuf::from(SOURCES),
-        }
-    }
-
-    /// The jar with our own classes.
-    fn jar(self) -> Option<&'static str> {
-        match self {
-            Self::V3_8 => None,
-            Self::V3_9 => Some("lockkeeper-e2e.jar"),
-        }
-    }
-
     /// The folder of everything that its `pom.xml` pins and builds.
     fn directory(self) -> anyhow::Result<&'static Path> {
-        static DIRECTORIES: [OnceLock<PathBuf>; 2] = [OnceLock::new(), OnceLock::new()];
+        static DIRECTORIES: [OnceLock<PathBuf>; Release::ALL.len()] =
+            [const { OnceLock::new() }; Release::ALL.len()];
         let found = &DIRECTORIES[self as usize];
         match found.get() {
             Some(directory) => Ok(directory),
@@ -125,14 +104,12 @@ impl Release {
     }
 
     fn built(self) -> anyhow::Result<PathBuf> {
-        let folders: &[&str] = match self {
-            Self::V3_8 => &[],
-            Self::V3_9 => &["src"],
-        };
-        let key = cache::fingerprint(&self.sources(), folders, &["pom.xml"], &[])?;
+        let folders: &[&str] = if self.jar().is_some() { &["src"] } else { &[] };
+        let key = cache::fingerprint(&self.sources(), folders, &["pom.xml"], &[self.line()])?;
         cache::fresh_entry(&cache::directory("java")?, &key, |directory| {
             eprintln!(
-                "Fetching ZooKeeper with Maven into {} (once)",
+                "Fetching ZooKeeper {} with Maven into {} (once)",
+                self.line(),
                 directory.display()
             );
             let began = since_boot();
@@ -147,6 +124,10 @@ impl Release {
             .args(["--quiet", "--batch-mode", "--file"])
             .arg(self.sources().join("pom.xml"))
             .arg(format!("-Dlockkeeper.build.directory={}", directory.display()))
+            .args(
+                self.profile()
+                    .map(|profile| format!("--activate-profiles={profile}")),
+            )
             .arg("package")
             .stdin(Stdio::null())
             .output()

@@ -14,6 +14,7 @@ mod modes;
 mod nested;
 mod numbers;
 mod overload;
+mod releases;
 mod remote;
 mod socket;
 mod spared;

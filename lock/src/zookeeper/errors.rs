@@ -23,6 +23,10 @@ impl From<zk::Error> for EnsembleError {
             // fails at one for any reason of its own, such as a session that another client is ending at that moment
             // (`PrepRequestProcessor.pRequest`).
             zk::Error::Custom(_) | zk::Error::MarshallingError => Self::ConnectionLoss,
+            // Persistent watches came with 3.6.0 (ZOOKEEPER-1416); nothing else that is asked is younger than 3.5.
+            zk::Error::Unimplemented => Self::Other(
+                "the server does not know persistent watches: ZooKeeper 3.6 or newer is needed".to_owned(),
+            ),
             other => Self::Other(other.to_string()),
         }
     }

@@ -14,7 +14,7 @@ use super::observer::Observer;
 use super::policy::Kind;
 use crate::args::Settings;
 
-/// How long a server may take to report its tick.
+/// How long a server may take to report its tick, and its release.
 const PATIENCE_FOR_TICK: Duration = Duration::from_millis(500);
 
 /// Time between two looks at the credentials file: short beside what a kubelet needs to write it.
@@ -48,7 +48,11 @@ pub(super) async fn check(settings: &Settings, zookeeper: &ZooKeeper, kind: Kind
         }
     }
     let stated = settings.timing.tick_time;
-    match zookeeper.tick_time(PATIENCE_FOR_TICK).await {
+    let (told, ()) = tokio::join!(
+        zookeeper.tick_time(PATIENCE_FOR_TICK),
+        zookeeper.warn_of_defects(PATIENCE_FOR_TICK),
+    );
+    match told {
         Some(tick) if tick > stated => Err(longer_tick(stated, tick)),
         Some(_) => Ok(()),
         None => {

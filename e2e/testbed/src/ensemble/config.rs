@@ -47,7 +47,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             servers: 3,
-            release: Release::default(),
+            release: Release::of_this_run(),
             tick: Duration::from_secs(1),
             sync_limit: 10,
             init_limit: 10,

@@ -131,8 +131,8 @@ mod tests {
         assert_eq!(parse_mode(looking), Mode::NotServing);
         assert_eq!(parse_zxid(LEADER), Some(0x2_0000_000f));
         assert_eq!(parse_version(LEADER), Some("3.9.5"));
-        let built = "Zookeeper version: 3.8.6-c0ffee, built on 2026-01-01 10:00 UTC\n";
-        assert_eq!(parse_version(built), Some("3.8.6"));
+        let built = "Zookeeper version: 3.8.4-c0ffee, built on 2026-01-01 10:00 UTC\n";
+        assert_eq!(parse_version(built), Some("3.8.4"));
         assert_eq!(parse_version(looking), None);
     }
 

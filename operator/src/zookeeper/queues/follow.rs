@@ -18,7 +18,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lockkeeper_lock::FencingToken;
-use lockkeeper_lock::ensemble::is_ephemeral;
+use lockkeeper_lock::ensemble::{EnsembleError, is_ephemeral};
 use lockkeeper_lock::zookeeper::Onlooker;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use zookeeper_client as zk;
@@ -87,7 +87,7 @@ struct First {
 
 impl Follow {
     /// Sets the watch and begins to read.
-    pub(super) async fn start(connection: Arc<Onlooker>, tree: &Tree) -> Result<Self, zk::Error> {
+    pub(super) async fn start(connection: Arc<Onlooker>, tree: &Tree) -> Result<Self, EnsembleError> {
         let (layout, place) = (tree.layout().clone(), tree.place());
         let watcher = connection
             .watch(&layout.path(&place), zk::AddWatchMode::PersistentRecursive)
