@@ -10,8 +10,8 @@ CARGO ?= cargo
 FEATURES ?= tls
 # 1: only the first act of `make demo`.
 ACT ?=
-# Arguments for `make bench`, `make campaign`, `make conformance`, `make fuzz`, `make rivals`, `make rules`, `make spec`,
-# `make cluster-up`, `make test-dist` and the first act of `make demo`.
+# Arguments for `make bench`, `make campaign`, `make conformance`, `make fuzz`, `make matrix`, `make rivals`, `make rules`,
+# `make spec`, `make cluster-up`, `make test-dist` and the first act of `make demo`.
 ARGS ?=
 # A private key, with which `make dist` signs.
 KEY ?=
@@ -232,6 +232,16 @@ test-models:
 test-ensemble: $(TLC)
 	@$(RUN_TESTS) $(addprefix --test ,$(filter-out $(KUBERNETES_TESTS) $(call tests-of,$(DEFAULT_MEMBERS)),$(TESTS)))
 	@$(took)
+
+# One after the other, each with its own servers or cluster.
+.PHONY: matrix
+matrix: setup ## Run the core of the tests on other releases of ZooKeeper and Kubernetes: ARGS="zookeeper-3.5 kubernetes-1.30"
+	@$(prepare-tests); \
+	failed=0; \
+	$(LINTED) WAITING_THREADS=$(WAITING_THREADS) e2e/matrix $(ARGS) || failed=1; \
+	$(skipped); \
+	$(took); \
+	exit $$failed
 
 # Of the lock's task, and of lock, keeper and guard together. A bare `cargo test` plays some hundred.
 HISTORIES := 4000

@@ -41,6 +41,7 @@ mod own;
 mod part;
 mod pki;
 pub mod supervisor;
+mod version;
 
 use build::Programs;
 pub use cleanup::{sweep, traces};
@@ -56,6 +57,7 @@ pub use layout::{
 };
 pub use namespace::Namespace;
 use own::Own;
+pub use version::VERSION;
 
 /// Names the kubeconfig of a cluster of the user's own, for the tests.
 pub(crate) const FOREIGN: &str = "LOCKKEEPER_E2E_KUBECONFIG";

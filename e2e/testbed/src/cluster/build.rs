@@ -1,6 +1,6 @@
 //! The programs of the cluster, built from their Go modules by the ordinary `go build`.
 //!
-//! `e2e/testbed/cluster` holds four module files and a few lines of our own code. The modules come from the
+//! `e2e/testbed/cluster` holds module files and a few lines of our own code. The modules come from the
 //! Go module proxy, and Go checks them against `go.sum`.
 
 use std::fs;
@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, bail, ensure};
 
+use super::version;
 use crate::clock::since_boot;
 use crate::{Process, Unsupported, cache};
 
@@ -25,14 +26,17 @@ const GARBAGE: &str = "400";
 
 /// A folder of [`SOURCES`], with a `go.mod`.
 struct Module {
+    /// The folder's name; that of [`KUBERNETES`] may go on with the version.
     name: &'static str,
     /// Packages to build, and the names of the programs: packages of other modules, or our own few lines.
     tools: &'static [(&'static str, &'static str)],
 }
 
+const KUBERNETES: &str = "kubernetes";
+
 const MODULES: [Module; 4] = [
     Module {
-        name: "kubernetes",
+        name: KUBERNETES,
         tools: &[
             ("go.etcd.io/etcd/server/v3", "etcd"),
             ("k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver"),
@@ -85,6 +89,17 @@ const MODULES: [Module; 4] = [
     },
 ];
 
+impl Module {
+    fn sources(&self) -> PathBuf {
+        let suffix = if self.name == KUBERNETES {
+            version::suffix()
+        } else {
+            ""
+        };
+        Path::new(SOURCES).join(format!("{}{suffix}", self.name))
+    }
+}
+
 /// The folders of the programs: one per module, under a key made from its files and Go's version.
 #[derive(Clone, Debug)]
 pub struct Programs {
@@ -102,7 +117,7 @@ impl Programs {
         let mut number = 0;
         let mut folders = Vec::new();
         for module in &MODULES {
-            let sources = Path::new(SOURCES).join(module.name);
+            let sources = module.sources();
             folders.push(cache::entry(&cache, &key(module, &sources)?, |folder| {
                 build(module, &sources, folder, number, total)
             })?);
@@ -122,7 +137,7 @@ impl Programs {
             return Ok(programs.clone());
         }
         let find = |module: &Module| -> anyhow::Result<PathBuf> {
-            let key = key(module, &Path::new(SOURCES).join(module.name))?;
+            let key = key(module, &module.sources())?;
             let folder = cache::found(&cache::directory("cluster")?, &key);
             folder.context("the programs of the cluster have not been built: `make cluster-build` does, in 8 to 10 minutes")
         };
