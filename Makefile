@@ -341,7 +341,7 @@ bench: setup release ## Measure handoffs beside other clients, a return after an
 	$(CARGO) run --quiet --locked -p lockkeeper-testbed --bin lockkeeper-ensemble -- --servers 3 -- \
 	    bash -c 'LOCKKEEPER_BINARY=$(BINARY) LOCKKEEPER_CONNECT=$$ZOOKEEPER_CONNECT \
 	        $(CARGO) bench --quiet -p lockkeeper-sidecar --locked --bench footprint'
-	@$(MAKE) --no-print-directory bench-operator bench-admission bench-pods
+	@$(MAKE) --no-print-directory bench-operator bench-admission bench-pods bench-page
 
 # An earlier revision, for `make bench-handoffs`.
 BEFORE ?=
@@ -357,6 +357,15 @@ bench-operator: setup ## Measure the operator beside LOCKS=1000,10000 locks, and
 	    $(CARGO) bench --profile quick --locked -p lockkeeper-e2e --bench scale; \
 	else \
 	    echo "skipped: the operator with many locks (it needs a Kubernetes, and that root and Go)"; \
+	fi
+
+.PHONY: bench-page
+bench-page: setup ## Measure the page of `kubectl lockkeeper ui` with 1,000 locks in a real browser (needs root)
+	@if [ "$$(id -u)" -eq 0 ] && command -v go chromedriver >/dev/null; then \
+	    $(CLUSTER) build; \
+	    $(CARGO) bench --profile quick --locked -p lockkeeper-e2e --bench page; \
+	else \
+	    echo "skipped: the page in a browser (it needs a Kubernetes, so root and Go, and chromium with chromedriver)"; \
 	fi
 
 .PHONY: bench-admission

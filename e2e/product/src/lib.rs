@@ -15,6 +15,7 @@ pub mod chart;
 mod deletions;
 pub mod installation;
 pub mod nobody;
+pub mod page;
 pub mod pod;
 pub mod space;
 pub mod worker;

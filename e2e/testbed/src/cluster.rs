@@ -51,6 +51,7 @@ pub use images::REGISTRY;
 use images::Registry;
 use kubectl::Kubectl;
 use launch::{Supervisor, can_start};
+pub(crate) use layout::find_program;
 pub use layout::{
     NUMBER, NodeLayout, REGISTRY_INSIDE, control_plane, directory, kubeconfig, kubernetes_networks,
     registry_port_outside,

@@ -9,6 +9,7 @@
 #![warn(unreachable_pub)]
 
 pub mod binaries;
+pub mod browser;
 mod cache;
 pub mod certificates;
 pub mod clock;
@@ -24,6 +25,7 @@ pub mod process;
 pub mod shared;
 mod sys;
 
+pub use browser::Browser;
 pub use cluster::Cluster;
 pub use ensemble::{Config, Ensemble};
 pub use network::{Host, Network, Unsupported};

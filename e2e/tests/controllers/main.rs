@@ -2,6 +2,7 @@
 //! the chart gives it.
 
 mod agreeing;
+mod browsing;
 mod churn;
 mod contender;
 mod deleting;

@@ -16,6 +16,7 @@ mod plugin;
 mod problem;
 mod survivors;
 mod table;
+mod ui;
 mod unmarked;
 mod workload;
 

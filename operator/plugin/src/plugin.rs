@@ -26,6 +26,7 @@ use crate::machines;
 use crate::output::Output;
 use crate::problem::{failed, missing};
 use crate::survivors;
+use crate::ui::Ui;
 use crate::workload;
 
 /// Time between two looks at a lock that is being handed over.
@@ -113,6 +114,18 @@ pub enum Command {
         /// Name of the pod
         pod: String,
     },
+    /// Serves a page on this machine with all locks, live: who holds, who waits, when nobody held
+    Ui {
+        /// Of all namespaces
+        #[arg(short = 'A', long)]
+        all_namespaces: bool,
+        /// Only those with these labels, as for `kubectl get`
+        #[arg(short = 'l', long, value_name = "LABELS")]
+        selector: Option<String>,
+        /// The port on 127.0.0.1. Default: one that is free
+        #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+        port: u16,
+    },
     /// Checks the installation: operator, versions, rights, webhooks, policies, locks, sidecars
     Check,
     /// Lets the lock expire although a process of a pod outlives SIGKILL: use it only if that process can do no harm
@@ -161,6 +174,19 @@ impl Plugin {
             Command::Handoff { lock, to, timeout } => {
                 let lock = hand_over(&locks, &namespace, &lock, to.as_deref(), timeout).await?;
                 output.one(&lock)
+            }
+            Command::Ui {
+                all_namespaces,
+                selector,
+                port,
+            } => {
+                let ui = Ui {
+                    client,
+                    namespace: (!all_namespaces).then_some(namespace),
+                    selector,
+                    port,
+                };
+                return ui.run(&mut print).await;
             }
             Command::Check => return check::check(&client, &namespace, output, &mut print).await,
             Command::Why { pod } => why(client, &namespace, &pod, output).await,

@@ -1,0 +1,234 @@
+//! The page's server: on 127.0.0.1, for who has the key.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use super::board::{Board, News};
+use super::key::Key;
+
+/// Connections at once; a browser has six to one server, and each open page keeps one.
+const CONNECTIONS: usize = 64;
+
+/// Longest time until a request's head is complete.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest head of a request, in bytes; the least that hyper accepts.
+const HEAD_BYTES: usize = 8 * 1024;
+
+/// Changes of this time are told together: an eye follows no faster, and a thousand locks may change at once.
+const TOGETHER: Duration = Duration::from_millis(100);
+
+/// After this time without news the page gets a sign of life, and the server notices if nobody reads any more.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+
+const PAGE: &str = include_str!("page/index.html");
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPTS: [&str; 2] = [include_str!("page/timeline.js"), include_str!("page/page.js")];
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// What is served.
+#[derive(Clone)]
+pub(super) struct Site {
+    /// What the page shows, for people.
+    pub(super) title: String,
+    /// Host and port that a request has to name.
+    pub(super) address: String,
+    pub(super) key: Key,
+    pub(super) board: Arc<Board>,
+}
+
+/// Serves for ever.
+pub(super) async fn serve(listener: TcpListener, site: Site) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of descriptors, or the client has gone already.
+            tokio::time::sleep(TOGETHER).await;
+            continue;
+        };
+        let site = site.clone();
+        tokio::spawn(async move {
+            let service = service_fn(|request| {
+                let answer = site.answer(&request);
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            let mut server = http1::Builder::new();
+            server
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT)
+                .max_buf_size(HEAD_BYTES)
+                .keep_alive(false);
+            // An error is the client's: it went away, or does not speak HTTP.
+            let _ = server.serve_connection(TokioIo::new(stream), service).await;
+            drop(place);
+        });
+    }
+}
+
+impl Site {
+    fn answer(&self, request: &Request<Incoming>) -> Response<Body> {
+        if !self.is_named(request) {
+            // A page of the web whose name was made to lead here (DNS rebinding).
+            return text(
+                StatusCode::FORBIDDEN,
+                "This server answers only under the address that it has printed.\n",
+            );
+        }
+        if request.method() != Method::GET {
+            return text(StatusCode::METHOD_NOT_ALLOWED, "Only GET is answered.\n");
+        }
+        let path = request.uri().path();
+        if path != "/" && path != "/events" {
+            return text(StatusCode::NOT_FOUND, "There are only / and /events.\n");
+        }
+        if !self.key.is_in(request.uri().query()) {
+            return text(
+                StatusCode::FORBIDDEN,
+                "The key is missing or wrong: open the address that `kubectl lockkeeper ui` has printed.\n",
+            );
+        }
+        match path {
+            "/" => self.page(),
+            _ => self.events(),
+        }
+    }
+
+    /// Whether a request names this server as the printed address does, or by the usual name of this machine.
+    fn is_named(&self, request: &Request<Incoming>) -> bool {
+        let host = request
+            .headers()
+            .get(header::HOST)
+            .and_then(|host| host.to_str().ok());
+        let port = self.address.rsplit(':').next().unwrap_or_default();
+        host.is_some_and(|host| host == self.address || host == format!("localhost:{port}"))
+    }
+
+    fn page(&self) -> Response<Body> {
+        // The key serves as the nonce too: who knows one has the page with the other.
+        let page = PAGE
+            .replace("{{title}}", &escaped(&self.title))
+            .replace("{{nonce}}", &self.key.to_string())
+            .replace("{{style}}", STYLE)
+            .replace("{{script}}", &SCRIPTS.concat());
+        let policy = format!(
+            "default-src 'none'; style-src 'nonce-{0}'; script-src 'nonce-{0}'; connect-src 'self'; base-uri 'none'; \
+             form-action 'none'; frame-ancestors 'none'",
+            self.key
+        );
+        let mut answer = answer(
+            StatusCode::OK,
+            "text/html; charset=utf-8",
+            Full::from(page).boxed_unsync(),
+        );
+        if let Ok(policy) = HeaderValue::from_str(&policy) {
+            answer
+                .headers_mut()
+                .insert(header::CONTENT_SECURITY_POLICY, policy);
+        }
+        answer
+    }
+
+    /// Server-sent events: all locks, and then what changes.
+    fn events(&self) -> Response<Body> {
+        let board = Arc::clone(&self.board);
+        let changes = board.changes();
+        let events = stream::unfold((board, changes, None), async |(board, mut changes, known)| {
+            let event = if known.is_none() {
+                changes.mark_unchanged();
+                Some(board.since(None))
+            } else {
+                match tokio::time::timeout(SIGN_OF_LIFE, changes.changed()).await {
+                    Ok(Ok(())) => {
+                        tokio::time::sleep(TOGETHER).await;
+                        changes.mark_unchanged();
+                        Some(board.since(known))
+                    }
+                    Ok(Err(_)) => return None,
+                    Err(_) => None,
+                }
+            };
+            let known = event.as_ref().map_or(known, |news| Some(news.version));
+            let text = event.map_or_else(|| ":\n\n".to_owned(), |news| event_of(&news));
+            Some((Ok(Frame::data(Bytes::from(text))), (board, changes, known)))
+        });
+        answer(
+            StatusCode::OK,
+            "text/event-stream",
+            StreamBody::new(events).boxed_unsync(),
+        )
+    }
+}
+
+/// JSON has no line breaks, so it is one line of data.
+fn event_of(news: &News) -> String {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let gone: Vec<_> = news.gone.iter().map(|key| quoted(key)).collect();
+    let trouble = news.trouble.as_deref().map_or_else(|| "null".to_owned(), quoted);
+    let mut text = format!("data: {{\"all\":{},\"changed\":[", news.is_all);
+    for (index, lock) in news.changed.iter().enumerate() {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{}{lock}", if index == 0 { "" } else { "," });
+    }
+    text + &format!("],\"gone\":[{}],\"trouble\":{trouble}}}\n\n", gone.join(","))
+}
+
+fn text(status: StatusCode, text: &'static str) -> Response<Body> {
+    answer(
+        status,
+        "text/plain; charset=utf-8",
+        Full::from(text).boxed_unsync(),
+    )
+}
+
+fn answer(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    const HEADERS: [(HeaderName, &str); 4] = [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+    ];
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+/// For a text in HTML.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests;
