@@ -194,6 +194,38 @@ fn a_lock_that_is_watched_is_shown_again_after_each_change_and_not_after_renewal
 }
 
 #[test]
+fn a_watch_goes_on_when_its_server_falls_silent() {
+    let ensemble = ensemble();
+    if let Err(reason) = ensemble.network().can_cut() {
+        return lockkeeper_skip::skip(reason);
+    }
+    let lock = "/observe/silence";
+    // Its renewals come so often that a reading is always under way, or due.
+    let _holder = Run::start(
+        &ensemble,
+        "silence-1",
+        lock,
+        &["--renew-interval", "50ms"],
+        &SLEEP,
+    );
+    wait_for_contenders(&ensemble, lock, 1);
+    wait_until_held(&ensemble, lock);
+    let mut command = Command::new(binaries::lockkeeper().unwrap());
+    command.args(["watch", "--lock", lock, "--connect", &ensemble.connect_string()]);
+    let mut watch = Run::spawn(&ensemble, "silence", command);
+    watch.line(0);
+    let each_server = |act: &dyn Fn(usize)| (0..ensemble.len()).for_each(act);
+    each_server(&|server| ensemble.cut(&watch.host, ensemble.server(server)).unwrap());
+    let is_noticed = || watch.stderr().contains("again").then_some(());
+    wait_for(BOUND, is_noticed).expect("it connects again");
+    each_server(&|server| ensemble.heal(&watch.host, ensemble.server(server)).unwrap());
+    let _waiter = run(&ensemble, "silence-2", lock, 1);
+    let is_shown = || watch.stdout().contains("; 1 waiting").then_some(());
+    wait_for(BOUND, is_shown).unwrap_or_else(|| panic!("{}", watch.stderr()));
+    assert!(watch.process.is_running());
+}
+
+#[test]
 fn a_holder_that_is_asked_hands_the_lock_over_to_the_next_and_queues_again_at_the_end() {
     let ensemble = ensemble();
     let lock = "/observe/handoff";

@@ -1,5 +1,6 @@
 //! A connection to the ensemble for questions. Whatever other clients have written there is read within bounds.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub(super) struct Node {
 pub(super) struct Ensemble {
     pub(super) connection: Onlooker,
     chroot: String,
+    /// An answer has not come within [`PATIENCE`].
+    is_late: AtomicBool,
     /// The last list of children: its node, the last change of the list (`pzxid`), and the names. A long list costs a
     /// session of its own.
     last: Mutex<Option<(String, i64, Vec<String>)>>,
@@ -58,6 +61,7 @@ impl Ensemble {
                     return Ok(Self {
                         connection,
                         chroot,
+                        is_late: AtomicBool::new(false),
                         last,
                     });
                 }
@@ -172,8 +176,17 @@ impl Ensemble {
         &self,
         answer: impl Future<Output = Result<T, EnsembleError>>,
     ) -> Result<T, EnsembleError> {
-        let late = |_| EnsembleError::Other(format!("the server does not answer within {PATIENCE:?}"));
+        let late = |_| {
+            self.is_late.store(true, Ordering::Relaxed);
+            EnsembleError::Other(format!("the server does not answer within {PATIENCE:?}"))
+        };
         tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
+    }
+
+    /// Whether no change was missed, and each answer has come in time. A server that is cut off, or whose machine has
+    /// crashed, is silent for a while before the connection counts as lost.
+    pub(super) fn is_intact(&self) -> bool {
+        self.connection.is_intact() && !self.is_late.load(Ordering::Relaxed)
     }
 }
 

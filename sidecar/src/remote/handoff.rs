@@ -55,7 +55,7 @@ pub(super) async fn handoff(args: HandoffArgs) -> Result<String, Failure> {
         loop {
             match handoff.follow(&ensemble).await {
                 Ok(outcome) => return Ok(outcome),
-                Err(failure) if ensemble.connection.is_intact() => return Err(failure),
+                Err(failure) if ensemble.is_intact() => return Err(failure),
                 Err(failure) => exit::tell(&format!("{failure}; connecting to the ensemble again")),
             }
             ensemble = connect_again(&args.ensemble).await?;

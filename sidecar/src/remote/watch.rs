@@ -58,7 +58,7 @@ pub(super) async fn watch(
             Err(failure) => Some(failure),
         };
         if let Some(failure) = problem {
-            if ensemble.connection.is_intact() {
+            if ensemble.is_intact() {
                 return Err(failure);
             }
             exit::tell(&failure.sentence);
@@ -142,7 +142,7 @@ impl<'a> Changes<'a> {
 
     /// Whether none was missed: the connection was never interrupted.
     pub(super) fn are_complete(&self) -> bool {
-        self.ensemble.connection.is_intact()
+        self.ensemble.is_intact()
     }
 
     /// Waits for a change, or as long as changes may stay untold; then for a while, in which further changes come to the
