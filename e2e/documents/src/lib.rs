@@ -3,6 +3,7 @@
 #![warn(unreachable_pub)]
 
 mod circles;
+mod console;
 mod content;
 mod contrast;
 mod drawing;
@@ -12,9 +13,11 @@ mod modules;
 mod page;
 mod pictures;
 mod repository;
+mod seen;
 mod uses;
 
 pub use circles::circles;
+pub use console::{Step, replay, steps};
 pub use content::{Block, Table, blocks, tables};
 pub use contrast::{Rgb, contrast};
 pub use drawing::{Drawing, Form, Frame, Item, Paint, Point};

@@ -1,18 +1,14 @@
 //! `docs/tutorial.md`, command by command, on a cluster of three nodes: what the page shows is what a user gets.
 
 mod page;
-mod seen;
-mod shell;
 
+use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use lockkeeper_product::{binaries, zookeeper_image};
+use lockkeeper_documents::replay;
+use lockkeeper_product::{Shell, binaries, zookeeper_image};
 use lockkeeper_testbed::cluster::{Config, Node};
 use lockkeeper_testbed::{Cluster, Unsupported};
-
-use self::page::{Step, steps};
-use self::seen::Names;
-use self::shell::Shell;
 
 const NODES: u8 = 3;
 
@@ -36,31 +32,28 @@ fn every_command_of_the_tutorial_does_what_the_page_shows() {
         },
     };
     load_images(&cluster);
-    let mut shell = Shell::start(&cluster).unwrap();
-    let (mut shown, mut seen) = (Names::default(), Names::default());
-    let mut wrong = Vec::new();
-    for Step { command, output } in steps() {
-        println!("$ {command}");
+    let mut shell = shell(&cluster).unwrap();
+    replay(page::PAGE, |command| {
         let answer = if let Some(node) = command.strip_prefix(STOP_NODE) {
             to_node(&cluster, &mut shell, node, |node| node.crash())
         } else if let Some(node) = command.strip_prefix(START_NODE) {
             to_node(&cluster, &mut shell, node, |node| node.boot())
         } else {
-            shell.run(&command, BOUND)
+            shell.run(command, BOUND)
         };
-        let answer = answer.unwrap_or_else(|error| panic!("{command}: {error:#}"));
-        println!("{}", answer.join("\n"));
-        let expected: Vec<String> = output.iter().map(|line| shown.normal(line)).collect();
-        let got: Vec<String> = answer.iter().map(|line| seen.normal(line)).collect();
-        if !seen::matches(&expected, &got) {
-            wrong.push(format!(
-                "`{command}` shows\n{}\nand the page has\n{}",
-                got.join("\n"),
-                expected.join("\n")
-            ));
-        }
+        answer.unwrap_or_else(|error| panic!("{command}: {error:#}"))
+    });
+}
+
+/// A shell with kubectl, its plug-in and helm on the path.
+fn shell(cluster: &Cluster) -> anyhow::Result<Shell> {
+    let programs = tempfile::tempdir()?;
+    for name in ["kubectl", "helm"] {
+        symlink(cluster.program(name)?, programs.path().join(name))?;
     }
-    assert!(wrong.is_empty(), "docs/tutorial.md: {}", wrong.join("\n\n"));
+    symlink(binaries::plugin()?, programs.path().join("kubectl-lockkeeper"))?;
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    Shell::start(programs, &[("KUBECONFIG", &kubeconfig)])
 }
 
 /// As `kind load` does: nodes have the images by the names that the page and the charts give them.

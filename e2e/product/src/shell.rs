@@ -1,22 +1,23 @@
-//! One shell for all commands, as a reader has it: with variables, in the checkout.
+//! One shell for all commands of a tutorial, as a reader has it: with variables, in the checkout.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::symlink;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use lockkeeper_lock::BootInstant;
-use lockkeeper_product::binaries;
-use lockkeeper_product::chart::WORKSPACE;
-use lockkeeper_testbed::{Cluster, Process};
+use lockkeeper_testbed::Process;
 use rustix::process::{Signal, kill_process_group};
 use tempfile::TempDir;
+
+use crate::chart::WORKSPACE;
 
 /// Behind the output of a command, with its exit code.
 const END: &str = "=== exit code ";
 
+/// A running bash.
+#[derive(Debug)]
 pub struct Shell {
     stdin: ChildStdin,
     lines: Receiver<String>,
@@ -26,19 +27,17 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// With kubectl, its plug-in and helm on the path.
-    pub fn start(cluster: &Cluster) -> anyhow::Result<Self> {
-        let programs = tempfile::tempdir()?;
-        for name in ["kubectl", "helm"] {
-            symlink(cluster.program(name)?, programs.path().join(name))?;
-        }
-        symlink(binaries::plugin()?, programs.path().join("kubectl-lockkeeper"))?;
+    /// Starts it. The programs of a folder go before those of this machine.
+    ///
+    /// # Errors
+    /// When bash cannot be started.
+    pub fn start(programs: TempDir, variables: &[(&str, &str)]) -> anyhow::Result<Self> {
         let path = std::env::var("PATH")?;
         let mut command = Command::new("bash");
         command
             .args(["--noprofile", "--norc"])
             .current_dir(WORKSPACE)
-            .env("KUBECONFIG", cluster.kubeconfig())
+            .envs(variables.iter().copied())
             .env("PATH", format!("{}:{path}", programs.path().display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
