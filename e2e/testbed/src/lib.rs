@@ -2,7 +2,7 @@
 //!
 //! An [`Ensemble`] is three real servers, each in a network namespace of its own, so that any two machines
 //! can be cut off from one another ([`Ensemble::cut`]). A [`Cluster`] is a real Kubernetes, for tests with
-//! pods. [`faults`] stops, starves, kills and floods.
+//! pods. A [`Machine`] has a real systemd. [`faults`] stops, starves, kills and floods.
 //!
 //! This crate knows nothing of the lock: it depends on none of the product's crates.
 
@@ -19,6 +19,7 @@ pub mod eventually;
 pub mod faults;
 pub mod foreign;
 pub mod java;
+pub mod machine;
 pub mod network;
 pub mod owner;
 pub mod process;
@@ -28,5 +29,6 @@ mod sys;
 pub use browser::Browser;
 pub use cluster::Cluster;
 pub use ensemble::{Config, Ensemble};
+pub use machine::Machine;
 pub use network::{Host, Network, Unsupported};
 pub use process::Process;

@@ -65,7 +65,7 @@ impl Owner {
         kill_until_none(|| self.processes());
     }
 
-    fn parse(mark: &str) -> Option<Self> {
+    pub(crate) fn parse(mark: &str) -> Option<Self> {
         let mut parts = mark.splitn(5, '.');
         Some(Self {
             pid_namespace: parts.next()?.to_owned(),
@@ -76,7 +76,7 @@ impl Owner {
     }
 
     /// Process ids of another PID namespace mean nothing here, so such an owner counts as alive.
-    fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         self.pid_namespace == pid_namespace() && start_time(self.pid) != Some(self.started)
     }
 }
