@@ -146,6 +146,11 @@ sbom: ## Say in target/images/*.cdx.json what is in the images and in the plug-i
 	@rm -f */*_bin.cdx.json */*/*_bin.cdx.json
 	@for file in target/images/*.cdx.json; do echo "$$file: $$(grep -c '"bom-ref"' $$file) parts"; done
 
+.PHONY: package
+package: release ## Make in target/package the deb and the rpm of lockkeeper for this machine (needs Go)
+	@.ci/release/package "$(VERSION)" "$(STATIC)"
+	@ls target/package/*.deb target/package/*.rpm
+
 .PHONY: dist
 dist: ## Make in target/dist all that the release VERSION consists of, and sign it with KEY=file
 	@.ci/release/dist "$(VERSION)" "$(KEY)"

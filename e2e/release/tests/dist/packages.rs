@@ -1,5 +1,6 @@
 //! Archives, packages and charts.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,24 @@ fn has_loader(program: &Path) -> bool {
     let (first, size, count) = (number(32, 8), number(54, 2), number(56, 2));
     assert!(count > 0, "{}", program.display());
     (0..count).any(|header| number(first + header * size, 4) == PT_INTERP)
+}
+
+/// Checks that a folder has the units of the repository, unchanged, and nothing else.
+fn assert_has_units(folder: &Path) {
+    let units = |folder: &Path| {
+        let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let files = entries.map(|entry| entry.unwrap().path());
+        let units = files.map(|file| {
+            (
+                file.file_name().unwrap().to_owned(),
+                fs::read_to_string(file).unwrap(),
+            )
+        });
+        units.collect::<BTreeMap<_, _>>()
+    };
+    let expected = units(&crate::repository().join("sidecar/systemd"));
+    assert!(expected.len() > 2, "{expected:?}");
+    assert_eq!(units(folder), expected);
 }
 
 /// The text of a compressed man page.
@@ -73,7 +92,7 @@ fn no_binary_names_a_folder_of_the_machine_that_built_it() {
 }
 
 #[test]
-fn an_archive_has_the_program_its_man_pages_its_completions_the_licence_and_a_readme() {
+fn an_archive_has_the_program_its_man_pages_its_completions_its_units_the_licence_and_a_readme() {
     let Some(dist) = dist() else { return };
     for machine in MACHINES {
         for program in PROGRAMS {
@@ -96,12 +115,17 @@ fn an_archive_has_the_program_its_man_pages_its_completions_the_licence_and_a_re
                 .join("share/bash-completion/completions/lockkeeper")
                 .is_file();
             assert_eq!(is_completed, program == "lockkeeper", "{name}");
+            let units = folder.join("lib/systemd/system");
+            assert_eq!(units.exists(), program == "lockkeeper", "{name}");
+            if units.exists() {
+                assert_has_units(&units);
+            }
         }
     }
 }
 
 #[test]
-fn the_package_for_debian_installs_a_program_that_runs_and_its_man_pages() {
+fn the_package_for_debian_installs_a_program_that_runs_its_man_pages_and_its_units() {
     let Some(dist) = dist() else { return };
     if !has("dpkg") {
         return;
@@ -122,6 +146,8 @@ fn the_package_for_debian_installs_a_program_that_runs_and_its_man_pages() {
     assert!(page(&pages.join("lockkeeper.1.gz")).contains("lockkeeper\\-run(1)"));
     assert!(page(&pages.join("lockkeeper-run.1.gz")).contains("lockkeeper run"));
     assert!(!pages.join("lockkeeper-operator.1.gz").exists());
+    assert_has_units(&root.path().join("usr/lib/systemd/system"));
+    assert!(root.path().join("etc/lockkeeper").is_dir());
     let listed = said("dpkg", words![&at, "--listfiles", "lockkeeper"]);
     for file in [
         "/usr/share/bash-completion/completions/lockkeeper",
@@ -160,7 +186,7 @@ fn a_package_for_debian_has_the_program_of_the_machine_that_it_names() {
 }
 
 #[test]
-fn the_package_for_red_hat_installs_a_program_that_runs_and_its_man_pages() {
+fn the_package_for_red_hat_installs_a_program_that_runs_its_man_pages_and_its_units() {
     let Some(dist) = dist() else { return };
     if !has("rpm") {
         return;
@@ -183,6 +209,8 @@ fn the_package_for_red_hat_installs_a_program_that_runs_and_its_man_pages() {
     assert_runs(&root.path().join("usr/bin/lockkeeper"));
     let pages = root.path().join("usr/share/man/man1");
     assert!(page(&pages.join("lockkeeper-run.1.gz")).contains("lockkeeper run"));
+    assert_has_units(&root.path().join("usr/lib/systemd/system"));
+    assert!(root.path().join("etc/lockkeeper").is_dir());
     assert!(
         root.path()
             .join("usr/share/zsh/site-functions/_lockkeeper")
