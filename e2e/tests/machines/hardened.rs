@@ -7,8 +7,14 @@ use crate::site::Site;
 
 const STATUS: &str = "lockkeeper status --socket /run/lockkeeper/report/lock.sock";
 
-/// Starts the unit on one machine with a drop-in.
+/// Starts the unit on one machine with a drop-in, and waits until it holds the lock.
 fn start(site: &Site, drop_in: &str) {
+    set_up(site, drop_in);
+    assert_eq!(site.on("m1", &format!("systemctl start {UNIT}")), "");
+    holds(site, "m1");
+}
+
+fn set_up(site: &Site, drop_in: &str) {
     let connect = "LOCKKEEPER_CONNECT=m1:2181,m2:2181,m3:2181\n";
     site.write("m1", "/etc/lockkeeper/defaults.env", connect);
     site.write("m1", "/etc/lockkeeper/report.env", "COMMAND=/bin/sleep 1h\n");
@@ -24,8 +30,6 @@ fn start(site: &Site, drop_in: &str) {
         site.on("m1", &format!("echo {line} >>/etc/{file}"));
     }
     assert_eq!(site.on("m1", "systemctl daemon-reload"), "");
-    assert_eq!(site.on("m1", &format!("systemctl start {UNIT}")), "");
-    holds(site, "m1");
 }
 
 #[test]
@@ -50,4 +54,20 @@ fn without_writable_control_groups_the_guard_sweeps_and_says_so() {
     assert!(status.contains("contained  by sweep"), "{status}");
     let log = site.on("m1", &format!("journalctl --unit {UNIT} --output cat"));
     assert!(log.contains("No control group for the command"), "{log}");
+}
+
+#[test]
+fn a_guard_that_could_neither_make_a_control_group_nor_see_all_processes_does_not_start() {
+    let Some(site) = Site::with(1) else { return };
+    set_up(
+        &site,
+        "[Service]\nUser=report\nProtectControlGroups=yes\nProtectProc=invisible\n",
+    );
+    site.on("m1", &format!("systemctl start {UNIT}"));
+    site.wait_until("m1", &format!("systemctl is-failed {UNIT}"));
+    let code = site.on(
+        "m1",
+        &format!("systemctl show --value --property ExecMainStatus {UNIT}"),
+    );
+    assert_eq!(code, "64", "{}", site.on("m1", "journalctl"));
 }

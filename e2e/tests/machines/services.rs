@@ -75,6 +75,16 @@ fn nowhere_at_once(site: &Site, names: &[&str]) {
     assert!(report.is_clean(), "{report:?}");
 }
 
+/// Checks that the holder has not had to wait for the end of a lease.
+#[track_caller]
+fn assert_was_released_to(site: &Site, name: &str) {
+    let status = site.on(name, &format!("lockkeeper status --socket {SOCKET}"));
+    assert!(
+        status.contains("Held") && !status.contains("took over"),
+        "{status}"
+    );
+}
+
 /// A property of the unit.
 fn shows(site: &Site, name: &str, property: &str) -> String {
     site.on(
@@ -110,10 +120,18 @@ fn a_service_that_is_stopped_hands_over_and_counts_as_stopped_whether_it_held_or
         assert_eq!(shows(&site, name, "Result"), "success");
     }
     assert_eq!(shows(&site, "m3", "ExecMainStatus"), "143");
-    let took = "lockkeeper status --socket /run/lockkeeper/report/lock.sock";
-    let status = site.on("m2", took);
-    assert!(!status.contains("took over"), "it was released: {status}");
+    assert_was_released_to(&site, "m2");
     nowhere_at_once(&site, &["m1", "m2", "m3"]);
+}
+
+#[test]
+fn a_machine_that_shuts_down_hands_over_before() {
+    let Some(site) = Site::with(2) else { return };
+    start(&site, &["m1", "m2"]);
+    site.on("m1", "systemctl poweroff");
+    holds(&site, "m2");
+    assert_was_released_to(&site, "m2");
+    nowhere_at_once(&site, &["m1", "m2"]);
 }
 
 #[test]
