@@ -11,7 +11,6 @@ use lockkeeper_documents::{read, root};
 use lockkeeper_product::binaries;
 use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Config, Ensemble, Machine, Unsupported, java};
-use tempfile::TempDir;
 
 /// Generous: this machine may be busy.
 pub const BOUND: Duration = Duration::from_secs(60);
@@ -27,10 +26,9 @@ const ZKCLI: &str =
 static TURN: Mutex<()> = Mutex::new(());
 
 pub struct Site {
-    // Fields are dropped in this order: machines, then the servers and their network, then files.
+    // Fields are dropped in this order: machines, then the servers with their network and all files.
     machines: Vec<Machine>,
     pub ensemble: Ensemble,
-    _folder: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -64,13 +62,12 @@ impl Site {
             ..Config::default()
         })?;
         ensemble.network().can_cut()?;
-        let folder = tempfile::tempdir()?;
         let hosts: String = (0..NAMES.len())
             .map(|server| format!("{} {}\n", ensemble.address(server).ip(), NAMES[server]))
             .collect();
         let mut machines = Vec::new();
         for (server, name) in NAMES.into_iter().enumerate().take(count) {
-            let mut machine = Machine::new(ensemble.server(server), name, &folder.path().join(name))?;
+            let mut machine = Machine::new(ensemble.server(server), name, &ensemble.directory().join(name))?;
             fs::write(
                 machine.root().join("etc/hosts"),
                 format!("127.0.0.1 localhost\n{hosts}"),
@@ -82,7 +79,6 @@ impl Site {
         Ok(Self {
             machines,
             ensemble,
-            _folder: folder,
             _turn: turn,
         })
     }
