@@ -54,14 +54,14 @@ async fn main() {
     println!("{LOCKS} locks with {HISTORY} former holders each\n");
     println!("| what | p50 | at most |\n|---|---|---|");
     println!(
-        "| first view, {VIEWS} times | {:.0?} | {:.0?} |",
-        views[VIEWS / 2],
-        views[VIEWS - 1]
+        "| first view, {VIEWS} times | {} ms | {} ms |",
+        views[VIEWS / 2].as_millis(),
+        views[VIEWS - 1].as_millis()
     );
     println!(
-        "| a status that is written until the page shows it, {HANDOFFS} times | {:.0?} | {:.0?} |",
-        handoffs[HANDOFFS / 2],
-        handoffs[HANDOFFS - 1]
+        "| a status that is written until the page shows it, {HANDOFFS} times | {} ms | {} ms |",
+        handoffs[HANDOFFS / 2].as_millis(),
+        handoffs[HANDOFFS - 1].as_millis()
     );
     println!("\nProcessor time of {BUSY:?} with a change each {BETWEEN:?}, of one core:");
     for (name, share) in shares {

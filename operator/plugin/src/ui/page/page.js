@@ -58,8 +58,11 @@ function isShown(lock) {
 function makeRow(lock) {
   const row = make("tr");
   row.dataset.key = lock.key;
+  // With another display than a table's, the roles have to be said.
+  row.setAttribute("role", "row");
   const name = make("th");
   name.scope = "row";
+  name.setAttribute("role", "rowheader");
   const button = make("button", lock.key);
   button.type = "button";
   button.addEventListener("click", () => open_(lock.key));
@@ -67,6 +70,7 @@ function makeRow(lock) {
   const bar = make("div", undefined, "bar");
   bar.setAttribute("role", "img");
   const cells = [make("td"), make("td"), make("td"), make("td"), make("td")];
+  for (const cell of cells) cell.setAttribute("role", "cell");
   cells[3].append(bar);
   row.append(name, ...cells);
   rows.set(lock.key, { row, button, bar, cells });
@@ -99,15 +103,15 @@ function drawRow(lock, now) {
   cells[4].className = problem ? problem.className : "soft";
   cells[4].title = problem ? problem.more : "";
   row.classList.toggle("chosen", lock.key === chosen);
+  row.hidden = !isShown(lock);
   drawTime(lock, now);
+  drawBar(bar, lock, now);
 }
 
-/** What changes with time alone. */
+/** For how long it has been held: this changes with time alone. */
 function drawTime(lock, now) {
-  const { bar, cells } = rows.get(lock.key);
   const since = holders(lock)[0]?.since;
-  put(cells[1], since ? span(now - Date.parse(since)) : "-");
-  drawBar(bar, lock, now);
+  put(rows.get(lock.key).cells[1], since ? span(now - Date.parse(since)) : "-");
 }
 
 function drawBar(bar, lock, now) {
@@ -123,6 +127,7 @@ function drawSummary() {
   const wanted = all.filter((lock) => holders(lock).length === 0 && waiting(lock) > 0).length;
   const problems = all.filter(wrong).length;
   const nobody = `${(all.length - held).toLocaleString("en")} held by nobody` + (wanted ? ` (${wanted} wanted)` : "");
+  element("nothing").hidden = [...rows.values()].some(({ row }) => !row.hidden);
   put(
     element("summary"),
     `${count(all.length, "lock")}: ${held.toLocaleString("en")} held, ${nobody}` +
@@ -133,13 +138,9 @@ function drawSummary() {
 }
 
 function drawShown() {
-  let shown = 0;
-  for (const [key, { row }] of rows) {
-    const hidden = !isShown(locks.get(key));
-    if (row.hidden !== hidden) row.hidden = hidden;
-    if (!hidden) shown += 1;
-  }
-  element("nothing").hidden = shown > 0;
+  // A lock that is gone keeps its row until the next drawing.
+  for (const [key, { row }] of rows) if (locks.has(key)) row.hidden = !isShown(locks.get(key));
+  drawSummary();
 }
 
 /** A table of the story. */
@@ -289,15 +290,15 @@ function draw() {
   }
   const isChosen = chosen !== null && dirty.has(chosen);
   dirty.clear();
-  drawShown();
   drawSummary();
   if (isChosen) drawStory();
 }
 
+/** Changes of a quarter of a second are drawn together; the first ones at once. */
 function later() {
   if (drawing) return;
   drawing = true;
-  requestAnimationFrame(draw);
+  setTimeout(() => requestAnimationFrame(draw), locks.size === 0 || rows.size > 0 ? 250 : 0);
 }
 
 function hear(news) {
@@ -325,19 +326,29 @@ const watcher = new IntersectionObserver((entries) => {
     else if (locks.has(key)) {
       seen.add(key);
       drawTime(locks.get(key), Date.now());
+      drawBar(rows.get(key).bar, locks.get(key), Date.now());
     }
   }
 });
 
+let barsDrawn = 0;
+
 setInterval(() => {
   if (document.hidden) return;
   const now = Date.now();
-  for (const key of seen) if (locks.has(key)) drawTime(locks.get(key), now);
+  // A timeline moves by a thousandth of its width.
+  const isTime = now - barsDrawn >= window_() / 1000;
+  if (isTime) barsDrawn = now;
+  for (const key of seen) {
+    if (!locks.has(key)) continue;
+    drawTime(locks.get(key), now);
+    if (isTime) drawBar(rows.get(key).bar, locks.get(key), now);
+  }
 }, 1000);
 
 for (const id of ["filter", "show"]) element(id).addEventListener("input", drawShown);
 element("span").addEventListener("input", () => {
-  for (const lock of locks.values()) drawTime(lock, Date.now());
+  for (const [key, { bar }] of rows) if (locks.has(key)) drawBar(bar, locks.get(key), Date.now());
   if (chosen !== null) drawStory();
 });
 element("controls").addEventListener("submit", (event) => event.preventDefault());

@@ -79,20 +79,20 @@ function gradient(found, start, now) {
   const least = (now - start) / 500;
   const stops = [];
   let drawn = 0;
-  let other = false;
+  // Two shades, so that a change of holders is seen. Counted from the newest, so that they stay as time goes by.
+  let left = found.filter((part) => part.pod !== null).length;
   const at = (time) => ((100 * (time - start)) / (now - start)).toFixed(2);
   const draw = (colour, from, to) => {
     stops.push(`var(--${colour}) ${at(from)}% ${at(to)}%`);
     drawn = to;
   };
   for (const part of found) {
+    if (part.pod !== null) left -= 1;
     const from = Math.max(part.from, start, drawn);
     const to = part.pod === null ? Math.max(part.to, from + least) : part.to;
     if (to <= from) continue;
     if (stops.length === 0 && from > start) draw("unknown", start, from);
-    // Two shades, so that a change of holders is seen.
-    if (part.pod !== null) other = !other;
-    draw(part.pod === null ? "nobody" : other ? "held" : "held-too", from, to);
+    draw(part.pod === null ? "nobody" : left % 2 === 0 ? "held" : "held-too", from, to);
   }
   return stops.length === 0 ? "none" : `linear-gradient(to right, ${stops.join(", ")})`;
 }
