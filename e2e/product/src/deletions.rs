@@ -95,7 +95,8 @@ impl DeletionWatch {
 
     /// Whether the child with this token was released by its own client, which records that in the control
     /// node with the transaction that deletes the child. False if it was deleted in any other way: its session
-    /// ended, the next contender took its place, or a user deleted it.
+    /// ended, the next contender took its place, or a user deleted it. False also on servers before 3.9, which do not tell
+    /// the transactions of events.
     pub fn was_released(&self, token: i64) -> bool {
         lock(&self.seen).released.contains(&token)
     }
@@ -169,6 +170,14 @@ async fn watch(
             event = watcher.changed() => event,
         };
         let now = BootInstant::now();
+        // Servers tell the transaction of an event from 3.9.0 on (ZOOKEEPER-4655).
+        let token = match event.event_type {
+            EventType::NodeCreated if event.zxid <= 0 => client
+                .check_stat(&event.path)
+                .await?
+                .map_or(event.zxid, |stat| stat.czxid),
+            _ => event.zxid,
+        };
         let mut guard = lock(seen);
         let seen = &mut *guard;
         let name = event
@@ -185,7 +194,7 @@ async fn watch(
             (EventType::NodeCreated, Some(name)) => {
                 let life = NodeLife {
                     name: name.to_owned(),
-                    token: event.zxid,
+                    token,
                     created: Some(now),
                     deleted: None,
                 };
@@ -193,7 +202,9 @@ async fn watch(
             }
             // A transaction's events come in the order of its operations: the record of a release comes first
             // (`lock/src/task/requests/delete.rs`).
-            (EventType::NodeDataChanged, Some(name)) => seen.changed = Some((event.zxid, name.to_owned())),
+            (EventType::NodeDataChanged, Some(name)) if event.zxid > 0 => {
+                seen.changed = Some((event.zxid, name.to_owned()));
+            }
             (EventType::NodeDeleted, Some(name)) => {
                 // A contender that takes the place of another one writes to itself, beside that one.
                 let is_released = seen
