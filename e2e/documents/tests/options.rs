@@ -180,7 +180,7 @@ fn every_command_of_a_page_has_options_that_the_program_knows() {
 }
 
 /// Options of other programs that pages name without the program.
-const OF_OTHERS: [&str; 10] = [
+const OF_OTHERS: [&str; 11] = [
     // kubectl
     "delete-emptydir-data",
     "force",
@@ -192,6 +192,8 @@ const OF_OTHERS: [&str; 10] = [
     // the API server and its neighbours
     "admission-control-config-file",
     "leader-elect",
+    // systemctl
+    "kill-whom",
     // cargo
     "features",
     // any

@@ -23,6 +23,37 @@ const ROWS: &str = "return [...document.querySelectorAll('#locks tbody tr')].map
 const FOCUS: &str = "return [document.activeElement.textContent, document.activeElement.id,
     document.querySelector('#story h2')?.textContent ?? null]";
 
+/// What the page's own script makes of statuses that do not tell all: the kinds of the parts of the last hour, and whether the
+/// last thing that is drawn reaches the end of the bar.
+const KINDS: &str = "const now = Date.now(), ago = minutes => new Date(now - 6e4 * minutes).toISOString();
+    const kinds = (status, mode = 'Exclusive') => parts({ mode, maxHolders: 1, status }, now - 36e5, now).map(part => part.kind);
+    const past = { pod: 'a', since: ago(20), until: ago(10) };
+    const followed = { type: 'Held', status: 'True' }, lost = { type: 'Held', status: 'Unknown', lastTransitionTime: ago(5) };
+    const short = [...Array(32).keys()].map(n => ({ since: ago(n + 2), until: ago(n + 1.02) }));
+    const drawn = gradients(parts({ mode: 'Exclusive', maxHolders: 1, status: { holders: [{ since: ago(1) }], history: short } },
+        now - 864e5, now), now - 864e5, now);
+    return [
+        kinds({ history: [past], holders: [{ pod: 'b' }] }),
+        kinds({ history: [past], holders: [{ pod: 'b', since: ago(-30) }] }),
+        kinds({ history: [past], holders: [{ pod: 'b', since: '1970-01-01T00:00:00Z' }] }),
+        kinds({ history: [{ pod: 'b', until: ago(5) }, past], holders: [{ pod: 'c', since: ago(5) }] }),
+        kinds({ history: [past], holders: [], conditions: [followed] }),
+        kinds({ history: [past], holders: [{ pod: 'b', since: ago(10) }], conditions: [lost] }),
+        [drawn.endsWith('100.00%, transparent 100.00%)') ? 'drawn to the end' : drawn],
+    ]";
+
+/// In this order: a holder that does not say since when; one whose clock is ahead; one who lies; a former holder that did not
+/// say since when; nobody; a lock that nobody follows any more; a hold after many that were too short to draw.
+const EXPECTED: [&[&str]; 7] = [
+    &["held", "unknown"],
+    &["held", "unknown"],
+    &["held", "held"],
+    &["held", "unknown", "held"],
+    &["held", "nobody"],
+    &["held", "held", "unknown"],
+    &["drawn to the end"],
+];
+
 async fn rows(browser: &Browser, what: &str, is_it: impl Fn(&[Value]) -> bool) -> Vec<Value> {
     eventually(what, async || {
         let rows = browser.run(ROWS).unwrap().as_array().cloned().unwrap_or_default();
@@ -55,7 +86,11 @@ async fn the_page_shows_what_the_api_server_has_follows_a_handoff_and_is_used_by
     .await;
     assert_eq!(shown[0]["lock"], json!(lock));
     assert_eq!(shown[0]["state"], "ready");
-    assert_eq!(shown[0]["timeline"], "1 hold, no gap");
+    let timeline = shown[0]["timeline"].as_str().unwrap();
+    assert!(
+        timeline.starts_with("1 hold, no gap, nothing remembered before "),
+        "{timeline}"
+    );
     let summary = browser
         .run("return document.getElementById('summary').textContent")
         .unwrap();
@@ -68,6 +103,8 @@ async fn the_page_shows_what_the_api_server_has_follows_a_handoff_and_is_used_by
     browser.press(&[key::ENTER]).unwrap();
     let focus = browser.run(FOCUS).unwrap();
     assert_eq!((&focus[1], &focus[2]), (&json!("story"), &json!(lock)));
+
+    assert_eq!(browser.run(KINDS).unwrap(), json!(EXPECTED));
 
     a.leave().await;
     space

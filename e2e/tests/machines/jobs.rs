@@ -37,7 +37,8 @@ fn a_machine_that_waits_for_its_turn_does_the_work_of_one_that_crashed() {
     set_up(&site, &format!("{ENDLESS}LOCKKEEPER_WAIT_TIMEOUT=1h\n"));
     for name in ["m1", "m2"] {
         site.on(name, &format!("systemctl start --no-block {UNIT}"));
-        let queued = "lockkeeper wait --socket /run/lockkeeper/nightly/lock.sock --for queued --timeout 60s";
+        let queued =
+            "lockkeeper wait --socket /run/lockkeeper-job/nightly/lock.sock --for queued --timeout 60s";
         site.wait_until(name, queued);
     }
     site.wait_until("m1", RUNS);

@@ -34,7 +34,7 @@ fn ssh(site: &Site) -> String {
         })
         .collect();
     format!(
-        "#!/bin/sh\nname=$1\nshift\ncase $name in\n{entrances}    *) exit 255 ;;\nesac\n\
+        "#!/bin/sh\nif [ \"$1\" = -n ]; then shift; exec </dev/null; fi\nname=$1\nshift\ncase $name in\n{entrances}    *) exit 255 ;;\nesac\n\
          exec sh -c '{ENTER}' sh \"$entrance\" \"$*\"\n"
     )
 }

@@ -142,7 +142,7 @@ impl Plugin {
     /// What cannot be done, in one sentence, and what `print` returns.
     pub async fn run(self, mut print: impl FnMut(&str) -> Result<(), Failure>) -> Result<(), Failure> {
         let Self { target, command } = self;
-        let output = target.output;
+        let (output, context) = (target.output, target.context.clone());
         let (client, namespace) = target.connect().await?;
         let locks: Api<DistributedLock> = Api::namespaced(client.clone(), &namespace);
         let answer = match command {
@@ -183,6 +183,7 @@ impl Plugin {
                 let ui = Ui {
                     client,
                     namespace: (!all_namespaces).then_some(namespace),
+                    context,
                     selector,
                     port,
                 };

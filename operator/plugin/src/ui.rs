@@ -25,6 +25,8 @@ pub(crate) struct Ui {
     pub(crate) client: Client,
     /// Those of this namespace; of all if there is none.
     pub(crate) namespace: Option<String>,
+    /// The context of the kubeconfig, if it has a name.
+    pub(crate) context: Option<String>,
     /// A selector of labels; all if there is none.
     pub(crate) selector: Option<String>,
     /// The port on 127.0.0.1; 0 for one that is free.
@@ -58,10 +60,17 @@ impl Ui {
         let listener = TcpListener::bind(address).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let key = Key::new()?;
-        let what = match &self.namespace {
+        let mut what = match &self.namespace {
             Some(namespace) => format!("Locks of the namespace {namespace}"),
             None => "Locks of all namespaces".to_owned(),
         };
+        if let Some(selector) = &self.selector {
+            what += &format!(" with {selector}");
+        }
+        // So that the pages of two clusters can be told apart.
+        if let Some(context) = &self.context {
+            what += &format!(" in {context}");
+        }
         print(&format!(
             "{what}: http://{address}/?key={key}\nThe address is a secret: who has it sees these locks. Ctrl-C ends it.\n"
         ))?;
@@ -70,6 +79,7 @@ impl Ui {
             title: what,
             address: address.to_string(),
             key,
+            seal: Key::new()?,
             board: Arc::clone(&board),
         };
         tokio::select! {

@@ -24,6 +24,8 @@ struct State {
     locks: BTreeMap<String, Entry>,
     gone: usize,
     trouble: Option<Arc<str>>,
+    /// Whether all locks have been read once. Before that, no lock does not mean that there is none.
+    is_read: bool,
 }
 
 struct Entry {
@@ -39,6 +41,8 @@ pub(super) struct News {
     pub(super) version: u64,
     /// It has to forget all others.
     pub(super) is_all: bool,
+    /// Whether the locks have been read at all.
+    pub(super) is_read: bool,
     /// Locks that are new or have changed, in JSON.
     pub(super) changed: Vec<Arc<str>>,
     /// Keys of locks that are gone.
@@ -67,8 +71,16 @@ impl Board {
             for (key, json) in locks {
                 state.set(key, json);
             }
+            state.is_read = true;
             state.trouble = None;
         });
+    }
+
+    /// The API server can be asked, although nothing has changed.
+    pub(super) fn is_followed(&self) {
+        if self.state().trouble.is_some() {
+            self.change(|state| state.trouble = None);
+        }
     }
 
     /// This lock is new or has changed.
@@ -117,6 +129,7 @@ impl Board {
         News {
             version: state.version,
             is_all,
+            is_read: state.is_read,
             changed,
             gone,
             trouble: state.trouble.clone(),
@@ -234,7 +247,16 @@ mod tests {
             board.since(None).trouble.as_deref(),
             Some("the API server is away")
         );
+        assert!(!board.since(None).is_read);
         board.replace(BTreeMap::new());
+        assert!(board.since(None).is_read);
         assert_eq!(board.since(None).trouble, None);
+        board.trouble("it is away again".to_owned());
+        let known = board.since(None).version;
+        board.is_followed();
+        let news = board.since(Some(known));
+        assert_eq!((news.trouble, news.version), (None, known + 1));
+        board.is_followed();
+        assert_eq!(board.since(None).version, known + 1);
     }
 }

@@ -1,46 +1,119 @@
-//! Follows the locks for the page.
+//! Follows the locks for the page, and knows when it does not.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use kube::Api;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event};
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::core::Status;
 use lockkeeper_crds::DistributedLock;
 
 use super::board::Board;
 use super::row;
 use crate::problem::failed;
 
+/// The API server ends each watch after this time, in seconds. So a connection that is dead without a sign, as after a sleep
+/// of this machine, is noticed.
+const WATCH_SECONDS: u32 = 30;
+
+/// Longer than a watch lasts: a server that says nothing for so long is away. Also the longest time for a list.
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// Time before another attempt; it doubles from the first to the second.
+const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(16)];
+
+/// An API server says this when it knows no changes since a version any more (RFC 9110, 410 Gone).
+const GONE: u16 = 410;
+
 /// Keeps the board as the API server has the locks. It never ends: if the API server cannot be asked, the page says so, and
 /// it asks again.
 pub(super) async fn follow(locks: Api<DistributedLock>, selector: Option<String>, board: &Board) {
-    let config = watcher::Config {
-        label_selector: selector,
-        ..watcher::Config::default()
-    };
-    let mut events = pin!(watcher::watcher(locks, config).default_backoff());
-    // Of a list that is under way.
-    let mut listed = BTreeMap::new();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(lock)) => drop(listed.insert(row::key(&lock), row::json(&lock))),
-            Ok(Event::InitDone) => board.replace(std::mem::take(&mut listed)),
-            Ok(Event::Apply(lock)) => board.set(row::key(&lock), row::json(&lock)),
-            Ok(Event::Delete(lock)) => board.remove(&row::key(&lock)),
-            Err(error) => board.trouble(said(error)),
+    let mut again = AGAIN[0];
+    loop {
+        match read(&locks, selector.clone(), board).await {
+            Ok(version) => {
+                again = AGAIN[0];
+                if let Err(why) = watch(&locks, selector.clone(), version, board).await {
+                    board.trouble(why);
+                    tokio::time::sleep(again).await;
+                }
+            }
+            Err(why) => {
+                board.trouble(why);
+                tokio::time::sleep(again).await;
+                again = (again * 2).min(AGAIN[1]);
+            }
         }
     }
 }
 
-fn said(error: watcher::Error) -> String {
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => failed("watch locks", &error).sentence,
-        watcher::Error::WatchError(status) => failed("watch locks", &kube::Error::Api(status)).sentence,
-        watcher::Error::NoResourceVersion => "the API server's answer has no version".to_owned(),
+/// All locks; returns their version.
+async fn read(
+    locks: &Api<DistributedLock>,
+    selector: Option<String>,
+    board: &Board,
+) -> Result<String, String> {
+    let parameters = ListParams {
+        label_selector: selector,
+        ..ListParams::default()
+    };
+    let listed = tokio::time::timeout(SILENCE, locks.list(&parameters)).await;
+    let listed = listed
+        .map_err(|_| silent())?
+        .map_err(|error| failed("list locks", &error).sentence)?;
+    let all: BTreeMap<_, _> = listed
+        .items
+        .iter()
+        .map(|lock| (row::key(lock), row::json(lock)))
+        .collect();
+    board.replace(all);
+    Ok(listed.metadata.resource_version.unwrap_or_default())
+}
+
+/// What changes from a version on, by one watch after the other. `Ok` when the locks have to be read again.
+async fn watch(
+    locks: &Api<DistributedLock>,
+    selector: Option<String>,
+    mut version: String,
+    board: &Board,
+) -> Result<(), String> {
+    let parameters = WatchParams {
+        label_selector: selector,
+        timeout: Some(WATCH_SECONDS),
+        ..WatchParams::default()
+    };
+    let said = |error: &kube::Error| failed("watch locks", error).sentence;
+    loop {
+        let opened = tokio::time::timeout(SILENCE, locks.watch(&parameters, &version)).await;
+        let mut events = pin!(opened.map_err(|_| silent())?.map_err(|error| said(&error))?);
+        board.is_followed();
+        while let Some(event) = tokio::time::timeout(SILENCE, events.next())
+            .await
+            .map_err(|_| silent())?
+        {
+            match event.map_err(|error| said(&error))? {
+                WatchEvent::Added(lock) | WatchEvent::Modified(lock) => {
+                    version = lock.metadata.resource_version.clone().unwrap_or(version);
+                    board.set(row::key(&lock), row::json(&lock));
+                }
+                WatchEvent::Deleted(lock) => {
+                    version = lock.metadata.resource_version.clone().unwrap_or(version);
+                    board.remove(&row::key(&lock));
+                }
+                WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
+                WatchEvent::Error(status) if status.code == GONE => return Ok(()),
+                WatchEvent::Error(status) => return Err(refused(status)),
+            }
+        }
     }
+}
+
+fn refused(status: Box<Status>) -> String {
+    failed("watch locks", &kube::Error::Api(status)).sentence
+}
+
+fn silent() -> String {
+    format!("the API server has said nothing for {} s", SILENCE.as_secs())
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
@@ -32,12 +32,21 @@ const HEAD_BYTES: usize = 8 * 1024;
 /// Changes of this time are told together: an eye follows no faster, and a thousand locks may change at once.
 const TOGETHER: Duration = Duration::from_millis(100);
 
-/// After this time without news the page gets a sign of life, and the server notices if nobody reads any more.
+/// After this time without news the page gets a sign of life; it says so when none comes. And the server notices if nobody
+/// reads any more.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+
+/// A sign of life that scripts see: they do not see comments.
+const ALIVE: &str = "event: alive\ndata:\n\n";
 
 const PAGE: &str = include_str!("page/index.html");
 const STYLE: &str = include_str!("page/page.css");
-const SCRIPTS: [&str; 2] = [include_str!("page/timeline.js"), include_str!("page/page.js")];
+const SCRIPTS: [&str; 4] = [
+    include_str!("page/timeline.js"),
+    include_str!("page/rows.js"),
+    include_str!("page/story.js"),
+    include_str!("page/page.js"),
+];
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -49,6 +58,9 @@ pub(super) struct Site {
     /// Host and port that a request has to name.
     pub(super) address: String,
     pub(super) key: Key,
+    /// Is in the page and begins each stream of events. Another user who gets the port when this server has ended does not
+    /// know it, so a page that is still open does not believe that server.
+    pub(super) seal: Key,
     pub(super) board: Arc<Board>,
 }
 
@@ -127,7 +139,8 @@ impl Site {
             .replace("{{title}}", &escaped(&self.title))
             .replace("{{nonce}}", &self.key.to_string())
             .replace("{{style}}", STYLE)
-            .replace("{{script}}", &SCRIPTS.concat());
+            .replace("{{script}}", &SCRIPTS.concat())
+            .replace("{{seal}}", &self.seal.to_string());
         let policy = format!(
             "default-src 'none'; style-src 'nonce-{0}'; script-src 'nonce-{0}'; connect-src 'self'; base-uri 'none'; \
              form-action 'none'; frame-ancestors 'none'",
@@ -150,6 +163,7 @@ impl Site {
     fn events(&self) -> Response<Body> {
         let board = Arc::clone(&self.board);
         let changes = board.changes();
+        let seal = format!("event: seal\ndata: {}\n\n", self.seal);
         let events = stream::unfold((board, changes, None), async |(board, mut changes, known)| {
             let event = if known.is_none() {
                 changes.mark_unchanged();
@@ -166,14 +180,12 @@ impl Site {
                 }
             };
             let known = event.as_ref().map_or(known, |news| Some(news.version));
-            let text = event.map_or_else(|| ":\n\n".to_owned(), |news| event_of(&news));
+            let text = event.map_or_else(|| ALIVE.to_owned(), |news| event_of(&news));
             Some((Ok(Frame::data(Bytes::from(text))), (board, changes, known)))
         });
-        answer(
-            StatusCode::OK,
-            "text/event-stream",
-            StreamBody::new(events).boxed_unsync(),
-        )
+        let sealed = stream::once(async move { Ok(Frame::data(Bytes::from(seal))) });
+        let events = StreamBody::new(sealed.chain(events)).boxed_unsync();
+        answer(StatusCode::OK, "text/event-stream", events)
     }
 }
 
@@ -182,7 +194,10 @@ fn event_of(news: &News) -> String {
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let gone: Vec<_> = news.gone.iter().map(|key| quoted(key)).collect();
     let trouble = news.trouble.as_deref().map_or_else(|| "null".to_owned(), quoted);
-    let mut text = format!("data: {{\"all\":{},\"changed\":[", news.is_all);
+    let mut text = format!(
+        "data: {{\"all\":{},\"read\":{},\"changed\":[",
+        news.is_all, news.is_read
+    );
     for (index, lock) in news.changed.iter().enumerate() {
         // Writing to a string does not fail.
         let _ = write!(text, "{}{lock}", if index == 0 { "" } else { "," });

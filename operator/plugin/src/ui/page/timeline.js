@@ -9,55 +9,81 @@ function millis(text) {
   return sum;
 }
 
-/** The holds of a lock, the oldest first: {from, to, pod, ended}; a hold that goes on ends now. */
-function holds(status, now) {
-  const past = (status.history || []).map((hold) => ({
-    from: hold.since ? Date.parse(hold.since) : null,
-    to: Date.parse(hold.until),
-    pod: hold.pod,
-    ended: hold.ended,
+/** The holds of a lock, the oldest first: {from, to, pod}. `from` is null where the beginning is not known. */
+function holds(status, now, isExclusive) {
+  const time = (text) => (text ? Date.parse(text) : NaN);
+  const past = (status.history || [])
+    .map((hold) => ({ from: time(hold.since), to: time(hold.until), pod: hold.pod }))
+    .filter((hold) => Number.isFinite(hold.to));
+  const last = Math.max(-Infinity, ...past.map((hold) => hold.to));
+  const present = (status.holders || []).map((hold) => {
+    const since = time(hold.since);
+    // By the clock of its node, which may be ahead. Nobody holds an exclusive lock before the one before has ended.
+    return { from: since <= now ? (isExclusive ? Math.max(since, last) : since) : NaN, to: now, pod: hold.pod };
+  });
+  const all = [...past, ...present].map((hold) => ({
+    ...hold,
+    // The clocks of two machines differ: then a hold may seem to end before it began.
+    from: Number.isFinite(hold.from) ? Math.min(hold.from, hold.to) : null,
   }));
-  const present = (status.holders || []).map((hold) => ({
-    from: hold.since ? Date.parse(hold.since) : null,
-    to: now,
-    pod: hold.pod,
-    ended: null,
-  }));
-  const all = [...past, ...present].filter((hold) => Number.isFinite(hold.to));
-  // Without a beginning only its end is known.
-  for (const hold of all) if (!Number.isFinite(hold.from)) hold.from = hold.to;
-  // The clocks of two machines differ: then a hold may seem to end before it began.
-  for (const hold of all) hold.from = Math.min(hold.from, hold.to);
-  return all.sort((a, b) => a.from - b.from || a.to - b.to);
+  return all.sort((a, b) => (a.from ?? a.to) - (b.from ?? b.to) || a.to - b.to);
+}
+
+/** Since when nobody follows the lock, so that nothing is known; null if it is followed. */
+function unknownSince(status) {
+  const condition = (type) => (status.conditions || []).find((one) => one.type === type);
+  const [reached, held] = [condition("EnsembleReachable"), condition("Held")];
+  const lost = reached && reached.status !== "True" ? reached : held && held.status === "Unknown" ? held : null;
+  return lost ? Date.parse(lost.lastTransitionTime) || 0 : null;
 }
 
 /**
- * What a timeline from `start` to `now` shows, without gaps and overlaps: {from, to, pod}, and pod is null where nobody held.
- * Before the oldest hold that is remembered nothing is known: that time is in no part.
+ * What a timeline from `start` to `now` shows: {from, to, kind, pod}, without overlaps. The kind is "held", "nobody" or
+ * "unknown". Before the oldest hold that is remembered nothing is known either: that time is in no part.
  */
-function parts(status, start, now) {
-  const all = holds(status, now);
-  if (all.length === 0) return [];
+function parts(lock, start, now) {
+  const { status } = lock;
+  const isExclusive = lock.mode === "Exclusive" && lock.maxHolders === 1;
+  const end = Math.min(now, unknownSince(status) ?? now);
   const found = [];
-  let reached = Math.max(start, all[0].from);
-  for (const hold of all) {
-    if (hold.to <= reached) continue;
-    if (hold.from > reached) found.push({ from: reached, to: hold.from, pod: null });
-    found.push({ from: Math.max(hold.from, reached), to: hold.to, pod: hold.pod });
-    reached = hold.to;
+  let reached = null;
+  const reach = (to, kind, pod) => {
+    if (reached !== null && to > reached) found.push({ from: reached, to, kind, pod: pod ?? null });
+    reached = Math.max(reached ?? to, to);
+  };
+  for (const hold of holds(status, now, isExclusive)) {
+    // Of a hold without a beginning only the end is known: before it, somebody held for some time.
+    if (hold.from === null) reach(hold.to, "unknown");
+    else {
+      if (reached === null) reached = hold.from;
+      reach(hold.from, "nobody");
+      reach(hold.to, "held", hold.pod);
+    }
   }
-  if (reached < now) found.push({ from: reached, to: now, pod: null });
-  return found.filter((part) => part.to > start);
+  if (reached !== null) reach(now, "nobody");
+  const known = found.map((part) => ({ ...part, to: Math.min(part.to, end) })).filter((part) => part.to > part.from);
+  if (end < now && found.length > 0) known.push({ from: Math.max(end, found[0].from), to: now, kind: "unknown", pod: null });
+  return known.filter((part) => part.to > start);
 }
 
 /** In words, for those who do not see it. */
-function inWords(found) {
-  const nobody = found.filter((part) => part.pod === null);
-  const held = found.length - nobody.length;
+function inWords(found, start) {
   if (found.length === 0) return "no hold is remembered";
-  const longest = Math.max(0, ...nobody.map((part) => part.to - part.from));
-  const gaps = nobody.length === 0 ? "no gap" : `${count(nobody.length, "gap")}, the longest ${span(longest)}`;
-  return `${count(held, "hold")}, ${gaps}`;
+  const gaps = found.filter((part) => part.kind === "nobody");
+  const held = found.filter((part) => part.kind === "held").length;
+  const longest = gaps.reduce((one, gap) => (gap.to - gap.from > one.to - one.from ? gap : one), { from: 0, to: 0 });
+  // What reaches the edge of the timeline began before it.
+  const least = longest.from < start ? "at least " : "";
+  const length = span(longest.to - Math.max(longest.from, start));
+  const words = [count(held, "hold"), gaps.length === 0 ? "no gap" : `${count(gaps.length, "gap")}, the longest ${least}${length}`];
+  if (found.some((part) => part.kind === "unknown")) words.push("some of it unknown");
+  if (found[0].from > start) words.push(`nothing remembered before ${clock(found[0].from)}`);
+  return words.join(", ");
+}
+
+/** A time as `kubectl lockkeeper history` prints it. */
+function clock(time) {
+  return time ? `${new Date(time).toISOString().slice(0, 19)}Z` : "-";
 }
 
 function count(number, what) {
@@ -74,25 +100,46 @@ function span(ms) {
   return `${Math.floor(seconds / 86400)}d`;
 }
 
-/** A gradient that draws the parts. A gap is two thousandths wide at least, so that it is seen. */
-function gradient(found, start, now) {
+/**
+ * Gradients that draw the parts, one for each kind, since each has a height of its own: a hold fills the bar, a gap is a
+ * low strip, and what is unknown a thin line. A gap is two thousandths wide at least, so that it is seen.
+ */
+function gradients(found, start, now) {
   const least = (now - start) / 500;
-  const stops = [];
-  let drawn = 0;
   // Two shades, so that a change of holders is seen. Counted from the newest, so that they stay as time goes by.
-  let left = found.filter((part) => part.pod !== null).length;
-  const at = (time) => ((100 * (time - start)) / (now - start)).toFixed(2);
-  const draw = (colour, from, to) => {
-    stops.push(`var(--${colour}) ${at(from)}% ${at(to)}%`);
-    drawn = to;
-  };
+  let left = found.filter((part) => part.kind === "held").length;
+  const layers = { nobody: [], unknown: [], held: [] };
+  const at = (time) => `${((100 * (time - start)) / (now - start)).toFixed(2)}%`;
   for (const part of found) {
-    if (part.pod !== null) left -= 1;
-    const from = Math.max(part.from, start, drawn);
-    const to = part.pod === null ? Math.max(part.to, from + least) : part.to;
-    if (to <= from) continue;
-    if (stops.length === 0 && from > start) draw("unknown", start, from);
-    draw(part.pod === null ? "nobody" : left % 2 === 0 ? "held" : "held-too", from, to);
+    let from = Math.max(part.from, start);
+    let to = part.to;
+    let colour = part.kind;
+    if (part.kind === "nobody") {
+      to = Math.min(Math.max(to, from + least), now);
+      from = Math.max(Math.min(from, to - least), layers.nobody.at(-1)?.to ?? start);
+    } else if (part.kind === "held") {
+      left -= 1;
+      if (left % 2 === 1) colour = "held-too";
+    }
+    layers[part.kind].push({ from, to, colour });
   }
-  return stops.length === 0 ? "none" : `linear-gradient(to right, ${stops.join(", ")})`;
+  // A widened gap cuts into the holds beside it, but not into those that would vanish: then it is drawn over them.
+  const gaps = layers.nobody;
+  const held = layers.held.map((one) => {
+    if (one.to - one.from < 2 * least) return one;
+    const before = gaps.findLast((gap) => gap.from <= one.from && gap.to > one.from);
+    const after = gaps.find((gap) => gap.from < one.to && gap.to >= one.to);
+    return { ...one, from: before ? before.to : one.from, to: after ? after.from : one.to };
+  });
+  const draw = (all) => {
+    const stops = all
+      .filter((one) => one.to > one.from)
+      .flatMap(({ from, to, colour }) => [
+        `transparent ${at(from)}`,
+        `var(--${colour}) ${at(from)} ${at(to)}`,
+        `transparent ${at(to)}`,
+      ]);
+    return stops.length === 0 ? "none" : `linear-gradient(to right, ${stops.join(", ")})`;
+  };
+  return [draw(gaps), draw(layers.unknown), draw(held)].join(", ");
 }

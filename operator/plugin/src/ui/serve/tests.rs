@@ -24,6 +24,7 @@ async fn served(title: &str) -> Served {
         title: title.to_owned(),
         address: address.clone(),
         key: key.clone(),
+        seal: Key::new().unwrap(),
         board: Arc::clone(&board),
     };
     tokio::spawn(serve(listener, site));
@@ -136,7 +137,18 @@ async fn a_page_that_is_open_hears_of_all_locks_and_then_of_each_change() {
     let lock = |key: &str, token: u8| (key.to_owned(), format!("{{\"key\":\"{key}\",\"token\":{token}}}"));
     site.board
         .replace(BTreeMap::from([lock("shop/a", 1), lock("shop/b", 1)]));
+    let page = site.answer("GET", &site.with_key("/"), &site.address).await;
+    let (_, seal) = page.split_once("const SEAL = \"").unwrap();
     let mut events = BufReader::new(site.asked("GET", &site.with_key("/events"), &site.address).await);
+    let mut head = String::new();
+    while !head.contains("data: ") {
+        assert!(events.read_line(&mut head).await.unwrap() > 0, "{head}");
+    }
+    // The stream begins with what only the page and its own server know.
+    assert!(
+        head.ends_with(&format!("event: seal\ndata: {}\n", &seal[..32])),
+        "{head}"
+    );
     let first = event(&mut events, "shop/a").await;
     assert_eq!(first["all"], true);
     assert_eq!(first["changed"].as_array().unwrap().len(), 2);
