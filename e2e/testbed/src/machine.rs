@@ -1,4 +1,4 @@
-//! Machines with a real systemd, each the first process of namespaces of its own on a [`Host`](crate::Host).
+//! Machines with a real systemd, each the first process of namespaces of its own on a [`Host`].
 //!
 //! A machine has this machine's `/usr`, beside which it may have files of its own, and a root with nothing but the accounts
 //! and libraries of this one. systemd starts no program there but its journal: what manages hardware, settings of the
