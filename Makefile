@@ -241,7 +241,7 @@ test-ensemble: $(TLC)
 # One after the other, each with its own servers or cluster.
 .PHONY: matrix
 matrix: setup ## Run the core of the tests on other releases of ZooKeeper and Kubernetes: ARGS="zookeeper-3.5 kubernetes-1.30"
-	@$(prepare-tests); \
+	@$(forget-skipped); \
 	failed=0; \
 	$(LINTED) WAITING_THREADS=$(WAITING_THREADS) e2e/matrix $(ARGS) || failed=1; \
 	$(skipped); \

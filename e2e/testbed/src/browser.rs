@@ -23,7 +23,6 @@ pub mod key {
     pub const TAB: &str = "\u{e004}";
     pub const ENTER: &str = "\u{e007}";
     pub const ESCAPE: &str = "\u{e00c}";
-    pub const DOWN: &str = "\u{e015}";
 }
 
 /// A browser with one page. Drop ends it.

@@ -227,11 +227,6 @@ impl Machine {
         self.group.remove()
     }
 
-    /// Whether it runs.
-    pub fn is_on(&self) -> bool {
-        self.running.is_some()
-    }
-
     /// What a command of a shell on it prints on its standard output, whatever its exit code.
     ///
     /// # Errors

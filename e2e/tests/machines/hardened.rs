@@ -15,21 +15,15 @@ fn start(site: &Site, drop_in: &str) {
 }
 
 fn set_up(site: &Site, drop_in: &str) {
-    let connect = "LOCKKEEPER_CONNECT=m1:2181,m2:2181,m3:2181\n";
-    site.write("m1", "/etc/lockkeeper/defaults.env", connect);
+    site.name_servers("m1");
     site.write("m1", "/etc/lockkeeper/report.env", "COMMAND=/bin/sleep 1h\n");
-    site.write(
-        "m1",
-        "/etc/systemd/system/lockkeeper@report.service.d/own.conf",
-        drop_in,
-    );
     for (file, line) in [
         ("passwd", "report:x:990:990::/:/bin/sh"),
         ("group", "report:x:990:"),
     ] {
         site.on("m1", &format!("echo {line} >>/etc/{file}"));
     }
-    assert_eq!(site.on("m1", "systemctl daemon-reload"), "");
+    site.drop_in("m1", "lockkeeper@report.service", drop_in);
 }
 
 #[test]

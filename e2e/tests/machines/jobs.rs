@@ -11,8 +11,7 @@ const ENDLESS: &str = "COMMAND=/bin/sh -c \"touch /run/runs; sleep 1h\"\n";
 /// Settings of the job on all machines.
 fn set_up(site: &Site, settings: &str) {
     for name in site.names() {
-        let connect = "LOCKKEEPER_CONNECT=m1:2181,m2:2181,m3:2181\n";
-        site.write(name, "/etc/lockkeeper/defaults.env", connect);
+        site.name_servers(name);
         site.write(name, "/etc/lockkeeper/nightly.env", settings);
     }
 }
@@ -61,12 +60,7 @@ fn the_timer_starts_the_job() {
     let Some(site) = Site::with(1) else { return };
     set_up(&site, "COMMAND=/bin/touch /run/runs\n");
     let soon = "[Timer]\nOnCalendar=\nOnCalendar=*:*:*\n";
-    site.write(
-        "m1",
-        "/etc/systemd/system/lockkeeper-job@nightly.timer.d/soon.conf",
-        soon,
-    );
-    assert_eq!(site.on("m1", "systemctl daemon-reload"), "");
+    site.drop_in("m1", &format!("{UNIT}.timer"), soon);
     site.on("m1", &format!("systemctl enable --now {UNIT}.timer"));
     site.wait_until("m1", RUNS);
 }

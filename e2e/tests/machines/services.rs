@@ -37,8 +37,7 @@ fn set_up(site: &Site, name: &str, recorder: &str) {
     if !program.exists() {
         std::fs::copy(binaries::recorder().unwrap(), program).unwrap();
     }
-    let connect = "LOCKKEEPER_CONNECT=m1:2181,m2:2181,m3:2181\n";
-    site.write(name, "/etc/lockkeeper/defaults.env", connect);
+    site.name_servers(name);
     let command = format!("COMMAND=/var/lib/recorder /var/lib/record --name {name} {recorder}\n");
     site.write(name, "/etc/lockkeeper/report.env", &command);
 }
@@ -202,12 +201,7 @@ fn a_machine_that_is_cut_off_stops_the_command_in_time_and_queues_again_when_it_
 fn a_command_that_does_not_end_is_killed_when_the_time_to_stop_is_over() {
     let Some(site) = Site::with(2) else { return };
     let short = "[Service]\nTimeoutStopSec=1s\n";
-    site.write(
-        "m1",
-        "/etc/systemd/system/lockkeeper@report.service.d/short.conf",
-        short,
-    );
-    assert_eq!(site.on("m1", "systemctl daemon-reload"), "");
+    site.drop_in("m1", "lockkeeper@report.service", short);
     start(&site, &["m1", "m2"]);
     set_up(&site, "m1", "--ignore-sigterm");
     assert_eq!(site.on("m1", &format!("systemctl restart {UNIT}")), "");

@@ -119,6 +119,18 @@ impl Site {
         fs::write(&place, text).unwrap();
     }
 
+    /// Tells the units of a machine where the servers are.
+    pub fn name_servers(&self, name: &str) {
+        let connect = "LOCKKEEPER_CONNECT=m1:2181,m2:2181,m3:2181\n";
+        self.write(name, "/etc/lockkeeper/defaults.env", connect);
+    }
+
+    /// Gives a unit of a machine a drop-in.
+    pub fn drop_in(&self, name: &str, unit: &str, text: &str) {
+        self.write(name, &format!("/etc/systemd/system/{unit}.d/own.conf"), text);
+        assert_eq!(self.on(name, "systemctl daemon-reload"), "");
+    }
+
     /// The power of a machine is lost, and with it that of its server: nobody is told.
     pub fn crash(&mut self, name: &str) -> anyhow::Result<Vec<String>> {
         let place = place(name);

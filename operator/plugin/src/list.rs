@@ -13,7 +13,7 @@ use crate::output::Output;
 use crate::problem::failed;
 
 /// An API server says this when it knows no changes since a version any more (RFC 9110, 410 Gone).
-const GONE: u16 = 410;
+pub(crate) const GONE: u16 = 410;
 
 /// Which locks are listed, and how.
 pub(crate) struct Listing {
@@ -96,14 +96,22 @@ impl Listing {
     }
 
     async fn read(&self) -> Result<(Vec<DistributedLock>, String), Failure> {
-        let parameters = ListParams {
-            label_selector: self.selector.clone(),
-            ..ListParams::default()
-        };
-        let found = self.locks.list(&parameters).await;
-        let found = found.map_err(|error| failed("list locks", &error))?;
-        Ok((found.items, found.metadata.resource_version.unwrap_or_default()))
+        read(&self.locks, self.selector.as_ref()).await
     }
+}
+
+/// The locks with these labels, and the version from which on a watch tells what changes.
+pub(crate) async fn read(
+    locks: &Api<DistributedLock>,
+    selector: Option<&String>,
+) -> Result<(Vec<DistributedLock>, String), Failure> {
+    let parameters = ListParams {
+        label_selector: selector.cloned(),
+        ..ListParams::default()
+    };
+    let found = locks.list(&parameters).await;
+    let found = found.map_err(|error| failed("list locks", &error))?;
+    Ok((found.items, found.metadata.resource_version.unwrap_or_default()))
 }
 
 /// The version of each lock that was printed last, by the lock's UID.

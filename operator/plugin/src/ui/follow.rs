@@ -1,17 +1,17 @@
 //! Follows the locks for the page, and knows when it does not.
 
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use kube::Api;
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::{WatchEvent, WatchParams};
 use kube::core::Status;
 use lockkeeper_crds::DistributedLock;
 
 use super::board::Board;
 use super::row;
+use crate::list::{self, GONE};
 use crate::problem::failed;
 
 /// The API server ends each watch after this time, in seconds. So a connection that is dead without a sign, as after a sleep
@@ -24,52 +24,39 @@ const SILENCE: Duration = Duration::from_secs(45);
 /// Time before another attempt; it doubles from the first to the second.
 const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(16)];
 
-/// An API server says this when it knows no changes since a version any more (RFC 9110, 410 Gone).
-const GONE: u16 = 410;
-
 /// Keeps the board as the API server has the locks. It never ends: if the API server cannot be asked, the page says so, and
 /// it asks again.
 pub(super) async fn follow(locks: Api<DistributedLock>, selector: Option<String>, board: &Board) {
     let mut again = AGAIN[0];
     loop {
-        match read(&locks, selector.clone(), board).await {
+        let ended = match read(&locks, selector.as_ref(), board).await {
             Ok(version) => {
                 again = AGAIN[0];
-                if let Err(why) = watch(&locks, selector.clone(), version, board).await {
-                    board.trouble(why);
-                    tokio::time::sleep(again).await;
-                }
+                watch(&locks, selector.clone(), version, board).await
             }
-            Err(why) => {
-                board.trouble(why);
-                tokio::time::sleep(again).await;
-                again = (again * 2).min(AGAIN[1]);
-            }
+            Err(why) => Err(why),
+        };
+        if let Err(why) = ended {
+            board.trouble(why);
         }
+        // Also when the locks only have to be read again: a server that says so each time is not asked all the time.
+        tokio::time::sleep(again).await;
+        again = (again * 2).min(AGAIN[1]);
     }
 }
 
 /// All locks; returns their version.
 async fn read(
     locks: &Api<DistributedLock>,
-    selector: Option<String>,
+    selector: Option<&String>,
     board: &Board,
 ) -> Result<String, String> {
-    let parameters = ListParams {
-        label_selector: selector,
-        ..ListParams::default()
-    };
-    let listed = tokio::time::timeout(SILENCE, locks.list(&parameters)).await;
-    let listed = listed
+    let listed = tokio::time::timeout(SILENCE, list::read(locks, selector)).await;
+    let (all, version) = listed
         .map_err(|_| silent())?
-        .map_err(|error| failed("list locks", &error).sentence)?;
-    let all: BTreeMap<_, _> = listed
-        .items
-        .iter()
-        .map(|lock| (row::key(lock), row::json(lock)))
-        .collect();
-    board.replace(all);
-    Ok(listed.metadata.resource_version.unwrap_or_default())
+        .map_err(|failure| failure.sentence)?;
+    board.replace(all.iter().map(|lock| (row::key(lock), row::json(lock))).collect());
+    Ok(version)
 }
 
 /// What changes from a version on, by one watch after the other. `Ok` when the locks have to be read again.

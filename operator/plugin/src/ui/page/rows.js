@@ -151,6 +151,8 @@ function drawBar(bar, lock, now) {
   bar.setAttribute("aria-label", inWords(found, start));
 }
 
+const shownRows = () => [...rows.values()].filter(({ row }) => !row.hidden).length;
+
 function drawSummary() {
   const all = [...locks.values()];
   const number = (is) => all.filter(is).length;
@@ -161,8 +163,7 @@ function drawSummary() {
   const said = [`${held.toLocaleString("en")} held`, `${nobody.toLocaleString("en")} held by nobody${wanted ? ` (${wanted} wanted)` : ""}`];
   if (unknown > 0) said.push(`${unknown.toLocaleString("en")} unknown`);
   if (problems > 0) said.push(`${problems.toLocaleString("en")} with something wrong`);
-  const shown = [...rows.values()].filter(({ row }) => !row.hidden).length;
-  element("nothing").hidden = !isRead || shown > 0;
+  element("nothing").hidden = !isRead || shownRows() > 0;
   put(element("summary"), isRead ? `${count(all.length, "lock")}: ${said.join(", ")}` : "Reading the locks…");
   drawTrouble();
 }
@@ -179,6 +180,5 @@ function drawShown() {
   // A lock that is gone keeps its row until the next drawing.
   for (const [key, { row }] of rows) if (locks.has(key)) row.hidden = !isShown(locks.get(key));
   drawSummary();
-  const shown = [...rows.values()].filter(({ row }) => !row.hidden).length;
-  put(element("shown"), `${shown.toLocaleString("en")} of ${count(rows.size, "lock")} shown`);
+  put(element("shown"), `${shownRows().toLocaleString("en")} of ${count(rows.size, "lock")} shown`);
 }
