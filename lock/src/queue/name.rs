@@ -59,6 +59,11 @@ impl Contender {
         (self.sequence, self.is_reader).cmp(&(other.sequence, other.is_reader))
     }
 
+    /// Whether a reader may have come in behind this one, and before all that wait ([`Self::is_downgrade`]).
+    pub(crate) fn may_leave_a_reader(&self) -> bool {
+        !self.is_reader && self.name.contains("__WRIT__")
+    }
+
     /// Whether one of the two is the write lock of a client of Curator, and the other one the read lock that the same
     /// thread takes while it holds that: it has the same number, and so it is before all that wait
     /// (`InterProcessReadWriteLock.ReadLock.getSortingSequence`, "lock downgrading").

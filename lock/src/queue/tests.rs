@@ -97,6 +97,19 @@ fn a_reader_with_the_number_of_a_writer_is_the_same_clients_and_behind_it() {
 }
 
 #[test]
+fn only_a_writer_of_a_read_write_lock_may_leave_a_reader_in_front_of_those_that_wait() {
+    for (marker, may) in [
+        ("-__WRIT__", true),
+        ("-lock-", false),
+        ("-__READ__", false),
+        ("__lock__", false),
+    ] {
+        let contender = Contender::parse(&format!("_c_a{marker}0000000007")).unwrap();
+        assert_eq!(contender.may_leave_a_reader(), may, "{marker}");
+    }
+}
+
+#[test]
 fn a_predecessor_seen_held_proves_that_nobody_else_is_before_us() {
     let mut queue = ahead("l1 l2 l3", "l3", Mode::Exclusive);
     queue.remove(&name("l2"), false);

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use crate::clock::BootInstant;
 use crate::ensemble::Node;
 use crate::error::LockError;
-use crate::queue::Ahead;
+use crate::queue::{Ahead, Contender};
 use crate::record::{ContenderData, Pod, TookOver};
 use crate::takeover_lease::Sighting;
 
@@ -193,9 +193,10 @@ impl Line {
         let place = ahead.place();
         let is_to_be_listed = place.position > 0 && !place.is_heir;
         let is_own_in_doubt = place.position == 0 && !is_own_watched;
-        // Only of a contender that has said that it holds it is known that none was before it. A client of Curator says
-        // nothing, and lets one of its own in before us (`Contender::is_downgrade`).
-        let is_first_in_doubt = place.position == 0 && !seen.was_held;
+        // A writer that has said that it holds is one of ours. One of Curator says nothing, and may let a reader of its own
+        // in before us. Only names of writers are in doubt: a listing grows with the queue.
+        let may_leave_a_reader = Contender::parse(name).is_some_and(|gone| gone.may_leave_a_reader());
+        let is_first_in_doubt = place.position == 0 && !seen.was_held && may_leave_a_reader;
         let is_beside_strangers = !ahead.strangers().is_empty() || seen.is_unreadable;
         if is_to_be_listed || is_own_in_doubt || is_first_in_doubt || is_beside_strangers {
             self.list_again();
