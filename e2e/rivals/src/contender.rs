@@ -13,7 +13,7 @@ use lockkeeper_lock::BootInstant;
 use lockkeeper_product::binaries;
 use lockkeeper_product::worker::keeper_of;
 use lockkeeper_testbed::{Host, Process};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 
 use crate::driver_commands;
 use crate::programs::named;
@@ -49,9 +49,36 @@ pub(crate) struct Said {
     pub token: Option<i64>,
 }
 
+/// What a contender contends for, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    /// What the driver is told of its system.
+    pub driver: &'a str,
+    /// The name of the lock.
+    pub lock: &'a str,
+    /// How its files begin.
+    pub files: &'a str,
+    /// Where the system takes any.
+    pub lease: Duration,
+    /// Its clock can be shifted, which costs it time of its processor.
+    pub has_own_clock: bool,
+}
+
+impl<'a> Part<'a> {
+    /// As in most rounds.
+    pub(crate) fn of(system: &System, lock: &'a str, lease: Duration) -> Self {
+        Self {
+            driver: system.name_for_driver(),
+            lock,
+            files: lock,
+            lease,
+            has_own_clock: false,
+        }
+    }
+}
+
 impl Contender {
-    /// Starts a contender for `lock` on a machine, with this lease where the system takes any. Its clock can be shifted if
-    /// `has_own_clock`, which costs it time of its processor.
+    /// Starts a contender on a machine.
     ///
     /// # Errors
     /// When its driver cannot be built or started.
@@ -59,23 +86,19 @@ impl Contender {
         system: &System,
         servers: &dyn Servers,
         machine: &Machine,
-        lock: &str,
-        lease: Duration,
-        has_own_clock: bool,
+        part: Part<'_>,
     ) -> anyhow::Result<Self> {
         let name = machine.host.name();
-        let file = |kind: &str| machine.directory().join(format!("{lock}.{kind}"));
+        let file = |kind: &str| machine.directory().join(format!("{}.{kind}", part.files));
         let (record, events, clock) = (file("record"), file("events"), file("clock"));
         std::fs::write(&clock, "+0\n")?;
-        let lease = format!("{}", lease.as_millis());
+        let lease = format!("{}", part.lease.as_millis());
         let mut command = match (system.driver, driver_commands::command(system)?) {
-            (Driver::Own(options), _) => own(servers, lock, options)?,
+            (Driver::Own(options), _) => own(servers, part.lock, options)?,
             (_, Some(mut command)) => {
                 command
-                    // Whether there are Sentinels, the addresses say.
-                    .args(["--system", system.name.trim_end_matches("@sentinel")])
-                    .args(["--servers", &servers.addresses()])
-                    .args(["--lock", lock, "--name", name, "--lease-ms", &lease])
+                    .args(["--system", part.driver, "--servers", &servers.addresses()])
+                    .args(["--lock", part.lock, "--name", name, "--lease-ms", &lease])
                     .args(servers.options());
                 command
             }
@@ -86,7 +109,12 @@ impl Contender {
             .arg(binaries::recorder()?)
             .arg(&record)
             .args(["--name", name])
-            .envs(has_own_clock.then(|| shifted_clock(&clock)).into_iter().flatten())
+            .envs(
+                part.has_own_clock
+                    .then(|| shifted_clock(&clock))
+                    .into_iter()
+                    .flatten(),
+            )
             .stdin(Stdio::null())
             .stdout(File::create(&events)?)
             .stderr(File::create(file("log"))?);
@@ -101,6 +129,11 @@ impl Contender {
             events,
             clock,
         })
+    }
+
+    /// Asks it to stop its program, give the lock back and end.
+    pub(crate) fn end(&mut self) {
+        self.process.signal(Signal::TERM);
     }
 
     /// What its recorder has written.
@@ -241,17 +274,9 @@ fn established(line: &str) -> Option<Ipv4Addr> {
 }
 
 /// `lockkeeper run`, which restarts its command when it has the lock again; with its defaults, but for these options.
-///
-/// It is root here, and would be scheduled before all others. A pod has no right to that, nor has any rival.
 fn own(servers: &dyn Servers, lock: &str, options: &[&str]) -> anyhow::Result<Command> {
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--bounding-set=-sys_nice", "--inh-caps=-sys_nice"])
-        .arg(binaries::lockkeeper()?)
-        .args(["run", "--connect", &servers.addresses()])
-        .args(["--lock", &format!("/rivals/{lock}")])
-        .args(["--restart", "always"])
-        .args(options);
+    let mut command = driver_commands::own(&servers.addresses(), lock)?;
+    command.args(["--restart", "always"]).args(options);
     Ok(command)
 }
 

@@ -149,7 +149,7 @@ fn program(system: &System) -> anyhow::Result<Command> {
         (Driver::Crowd(recipe), _) => own(recipe),
         (_, Some(mut command)) => {
             command
-                .args(["--system", system.name.trim_end_matches("@sentinel")])
+                .args(["--system", system.name_for_driver()])
                 .args(["--name", "crowd"]);
             Ok(command)
         }

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use lockkeeper_product::binaries;
 use lockkeeper_testbed::foreign::boot_offset;
 
 use crate::programs::{Size, consul, go, java, python};
@@ -23,6 +24,25 @@ pub(crate) fn command(system: &System) -> anyhow::Result<Option<Command>> {
 pub(crate) fn crowd(system: &System) -> anyhow::Result<Option<Command>> {
     of(system, Size::Crowd)
 }
+
+/// `lockkeeper run` for a lock, without its command.
+///
+/// It is root here, and would be scheduled before all others. A pod has no right to that, nor has any rival.
+///
+/// # Errors
+/// When it cannot be built.
+pub(crate) fn own(servers: &str, lock: &str) -> anyhow::Result<Command> {
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set=-sys_nice", "--inh-caps=-sys_nice"])
+        .arg(binaries::lockkeeper()?)
+        .args(["run", "--connect", servers])
+        .args(["--lock", &format!("{OWN_ROOT}/{lock}")]);
+    Ok(command)
+}
+
+/// Below which node our locks are. A client that queues with ours has to name it.
+pub(crate) const OWN_ROOT: &str = "/rivals";
 
 fn of(system: &System, size: Size) -> anyhow::Result<Option<Command>> {
     Ok(match system.driver {

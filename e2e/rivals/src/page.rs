@@ -2,14 +2,15 @@
 
 mod better;
 mod costs;
+mod properties;
 
 use std::fmt::Write as _;
 
 use crate::cell::Cell;
 use crate::faults::{FAULTS, Fault};
 use crate::picture::{cell, seconds};
-use crate::results::{COSTS, Results};
-use crate::systems::{Driver, OF_CROWDS, SYSTEMS};
+use crate::results::{COSTS, PROPERTIES, Results};
+use crate::systems::{Driver, OF_CROWDS, SYSTEMS, System};
 
 pub fn render(results: &Results) -> String {
     let mut page = format!(
@@ -41,6 +42,7 @@ pub fn render(results: &Results) -> String {
     }
     page.push_str(HOW);
     locks(&mut page, results);
+    properties::render(&mut page, results);
     for &fault in FAULTS {
         table(&mut page, results, fault);
     }
@@ -71,20 +73,35 @@ const HOW: &str = "## How it is measured\n\n\
 /// What takes part, by which name, and with which lease.
 fn locks(page: &mut String, results: &Results) {
     page.push_str(
-        "## The locks\n\n| lock | name | lease, session timeout or expiry | servers |\n|---|---|---|---|\n",
+        "## The locks\n\nLibraries have the versions that the drivers' manifests pin, and servers those that they have answered when \
+         they were asked. Where there are two, rounds of both are in the row.\n\n\
+         | lock | name | lease, session timeout or expiry | servers | versions |\n|---|---|---|---|---|\n",
     );
     for system in SYSTEMS {
         // Writing to a string does not fail.
         let _ = writeln!(
             page,
-            "| {} | `{}` | {} | {} |",
+            "| {} | `{}` | {} | {} | {} |",
             system.title,
             system.name,
             system.lease.words(results.lease),
-            system.servers.words()
+            system.servers.words(),
+            versions(results, system)
         );
     }
     page.push('\n');
+}
+
+/// Which versions of its libraries and servers were measured.
+fn versions(results: &Results, system: &System) -> String {
+    let Some(parts) = results.versions.get(system.name) else {
+        return "unknown".to_owned();
+    };
+    let parts = parts.iter().map(|(part, versions)| {
+        let versions: Vec<_> = versions.iter().map(String::as_str).collect();
+        format!("{part} {}", versions.join(" and "))
+    });
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 fn about(fault: Fault) -> &'static str {
@@ -214,8 +231,14 @@ fn missing(page: &mut String, results: &Results) {
                 None => untried.push(fault),
             }
         }
-        if let Some(why) = why(COSTS) {
-            let _ = writeln!(lines, "* {}, costs: {why}", system.title);
+        for part in [COSTS, PROPERTIES] {
+            if let Some(why) = why(part) {
+                let _ = writeln!(lines, "* {}, {part}: {why}", system.title);
+            }
+        }
+        let is_asked = !results.properties.is_empty() && !matches!(system.driver, Driver::Crowd(_));
+        if is_asked && !results.properties.contains_key(system.name) && why(PROPERTIES).is_none() {
+            untried.push(PROPERTIES.to_owned());
         }
         if !untried.is_empty() {
             let _ = writeln!(lines, "* {}, not yet: {}", system.title, untried.join(", "));
@@ -270,6 +293,28 @@ mod tests {
             ),
             "{page}"
         );
+    }
+
+    #[test]
+    fn a_lock_says_which_versions_of_it_were_measured_and_all_of_them() {
+        let mut results = Results::default();
+        let of_kazoo = results.versions.entry("kazoo".to_owned()).or_default();
+        for (part, version) in [
+            ("kazoo", "2.11.0"),
+            ("ZooKeeper", "3.9.5"),
+            ("ZooKeeper", "3.9.6"),
+        ] {
+            of_kazoo
+                .entry(part.to_owned())
+                .or_default()
+                .insert(version.to_owned());
+        }
+        let page = render(&results);
+        assert!(
+            page.contains("| 3 ZooKeeper | ZooKeeper 3.9.5 and 3.9.6, kazoo 2.11.0 |\n"),
+            "{page}"
+        );
+        assert!(page.contains("| PostgreSQL | unknown |\n"), "{page}");
     }
 
     #[test]

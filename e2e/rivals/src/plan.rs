@@ -9,6 +9,7 @@ use crate::round;
 use crate::servers::Kind;
 use crate::site::Site;
 use crate::systems::System;
+use crate::versions;
 
 /// How often a round of one cell may fail before the rest of it is given up.
 const FAILURES: u32 = 3;
@@ -114,6 +115,7 @@ impl Plan {
                     site.insert((system.servers, Site::start(system.servers)?))
                 }
             };
+            let versions = versions::of(system, used.server_versions()?);
             let seed = self.settings.seed + number as u64;
             let round = round::play(system, fault, used, self.settings.lease, seed)?;
             println!(
@@ -122,7 +124,11 @@ impl Plan {
                 fault.name(),
                 serde_json::to_string(&round)?
             );
-            lock(kept).add(system.name, fault, round)?;
+            {
+                let mut kept = lock(kept);
+                kept.add_versions(system.name, &versions)?;
+                kept.add(system.name, fault, round)?;
+            }
             if fault.needs_new_servers(system.servers) {
                 *site = None;
             }

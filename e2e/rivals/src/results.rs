@@ -1,6 +1,6 @@
 //! What was measured, round by round, in a file that a stopped run goes on from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cost::{Fairness, Handoffs, Waiting};
 use crate::faults::Fault;
+use crate::probe::{Found, Probe};
 
 /// One round of a fault.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -50,6 +51,16 @@ pub struct Costs {
     pub fairness: Vec<Fairness>,
 }
 
+/// What a lock offers when nothing breaks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Properties {
+    #[serde(default)]
+    pub probed: BTreeMap<Probe, Found>,
+    /// Whether it stands in one queue with another one: by the name of that.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub queues: BTreeMap<String, Found>,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The lease of all systems that have one, in seconds.
@@ -59,13 +70,23 @@ pub struct Results {
     /// By the name of the system.
     #[serde(default)]
     pub costs: BTreeMap<String, Costs>,
-    /// Why something could not be measured: by the name of the system, then that of the fault or [`COSTS`].
+    /// By the name of the system.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub properties: BTreeMap<String, Properties>,
+    /// By the name of the system, then that of a library or server: each version that was measured.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub versions: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
+    /// Why something could not be measured: by the name of the system, then that of the fault, [`COSTS`] or
+    /// [`PROPERTIES`].
     #[serde(default)]
     pub missing: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// The part of the results that belongs to no fault.
+/// A part of the results that belongs to no fault.
 pub const COSTS: &str = "costs";
+
+/// See [`COSTS`].
+pub const PROPERTIES: &str = "properties";
 
 /// The results in their file.
 #[derive(Debug)]
@@ -148,7 +169,37 @@ impl Kept {
         self.results.costs.get(system).cloned().unwrap_or_default()
     }
 
-    /// Says why something of a system, a fault or [`COSTS`], could not be measured.
+    /// Adds to what a system offers, and writes the file.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn add_property(
+        &mut self,
+        system: &str,
+        add: impl FnOnce(&mut Properties),
+    ) -> anyhow::Result<()> {
+        add(self.results.properties.entry(system.to_owned()).or_default());
+        self.is_there(system, PROPERTIES);
+        self.write()
+    }
+
+    /// Adds versions with which a system is measured to those before, and writes the file if they are new.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn add_versions(&mut self, system: &str, versions: &[(&str, String)]) -> anyhow::Result<()> {
+        let of_system = self.results.versions.entry(system.to_owned()).or_default();
+        let mut is_new = false;
+        for (part, version) in versions {
+            is_new |= of_system
+                .entry((*part).to_owned())
+                .or_default()
+                .insert(version.clone());
+        }
+        if is_new { self.write() } else { Ok(()) }
+    }
+
+    /// Says why something of a system, a fault, [`COSTS`] or [`PROPERTIES`], could not be measured.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -202,6 +253,12 @@ mod tests {
         kept.add("kazoo", Fault::HolderPaused, Round::default()).unwrap();
         let missing = Kept::open(&file, 4.0).unwrap().results.missing;
         assert_eq!(missing["kazoo"].keys().collect::<Vec<_>>(), ["holder-killed"]);
+        kept.add_versions("kazoo", &[("ZooKeeper", "3.9.5".to_owned())])
+            .unwrap();
+        kept.add_versions("kazoo", &[("ZooKeeper", "3.9.6".to_owned())])
+            .unwrap();
+        let versions = Kept::open(&file, 4.0).unwrap().results.versions;
+        assert_eq!(versions["kazoo"]["ZooKeeper"].len(), 2);
         let refused = Kept::open(&file, 15.0).unwrap_err().to_string();
         assert!(refused.contains("give it as --lease"), "{refused}");
     }

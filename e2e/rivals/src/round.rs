@@ -10,7 +10,7 @@ use lockkeeper_testbed::process::wait_for;
 use rustix::process::Signal;
 
 use crate::activity::{Stretch, at_resource, gap, overlap, stretches, tokens_of_holders_grow};
-use crate::contender::Contender;
+use crate::contender::{Contender, Part};
 use crate::faults::Fault;
 use crate::results::Round;
 use crate::second::Verdict;
@@ -62,7 +62,13 @@ pub fn play(
     let contenders: Vec<_> = site
         .machines
         .iter()
-        .map(|machine| Contender::start(system, &*site.servers, machine, &lock, given, has_own_clock))
+        .map(|machine| {
+            let part = Part {
+                has_own_clock,
+                ..Part::of(system, &lock, given)
+            };
+            Contender::start(system, &*site.servers, machine, part)
+        })
         .collect::<anyhow::Result<_>>()?;
     look_until(START, || Ok(latest(&contenders)?.is_some()))?.with_context(|| {
         let logs: Vec<_> = contenders.iter().map(Contender::last_lines).collect();

@@ -48,6 +48,9 @@ pub enum Kind {
     Consul,
 }
 
+/// A library or server, and its version.
+pub(crate) type Version = (&'static str, String);
+
 /// Running servers. Dropping them ends them and everything on their network.
 pub trait Servers {
     /// The network between servers and contenders.
@@ -92,6 +95,9 @@ pub trait Servers {
     fn launch(&mut self, server: usize) -> anyhow::Result<()>;
 
     fn all_serve(&self) -> bool;
+
+    /// What they say that they are. `None` if they do not answer just now.
+    fn versions(&self) -> Option<Vec<Version>>;
 
     /// How many requests the servers have had, where they count them.
     fn requests(&self) -> Option<f64> {
@@ -193,9 +199,25 @@ impl Kind {
     }
 }
 
+/// The text of a field in an answer in JSON, named by its path: `outer.inner`.
+fn json_field(answer: &str, name: &str) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(answer).ok()?;
+    let mut fields = name.split('.');
+    let found = fields.try_fold(&value, |value, field| value.get(field))?;
+    Some(found.as_str()?.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::sum_of;
+    use super::{json_field, sum_of};
+
+    #[test]
+    fn a_field_of_an_answer_is_found_by_its_path() {
+        let answer = "{\"Config\":{\"Version\":\"1.19.2\",\"Server\":true}}";
+        assert_eq!(json_field(answer, "Config.Version").as_deref(), Some("1.19.2"));
+        assert_eq!(json_field(answer, "Config.Server"), None);
+        assert_eq!(json_field("none", "Config"), None);
+    }
 
     #[test]
     fn samples_of_one_metric_are_added_up_and_those_of_longer_names_are_not() {

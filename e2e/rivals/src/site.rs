@@ -9,7 +9,7 @@ use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Host, Process};
 use rustix::process::Signal;
 
-use crate::servers::{Kind, PATIENCE, Servers};
+use crate::servers::{Kind, PATIENCE, Servers, Version};
 
 /// Running servers and two machines. Dropping it ends all of them.
 pub struct Site {
@@ -17,6 +17,8 @@ pub struct Site {
     pub(crate) machines: [Machine; 2],
     pub(crate) servers: Box<dyn Servers>,
     rounds: u32,
+    /// What the servers have answered.
+    versions: Vec<Version>,
 }
 
 /// A machine for one contender at a time.
@@ -38,6 +40,7 @@ impl Site {
             machines: [Machine::new(&*servers, "one")?, Machine::new(&*servers, "two")?],
             servers,
             rounds: 0,
+            versions: Vec::new(),
         })
     }
 
@@ -45,6 +48,17 @@ impl Site {
     pub(crate) fn next_round(&mut self) -> u32 {
         self.rounds += 1;
         self.rounds
+    }
+
+    /// Which versions the servers are. They are asked once.
+    ///
+    /// # Errors
+    /// When they do not tell it.
+    pub(crate) fn server_versions(&mut self) -> anyhow::Result<&[Version]> {
+        if self.versions.is_empty() {
+            self.versions = versions_of(&*self.servers)?;
+        }
+        Ok(&self.versions)
     }
 
     /// Leaves nothing of a former round on the machines, and starts what each of them has to have.
@@ -57,6 +71,14 @@ impl Site {
         }
         Ok(())
     }
+}
+
+/// Which versions servers are.
+///
+/// # Errors
+/// When they do not tell it.
+pub(crate) fn versions_of(servers: &dyn Servers) -> anyhow::Result<Vec<Version>> {
+    wait_for(PATIENCE, || servers.versions()).context("the servers do not tell their version")
 }
 
 impl Machine {

@@ -39,6 +39,11 @@ pub struct System {
 }
 
 impl System {
+    /// Whether there are Sentinels, the addresses say.
+    pub(crate) fn name_for_driver(&self) -> &'static str {
+        self.name.trim_end_matches("@sentinel")
+    }
+
     pub fn named(name: &str) -> Option<&'static Self> {
         SYSTEMS.iter().chain(OF_CROWDS).find(|system| system.name == name)
     }

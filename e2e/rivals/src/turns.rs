@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use crate::cost::{self, CONTENDERS};
 use crate::results::{COSTS, Kept, lock};
+use crate::servers::Servers;
+use crate::site::versions_of;
 use crate::systems::System;
+use crate::versions;
 
 /// The costs of all these systems, one after the other, and that this often: what disturbs the machine for a while
 /// disturbs one turn.
@@ -38,7 +41,7 @@ fn turn_of(system: &System, turn: usize, kept: &Mutex<Kept>) -> anyhow::Result<(
     if sizes.is_empty() && !waits {
         return Ok(());
     }
-    let servers = system.servers.start()?;
+    let servers = start(system, kept)?;
     for size in sizes {
         let found = cost::handoffs_at(system, &*servers, size)?;
         println!("{} {size}: {}", system.name, serde_json::to_string(&found)?);
@@ -54,6 +57,14 @@ fn turn_of(system: &System, turn: usize, kept: &Mutex<Kept>) -> anyhow::Result<(
     Ok(())
 }
 
+/// Starts the servers of a system, and writes down which versions are measured.
+fn start(system: &System, kept: &Mutex<Kept>) -> anyhow::Result<Box<dyn Servers>> {
+    let servers = system.servers.start()?;
+    let versions = versions::of(system, &versions_of(&*servers)?);
+    lock(kept).add_versions(system.name, &versions)?;
+    Ok(servers)
+}
+
 /// How evenly a lock is given, unless that is known.
 ///
 /// # Errors
@@ -63,7 +74,7 @@ pub fn fairness(system: &System, time: Duration, kept: &Mutex<Kept>) -> anyhow::
     if is_known || system.largest_crowd < cost::CROWD {
         return Ok(());
     }
-    let servers = system.servers.start()?;
+    let servers = start(system, kept)?;
     let found = cost::fairness(system, &*servers, time)?;
     println!("{} fairness: {}", system.name, serde_json::to_string(&found)?);
     lock(kept).add_cost(system.name, |costs| costs.fairness.push(found))

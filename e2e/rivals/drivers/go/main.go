@@ -3,6 +3,7 @@
 //	driver --system SYSTEM --servers HOST:PORT[,...] --lock NAME --name ID --lease-ms MS
 //	       [--times N] [--hold-ms MS] [--token-file FILE] -- COMMAND ARG...
 //	driver ... --hold-ms MS --crowd N [--rejoin next|at-once]
+//	driver ... --probe STEP,... --bound-ms MS --wait-ms MS
 //
 // Package contract has what all systems share; each other package names the pages that it follows.
 package main
@@ -23,6 +24,9 @@ func main() {
 	run := contract.Run
 	if o.Crowd > 0 {
 		run = contract.Crowd
+	}
+	if o.Probe != "" {
+		run = contract.Probe
 	}
 	switch o.System {
 	case "etcd-mutex":

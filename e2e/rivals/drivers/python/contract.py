@@ -7,6 +7,7 @@ A system is an object with
   release()            gives the lock back, also after a loss: most libraries want that.
   interrupt()          wakes a waiting acquire(), if `stop` alone does not.
   close()              closes the client.
+  CALLS, probe()       see probe.py.
 Any exception of acquire() or release() is an `error`; the next try is with a new client.
 """
 
@@ -44,10 +45,15 @@ def parse(systems):
     parser.add_argument("--boot-offset-ns", type=int, help="unused: Python reads CLOCK_BOOTTIME")
     parser.add_argument("--crowd", type=int, help="contenders in this process, without a command: see crowd.py")
     parser.add_argument("--rejoin", choices=["next", "at-once"], default="next", help="see crowd.py")
+    parser.add_argument("--probe", help="steps, without a command: see probe.py")
+    parser.add_argument("--bound-ms", type=int, help="of a step of --probe")
+    parser.add_argument("--wait-ms", type=int, help="of a step of --probe that gives up by itself")
     parser.add_argument("command", nargs="*")
     options = parser.parse_args()
-    if not options.crowd and not options.command:
-        parser.error("needs -- COMMAND, or --crowd")
+    if sum(map(bool, (options.crowd, options.command, options.probe))) != 1:
+        parser.error("needs -- COMMAND, or --crowd, or --probe")
+    if options.probe and not (options.bound_ms and options.wait_ms):
+        parser.error("--probe needs --bound-ms and --wait-ms")
     if options.crowd and not options.hold_ms:
         parser.error("--crowd needs --hold-ms")
     options.lease = options.lease_ms / 1000

@@ -6,6 +6,8 @@ at SUSPENDED a holder should pause until it is connected again, at LOST the lock
 A command that runs cannot be paused for certain, so
   kazoo       takes SUSPENDED and LOST for a loss;
   kazoo-lost  takes LOST alone for a loss, which is the word that the page of the lock calls certain.
+  kazoo-in-one-queue  is kazoo, and sees the nodes of Curator and of Lockkeeper too: by extra_lock_patterns, which
+                      that page has for it.
 
 Fencing token: none. Reentrant: no. Tells of a loss: by the listener; LOST comes from a server, so a client
 that reaches none hears it only after it has connected again. After a crash: the server ends the session,
@@ -15,17 +17,30 @@ that reaches none hears it only after it has connected again. After a crash: the
 import logging
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import CancelledError
+from kazoo.exceptions import CancelledError, LockTimeout
 
 from contract import Interrupted
 
 # The page on basic usage: without this, Python complains that there is no handler.
 logging.basicConfig(level=logging.WARNING)
 
+# What other clients have before the number of a node. They see kazoo's only if they look for them, as Lockkeeper does.
+OF_OTHERS = ["-lock-"]
+
 
 class Kazoo:
-    def __init__(self, options, suspended_is_lost):
+    # From the page of the lock. A second Lock object would be another contender.
+    CALLS = {
+        "again": "Lock.acquire()",
+        "try": "Lock.acquire(blocking=False)",
+        "timed": "Lock.acquire(timeout=…)",
+        "share": "ReadLock",
+        "exceed": "WriteLock",
+    }
+
+    def __init__(self, options, suspended_is_lost, patterns=()):
         self._options = options
+        self._patterns = patterns
         self._losses = [KazooState.LOST] + [KazooState.SUSPENDED] * suspended_is_lost
         self._lost = None
         self._lock = None
@@ -39,7 +54,7 @@ class Kazoo:
             lost(state)
 
     def acquire(self, lost, stop):
-        self._lock = self._client.Lock("/" + self._options.lock.strip("/"), self._options.name)
+        self._lock = self._client.Lock(self._path(), self._options.name, self._patterns)
         try:
             self._lock.acquire()
         except CancelledError:
@@ -48,6 +63,20 @@ class Kazoo:
         # It may have changed before the listener knew of this lock.
         self._listen(self._client.state)
         return None
+
+    def _path(self):
+        return "/" + self._options.lock.strip("/")
+
+    def probe(self, verb, wait):
+        kinds = {"share": self._client.ReadLock, "exceed": self._client.WriteLock}
+        if verb != "again":
+            self._lock = kinds.get(verb, self._client.Lock)(self._path(), self._options.name)
+        if verb == "try":
+            return self._lock.acquire(blocking=False)
+        try:
+            return self._lock.acquire(timeout=wait if verb == "timed" else None)
+        except LockTimeout:
+            return False
 
     def release(self):
         self._lost = None

@@ -22,6 +22,13 @@ TURN = 1
 
 
 class RedisLock:
+    # From the page of the lock, which has no lock for several. A second Lock object would be another contender.
+    CALLS = {
+        "again": "Lock.acquire()",
+        "try": "Lock.acquire(blocking=False)",
+        "timed": "Lock.acquire(blocking_timeout=…)",
+    }
+
     def __init__(self, options):
         self._options = options
         self._redis = redis_servers.client(options.servers)
@@ -29,10 +36,11 @@ class RedisLock:
         self._lock = None
         self._renewal = None
 
+    def _new(self):
+        return self._redis.lock(self._options.lock, timeout=self._options.lease, thread_local=False)
+
     def acquire(self, lost, stop):
-        self._lock = self._redis.lock(
-            self._options.lock, timeout=self._options.lease, thread_local=False
-        )
+        self._lock = self._new()
         # The request that gets the lock is sent some time after this.
         began = time.monotonic()
         while not self._lock.acquire(blocking_timeout=TURN):
@@ -41,6 +49,14 @@ class RedisLock:
             began = time.monotonic()
         self._renewal = Renewal(self._options.lease, began, self._lock.reacquire, lost)
         return None
+
+    def probe(self, verb, wait):
+        if verb == "again":
+            return self._lock.acquire()
+        self._lock = self._new()
+        if verb == "try":
+            return self._lock.acquire(blocking=False)
+        return self._lock.acquire(blocking_timeout=wait)
 
     def release(self):
         self._renewal.end()

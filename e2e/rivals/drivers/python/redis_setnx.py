@@ -21,6 +21,9 @@ PAUSE = 0.2
 
 
 class Setnx:
+    # One turn of the recipe. It has no other call: https://redis.io/commands/setnx/.
+    CALLS = {"try": "SETNX, GET, GETSET"}
+
     def __init__(self, options):
         self._options = options
         self._redis = redis_servers.client(options.servers)
@@ -32,6 +35,9 @@ class Setnx:
             if stop.wait(PAUSE):
                 raise Interrupted
         return None
+
+    def probe(self, verb, wait):
+        return self._try()
 
     def _try(self):
         key = self._options.lock

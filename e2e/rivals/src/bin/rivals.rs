@@ -1,4 +1,4 @@
-//! Runs the locks of the field under faults, or measures what they cost; see the library.
+//! Runs the locks of the field under faults, or measures what they cost and offer; see the library.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use lockkeeper_rivals::faults::{FAULTS, Fault};
 use lockkeeper_rivals::plan::{Plan, Settings};
 use lockkeeper_rivals::results::{COSTS, Kept, lock};
 use lockkeeper_rivals::systems::{OF_CROWDS, SYSTEMS, System};
-use lockkeeper_rivals::{page, picture, turns};
+use lockkeeper_rivals::{page, picture, properties, turns};
 
 /// Does the same faults to each lock of the field, and writes down what each of them did.
 ///
@@ -50,6 +50,12 @@ struct Args {
     /// For how long.
     #[arg(long, default_value_t = 5, requires = "fairness", value_parser = clap::value_parser!(u64).range(1..=60))]
     minutes: u64,
+    /// Ask what the locks offer when nothing breaks, one after the other, instead of faults.
+    #[arg(long, conflicts_with_all = ["costs", "fairness"])]
+    properties: bool,
+    /// Only ask the servers for their versions, and write them down beside those of the libraries.
+    #[arg(long, conflicts_with_all = ["costs", "fairness", "properties"])]
+    versions: bool,
     /// The file of the results.
     #[arg(long, default_value = "docs/rivals/results.json")]
     results: PathBuf,
@@ -79,6 +85,13 @@ fn main() -> anyhow::Result<ExitCode> {
     let kept = Mutex::new(Kept::open(&args.results, args.lease as f64)?);
     if args.costs {
         return turns::measure(&systems, args.turns, &kept);
+    }
+    if args.properties {
+        return properties::measure(&systems, &kept);
+    }
+    if args.versions {
+        properties::ask_versions(&systems, &kept)?;
+        return Ok(ExitCode::SUCCESS);
     }
     let failed = AtomicUsize::new(0);
     if args.fairness {

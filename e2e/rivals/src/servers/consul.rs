@@ -8,6 +8,7 @@ use std::process::Command;
 use lockkeeper_testbed::Host;
 
 use super::farm::{Breed, Farm, Node, ask_on};
+use super::{Version, json_field};
 use crate::programs::consul;
 
 const SERVERS: usize = 3;
@@ -61,6 +62,14 @@ impl Breed for Consul {
 
     fn serves(&self, farm: &Farm, index: usize) -> bool {
         leader_of(farm, index).is_some()
+    }
+
+    fn versions(&self, farm: &Farm) -> Option<Vec<Version>> {
+        let told = farm.ask(get(&format!(
+            "{}:8500/v1/agent/self",
+            farm.nodes[0].host.address()
+        )))?;
+        Some(vec![("Consul", json_field(&told, "Config.Version")?)])
     }
 
     fn leader(&self, farm: &Farm) -> Option<usize> {

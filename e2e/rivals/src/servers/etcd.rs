@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::farm::{Breed, Farm, Node};
-use super::sum_of;
+use super::{Version, json_field, sum_of};
 use crate::programs::go;
 
 struct Etcd;
@@ -40,6 +40,13 @@ impl Breed for Etcd {
 
     fn serves(&self, farm: &Farm, index: usize) -> bool {
         http(farm, index, "/health").is_some_and(|answer| answer.contains("\"health\":\"true\""))
+    }
+
+    fn versions(&self, farm: &Farm) -> Option<Vec<Version>> {
+        Some(vec![(
+            "etcd",
+            json_field(&http(farm, 0, "/version")?, "etcdserver")?,
+        )])
     }
 
     fn leader(&self, farm: &Farm) -> Option<usize> {

@@ -10,7 +10,7 @@ use lockkeeper_testbed::owner::{Owner, sweep_leftovers};
 use lockkeeper_testbed::{Host, Network, Process};
 use tempfile::TempDir;
 
-use super::Servers;
+use super::{Servers, Version};
 use crate::programs::named;
 
 /// How long a server may take to answer the question whether it serves.
@@ -38,6 +38,9 @@ pub(super) trait Breed {
             .collect();
         all.join(",")
     }
+
+    /// See [`Servers::versions`].
+    fn versions(&self, farm: &Farm) -> Option<Vec<Version>>;
 
     /// Further options of the drivers.
     fn options(&self, _: &[Node]) -> Vec<String> {
@@ -210,6 +213,10 @@ impl Servers for Farm {
 
     fn all_serve(&self) -> bool {
         (0..self.nodes.len()).all(|index| self.breed.serves(self, index))
+    }
+
+    fn versions(&self) -> Option<Vec<Version>> {
+        self.breed.versions(self)
     }
 
     fn requests(&self) -> Option<f64> {

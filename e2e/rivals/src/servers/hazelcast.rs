@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use super::Version;
 use super::farm::{Breed, Farm, Node};
 use crate::programs::{Size, java};
 
@@ -33,6 +34,12 @@ impl Breed for Hazelcast {
     fn serves(&self, farm: &Farm, index: usize) -> bool {
         let log = std::fs::read_to_string(farm.nodes[index].directory.join("log")).unwrap_or_default();
         farm.accepts(index) && log.lines().any(|line| line == "ready")
+    }
+
+    fn versions(&self, farm: &Farm) -> Option<Vec<Version>> {
+        let log = std::fs::read_to_string(farm.nodes[0].directory.join("log")).ok()?;
+        let version = log.lines().find_map(|line| line.strip_prefix("version "))?;
+        Some(vec![("Hazelcast", version.to_owned())])
     }
 
     /// Of the group of the lock, as the members have said last. One that was paused or killed may say so still; no other

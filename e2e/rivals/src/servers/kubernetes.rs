@@ -5,7 +5,7 @@ use std::process::Command;
 use lockkeeper_testbed::cluster::build::Programs;
 
 use super::farm::{Breed, Farm, Node};
-use super::sum_of;
+use super::{Version, json_field, sum_of};
 
 const TOKEN: &str = "rivals";
 const ETCD: usize = 0;
@@ -80,6 +80,17 @@ impl Breed for Kubernetes {
 
     fn requests(&self, farm: &Farm) -> Option<f64> {
         sum_of(&get(farm, "/metrics")?, "apiserver_request_total")
+    }
+
+    fn versions(&self, farm: &Farm) -> Option<Vec<Version>> {
+        let api = json_field(&get(farm, "/version")?, "gitVersion")?;
+        let mut command = curl();
+        command.arg(format!("http://{}:2379/version", farm.nodes[ETCD].host.address()));
+        let etcd = json_field(&farm.ask(command)?, "etcdserver")?;
+        Some(vec![
+            ("Kubernetes", api.trim_start_matches('v').to_owned()),
+            ("etcd", etcd),
+        ])
     }
 
     fn leader(&self, _: &Farm) -> Option<usize> {

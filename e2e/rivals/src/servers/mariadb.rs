@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::ensure;
 
+use super::Version;
 use super::farm::{Breed, Farm, Node};
 use super::postgres::{CONNECTIONS, open_to, owner};
 
@@ -58,6 +59,12 @@ impl Breed for MariaDb {
 
     fn serves(&self, farm: &Farm, _: usize) -> bool {
         ask(farm, "select 1").is_some_and(|answer| answer.trim() == "1")
+    }
+
+    fn versions(&self, farm: &Farm) -> Option<Vec<Version>> {
+        let answer = ask(farm, "select version()")?;
+        // As in 10.11.19-MariaDB-0+deb12u1.
+        Some(vec![("MariaDB", answer.trim().split('-').next()?.to_owned())])
     }
 
     fn requests(&self, farm: &Farm) -> Option<f64> {

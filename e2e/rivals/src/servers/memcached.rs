@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
+use super::Version;
 use super::farm::{Breed, Farm, Node};
 
 /// In MiB: small, so that it is full soon.
 const MEMORY: usize = 16;
 
-/// How long it may take to tell its counters.
+/// How long it may take to tell its counters or its version.
 const ANSWER: Duration = Duration::from_secs(2);
 
 struct Memcached;
@@ -35,6 +36,19 @@ impl Breed for Memcached {
 
     fn serves(&self, farm: &Farm, index: usize) -> bool {
         farm.accepts(index)
+    }
+
+    fn versions(&self, farm: &Farm) -> Option<Vec<Version>> {
+        let address = SocketAddrV4::new(farm.nodes[0].host.address(), self.port());
+        let mut stream = farm.observer().connect(address, ANSWER).ok()?;
+        stream.set_read_timeout(Some(ANSWER)).ok()?;
+        stream.write_all(b"version\r\n").ok()?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).ok()?;
+        Some(vec![(
+            "memcached",
+            line.strip_prefix("VERSION ")?.trim().to_owned(),
+        )])
     }
 
     fn leader(&self, _: &Farm) -> Option<usize> {

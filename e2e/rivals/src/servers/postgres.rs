@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
+use super::Version;
 use super::farm::{Breed, Farm, Node};
 
 /// Enough for the largest crowd; the default is 100 (PostgreSQL) or 151 (MariaDB).
@@ -84,6 +85,12 @@ impl Breed for Postgres {
                 && ask(farm, "postgres", &format!("create database {USER} owner {USER}")).is_some()
                 && ask(farm, "postgres", "create extension pg_stat_statements").is_some()
                 && serves())
+    }
+
+    fn versions(&self, farm: &Farm) -> Option<Vec<Version>> {
+        let answer = ask(farm, USER, "show server_version")?;
+        // Debian names its package after it.
+        Some(vec![("PostgreSQL", answer.split_whitespace().next()?.to_owned())])
     }
 
     /// Statements. The server's own statistics (`pg_stat_database`) are seconds late.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
+use super::Version;
 use super::farm::{Breed, Farm, Node};
 
 /// How many, and what they do together.
@@ -123,6 +124,14 @@ impl Breed for Redis {
                     true => knows(),
                     false => is_in_step(),
                 }
+    }
+
+    fn versions(&self, farm: &Farm) -> Option<Vec<Version>> {
+        let told = self.ask(farm, 0, &["info", "server"])?;
+        let version = told
+            .lines()
+            .find_map(|line| line.strip_prefix("redis_version:"))?;
+        Some(vec![("Redis", version.trim().to_owned())])
     }
 
     fn leader(&self, farm: &Farm) -> Option<usize> {

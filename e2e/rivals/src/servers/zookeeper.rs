@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lockkeeper_testbed::{Config, Ensemble, Host, Network};
 
-use super::Servers;
+use super::{Servers, Version};
 
 pub(super) fn start() -> anyhow::Result<Ensemble> {
     let ensemble = Ensemble::start(Config {
@@ -53,6 +53,13 @@ impl Servers for Ensemble {
 
     fn all_serve(&self) -> bool {
         (0..self.len()).all(|server| self.mode(server).serves()) && Self::leader(self).is_some()
+    }
+
+    fn versions(&self) -> Option<Vec<Version>> {
+        let mntr = self.ask(0, "mntr")?;
+        let line = mntr.lines().find_map(|line| line.strip_prefix("zk_version\t"))?;
+        // What follows is the commit, and when it was built.
+        Some(vec![("ZooKeeper", line.split('-').next()?.to_owned())])
     }
 
     fn requests(&self) -> Option<f64> {

@@ -38,13 +38,57 @@ func Connect(_ context.Context, o *contract.Options) (contract.System, error) {
 	return &system{options: o, client: client}, nil
 }
 
+// Calls are those of that page, and its Semaphore.
+func (s *system) Calls() map[string]string {
+	return map[string]string{
+		"again": "Lock.Lock", "try": "LockTryOnce for 1 ms", "timed": "LockTryOnce",
+		"share": "Semaphore", "exceed": "a third holder",
+	}
+}
+
+// Probe makes one of these calls. LockWaitTime cannot be zero, which stands for its default.
+func (s *system) Probe(ctx context.Context, verb string, wait time.Duration) error {
+	switch verb {
+	case "again":
+		_, err := s.lock.Lock(ctx.Done())
+		return err
+	case "share", "exceed":
+		semaphore, err := s.client.SemaphoreOpts(&api.SemaphoreOptions{
+			Prefix: s.options.Lock, Limit: 2, SessionName: s.options.Name, SessionTTL: s.ttl(),
+		})
+		if err != nil {
+			return err
+		}
+		_, err = semaphore.Acquire(ctx.Done())
+		return err
+	case "try":
+		wait = time.Millisecond
+	}
+	options := s.lockOptions()
+	options.LockTryOnce = true
+	options.LockWaitTime = wait
+	var err error
+	if s.lock, err = s.client.LockOpts(options); err != nil {
+		return err
+	}
+	gone, err := s.lock.Lock(ctx.Done())
+	if err == nil && gone == nil {
+		return contract.ErrBusy
+	}
+	return err
+}
+
+func (s *system) ttl() string {
+	return max(s.options.Lease, leastTTL).String()
+}
+
+func (s *system) lockOptions() *api.LockOptions {
+	return &api.LockOptions{Key: s.options.Lock, SessionName: s.options.Name, SessionTTL: s.ttl()}
+}
+
 func (s *system) Acquire(ctx context.Context, lost func(string)) (*int64, error) {
 	var err error
-	s.lock, err = s.client.LockOpts(&api.LockOptions{
-		Key:         s.options.Lock,
-		SessionName: s.options.Name,
-		SessionTTL:  max(s.options.Lease, leastTTL).String(),
-	})
+	s.lock, err = s.client.LockOpts(s.lockOptions())
 	if err != nil {
 		return nil, err
 	}

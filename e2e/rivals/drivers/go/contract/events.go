@@ -52,6 +52,17 @@ func emitBy(name string, who int, what string) {
 	}{event{name, now()}, who, what})
 }
 
+// An event of a probe.
+func emitStep(outcome string, ms int64, call, what string) {
+	emit(struct {
+		event
+		Outcome string `json:"outcome"`
+		Ms      int64  `json:"ms"`
+		Call    string `json:"call,omitempty"`
+		What    string `json:"what,omitempty"`
+	}{event{"step", now()}, outcome, ms, call, what})
+}
+
 func emit(line any) {
 	text, err := json.Marshal(line)
 	if err != nil {

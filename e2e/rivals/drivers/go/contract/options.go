@@ -22,6 +22,10 @@ type Options struct {
 	// See Crowd.
 	Crowd        int
 	RejoinAtOnce bool
+	// See Probe.
+	Probe string
+	Bound time.Duration
+	Wait  time.Duration
 }
 
 // Parse reads the command line; it ends the process if that is wrong.
@@ -38,17 +42,25 @@ func Parse() *Options {
 	flag.Int64("boot-offset-ns", 0, "unused: Go reads CLOCK_BOOTTIME")
 	flag.IntVar(&o.Crowd, "crowd", 0, "contenders in this process, without a command")
 	rejoin := flag.String("rejoin", "next", "of a crowd: next or at-once")
+	flag.StringVar(&o.Probe, "probe", "", "steps, without a command")
+	bound := flag.Int("bound-ms", 0, "of a step of --probe")
+	wait := flag.Int("wait-ms", 0, "of a step of --probe that gives up by itself")
 	flag.Parse()
 	o.RejoinAtOnce = *rejoin == "at-once"
 	o.Lease = time.Duration(*lease) * time.Millisecond
 	o.Hold = time.Duration(*hold) * time.Millisecond
+	o.Bound = time.Duration(*bound) * time.Millisecond
+	o.Wait = time.Duration(*wait) * time.Millisecond
 	o.Command = flag.Args()
 	isWhole := len(o.Command) > 0
-	if o.Crowd > 0 {
-		isWhole = !isWhole && o.Hold > 0
+	switch {
+	case o.Crowd > 0:
+		isWhole = !isWhole && o.Hold > 0 && o.Probe == ""
+	case o.Probe != "":
+		isWhole = !isWhole && o.Bound > 0 && o.Wait > 0
 	}
 	if o.Servers == "" || o.Lock == "" || o.Name == "" || o.Lease <= 0 || !isWhole {
-		fmt.Fprintln(os.Stderr, "needs --servers, --lock, --name, --lease-ms, and -- COMMAND or --hold-ms and --crowd")
+		fmt.Fprintln(os.Stderr, "needs --servers, --lock, --name, --lease-ms, and -- COMMAND, or --hold-ms and --crowd, or --probe, --bound-ms and --wait-ms")
 		os.Exit(2)
 	}
 	return o

@@ -30,8 +30,8 @@ const begin = `echo "$$ %s"; LOCKKEEPER_FENCING_TOKEN=${%s:-$(date +%%s%%3N)} ex
 
 // RunProgram is Run for a program.
 func RunProgram(o *Options, p *Program) {
-	if o.Crowd > 0 {
-		fmt.Fprintln(os.Stderr, "--crowd: a program takes no part without a command")
+	if o.Crowd > 0 || o.Probe != "" {
+		fmt.Fprintln(os.Stderr, "--crowd, --probe: a program takes no part without a command")
 		os.Exit(2)
 	}
 	ctx := untilSigterm()

@@ -6,16 +6,19 @@
 // keeps the lease alive. --lease-ms is the TTL of the session, in whole seconds.
 //
 // Fencing token: the revision of Mutex.Header. Reentrant: yes, the key of a session that has it is found
-// again. Tells of a loss: by Session.Done. After a crash: the server deletes the key with the lease, a TTL
-// after the last word of the client, and not before a new leader has given leases their full TTL again.
+// again, and one Unlock deletes it. Tells of a loss: by Session.Done. After a crash: the server deletes the key with
+// the lease, a TTL after the last word of the client, and not before a new leader has given leases their full TTL
+// again.
 package etcd
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
 
 	"lockkeeper/rivals/contract"
 )
@@ -36,6 +39,43 @@ func ConnectMutex(_ context.Context, o *contract.Options) (contract.System, erro
 		return nil, err
 	}
 	return &mutex{options: o, client: client}, nil
+}
+
+// Calls are those of the page above, and of https://pkg.go.dev/go.etcd.io/etcd/client/v3/experimental/recipes.
+func (m *mutex) Calls() map[string]string {
+	return map[string]string{
+		"again": "Mutex.Lock", "try": "Mutex.TryLock", "timed": "Mutex.Lock with a deadline",
+		"share": "recipe.RWMutex", "exceed": "RWMutex.Lock",
+	}
+}
+
+// Probe makes one of these calls.
+func (m *mutex) Probe(ctx context.Context, verb string, wait time.Duration) error {
+	if verb == "again" {
+		return m.mutex.Lock(ctx)
+	}
+	if err := m.begin(); err != nil {
+		return err
+	}
+	m.mutex = concurrency.NewMutex(m.session, m.options.Lock)
+	switch verb {
+	case "try":
+		return busy(m.mutex.TryLock(ctx))
+	case "share":
+		return recipe.NewRWMutex(m.session, m.options.Lock).RLock()
+	case "exceed":
+		return recipe.NewRWMutex(m.session, m.options.Lock).Lock()
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return busy(m.mutex.Lock(ctx))
+}
+
+func busy(err error) error {
+	if errors.Is(err, concurrency.ErrLocked) || errors.Is(err, context.DeadlineExceeded) {
+		return contract.ErrBusy
+	}
+	return err
 }
 
 func (m *mutex) Acquire(ctx context.Context, lost func(string)) (*int64, error) {

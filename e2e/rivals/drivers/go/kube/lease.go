@@ -12,7 +12,7 @@
 // verified), or kubeconfig:FILE.
 //
 // Fencing token: LeaseTransitions of the object; the page says that this implementation does no fencing.
-// Reentrant: by its identity. Tells of a loss: by OnStoppedLeading. After a crash: another client takes over
+// Reentrant: an elector runs once. Tells of a loss: by OnStoppedLeading. After a crash: another client takes over
 // when it has seen the object unchanged for the lease.
 package kube
 
@@ -73,6 +73,26 @@ func config(o *contract.Options) (*rest.Config, error) {
 		BearerTokenFile: o.TokenFile,
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 	}, nil
+}
+
+// Calls are those of the first page. An elector runs once: its holder cannot take the Lease again. Run waits, as long as
+// its context lasts; there is no other call, and none for several leaders.
+func (s *system) Calls() map[string]string {
+	return map[string]string{"again": "", "timed": "LeaderElector.Run with a deadline"}
+}
+
+// Probe runs for the Lease until the deadline.
+func (s *system) Probe(ctx context.Context, _ string, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	_, err := s.Acquire(ctx, func(string) {})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	s.cancel()
+	// It has given up when Run has returned.
+	<-s.ended
+	return contract.ErrBusy
 }
 
 func (s *system) Acquire(ctx context.Context, lost func(string)) (*int64, error) {

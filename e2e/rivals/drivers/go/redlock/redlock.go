@@ -47,8 +47,42 @@ func Connect(_ context.Context, o *contract.Options) (contract.System, error) {
 	return s, nil
 }
 
+// Calls are those of the second page. It has no lock for several holders.
+func (s *system) Calls() map[string]string {
+	return map[string]string{
+		"again": "Mutex.LockContext", "try": "Mutex.TryLockContext", "timed": "Mutex.LockContext",
+	}
+}
+
+// Probe makes one of these calls.
+func (s *system) Probe(ctx context.Context, verb string, wait time.Duration) error {
+	if verb == "again" {
+		// A second Mutex would be another contender.
+		return busy(s.mutex.LockContext(ctx))
+	}
+	s.mutex = s.newMutex()
+	if verb == "try" {
+		return busy(s.mutex.TryLockContext(ctx))
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return busy(s.mutex.LockContext(ctx))
+}
+
+func busy(err error) error {
+	var taken *redsync.ErrTaken
+	if errors.As(err, &taken) || errors.Is(err, redsync.ErrFailed) {
+		return contract.ErrBusy
+	}
+	return err
+}
+
+func (s *system) newMutex() *redsync.Mutex {
+	return s.redsync.NewMutex(s.options.Lock, redsync.WithExpiry(s.options.Lease))
+}
+
 func (s *system) Acquire(ctx context.Context, lost func(string)) (*int64, error) {
-	s.mutex = s.redsync.NewMutex(s.options.Lock, redsync.WithExpiry(s.options.Lease))
+	s.mutex = s.newMutex()
 	// One call of it has 32 tries, with pauses of its own between them.
 	for err := s.mutex.LockContext(ctx); err != nil; err = s.mutex.LockContext(ctx) {
 		var taken *redsync.ErrTaken

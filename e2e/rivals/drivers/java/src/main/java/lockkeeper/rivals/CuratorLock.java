@@ -1,10 +1,14 @@
 package lockkeeper.rivals;
 
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.framework.state.ConnectionStateListener;
 import org.apache.curator.framework.state.SessionConnectionStateErrorPolicy;
@@ -38,6 +42,8 @@ final class CuratorLock implements Lock {
 
     private final CuratorFramework client;
     private final InterProcessLock lock;
+    private final String path;
+    private final boolean semaphore;
     private ConnectionState error;
     private Tenure holding;
 
@@ -54,7 +60,8 @@ final class CuratorLock implements Lock {
         client.getConnectionStateListenable().addListener(
                 (ConnectionStateListener) (unused, state) -> changed(state));
         client.start();
-        String path = options.lock().startsWith("/") ? options.lock() : "/" + options.lock();
+        this.semaphore = semaphore;
+        path = options.lock().startsWith("/") ? options.lock() : "/" + options.lock();
         lock = semaphore ? new InterProcessSemaphoreMutex(client, path) : new InterProcessMutex(client, path);
     }
 
@@ -71,6 +78,29 @@ final class CuratorLock implements Lock {
         if (error != null && holding != null) {
             holding.lose("connection state " + state);
         }
+    }
+
+    /** Pages: those above; recipes-shared-reentrant-read-write-lock, recipes-shared-semaphore. */
+    @Override
+    public Map<String, String> calls() {
+        return Map.of("try", "acquire(0, …)", "timed", "acquire(…)",
+                "share", semaphore ? "InterProcessSemaphoreV2" : "InterProcessReadWriteLock",
+                "exceed", semaphore ? "a third lease" : "writeLock()");
+    }
+
+    @Override
+    public boolean probe(String verb, long waitMs) throws Exception {
+        if (verb.equals("try") || verb.equals("timed")) {
+            return lock.acquire(verb.equals("try") ? 0 : waitMs, TimeUnit.MILLISECONDS);
+        }
+        if (semaphore) {
+            // The third lease of two exceeds them.
+            return new InterProcessSemaphoreV2(client, path, 2).acquire() != null;
+        }
+        InterProcessReadWriteLock both = new InterProcessReadWriteLock(client, path);
+        InterProcessMutex one = verb.equals("share") ? both.readLock() : both.writeLock();
+        one.acquire();
+        return true;
     }
 
     @Override

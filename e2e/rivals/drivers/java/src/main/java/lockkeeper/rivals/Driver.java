@@ -15,9 +15,10 @@ import sun.misc.Signal;
  *        [--hold-ms MS] [--token-file FILE] [--boot-offset-ns NS]
  *        [--url JDBC-URL] [--database D] [--user U] [--password P] -- COMMAND ARG...
  * Driver ... --hold-ms MS --crowd N [--rejoin next|at-once]
+ * Driver ... --probe STEP,... --bound-ms MS --wait-ms MS
  * </pre>
  *
- * The second form is {@link Crowd}'s.
+ * The second form is {@link Crowd}'s, the third one {@link Probe}'s.
  *
  * Each system's class says which page it follows and what the lock promises.
  */
@@ -70,14 +71,22 @@ public final class Driver {
         Options options = new Options(arguments);
         Opener opener = SYSTEMS.get(options.system());
         boolean crowd = options.number("crowd", 0) > 0;
-        if (opener == null || options.command.isEmpty() != crowd || crowd && options.number("hold-ms", 0) == 0) {
-            System.err.println("expected -- COMMAND, or --crowd and --hold-ms, and a --system of "
-                    + new TreeSet<>(SYSTEMS.keySet()));
+        boolean probe = !options.text("probe", "").isEmpty();
+        boolean isWhole = crowd
+                ? options.number("hold-ms", 0) > 0 && !probe
+                : !probe || options.number("bound-ms", 0) > 0 && options.number("wait-ms", 0) > 0;
+        if (opener == null || options.command.isEmpty() != (crowd || probe) || !isWhole) {
+            System.err.println("expected -- COMMAND, or --crowd and --hold-ms, or --probe, --bound-ms and --wait-ms, "
+                    + "and a --system of " + new TreeSet<>(SYSTEMS.keySet()));
             System.exit(2);
         }
         Events events = new Events(System.out, options.number("boot-offset-ns", 0));
         if (crowd) {
             new Crowd(options, events, opener).compete();
+        }
+        if (probe) {
+            new Probe(options, events, opener).run();
+            System.exit(0);
         }
         Driver driver = new Driver(options, events, opener);
         Signal.handle(new Signal("TERM"), signal -> driver.stop());

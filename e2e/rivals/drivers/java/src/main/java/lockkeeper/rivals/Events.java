@@ -49,6 +49,15 @@ final class Events {
         write("error", by(who) + ",\"what\":" + quoted(what));
     }
 
+    void step(String outcome, long ms, String call, String what) {
+        write("step", ",\"outcome\":" + quoted(outcome) + ",\"ms\":" + ms + ",\"call\":" + orNull(call)
+                + ",\"what\":" + orNull(what));
+    }
+
+    private static String orNull(String text) {
+        return text == null ? "null" : quoted(text);
+    }
+
     private static String by(int who) {
         return ",\"who\":" + who;
     }

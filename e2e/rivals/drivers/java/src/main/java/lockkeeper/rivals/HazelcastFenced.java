@@ -3,7 +3,10 @@ package lockkeeper.rivals;
 import com.hazelcast.client.HazelcastClient;
 import com.hazelcast.client.config.ClientConfig;
 import com.hazelcast.core.HazelcastInstance;
+import com.hazelcast.cp.ISemaphore;
 import com.hazelcast.cp.lock.FencedLock;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
 
 /**
  * {@code hazelcast-fenced}: FencedLock of Hazelcast's CP subsystem, used by a client of the members that
@@ -22,6 +25,7 @@ import com.hazelcast.cp.lock.FencedLock;
 final class HazelcastFenced implements Lock {
     private final HazelcastInstance client;
     private final FencedLock lock;
+    private final String name;
 
     HazelcastFenced(Options options) {
         ClientConfig config = new ClientConfig();
@@ -29,7 +33,31 @@ final class HazelcastFenced implements Lock {
         config.setInstanceName(options.name());
         config.getNetworkConfig().addAddress(options.servers().split(","));
         client = HazelcastClient.newHazelcastClient(config);
-        lock = client.getCPSubsystem().getLock(options.lock());
+        name = options.lock();
+        lock = client.getCPSubsystem().getLock(name);
+    }
+
+    /**
+     * Pages: that above, and for several holders https://docs.hazelcast.com/hazelcast/5.3/data-structures/isemaphore.
+     */
+    @Override
+    public Map<String, String> calls() {
+        return Map.of("try", "tryLock()", "timed", "tryLock(…)", "share", "ISemaphore", "exceed", "a third permit");
+    }
+
+    @Override
+    public boolean probe(String verb, long waitMs) throws InterruptedException {
+        if (verb.equals("try")) {
+            return lock.tryLock();
+        }
+        if (verb.equals("timed")) {
+            return lock.tryLock(waitMs, TimeUnit.MILLISECONDS);
+        }
+        ISemaphore semaphore = client.getCPSubsystem().getSemaphore(name);
+        // False if another client was faster. The third permit of two exceeds them.
+        semaphore.init(2);
+        semaphore.acquire();
+        return true;
     }
 
     @Override

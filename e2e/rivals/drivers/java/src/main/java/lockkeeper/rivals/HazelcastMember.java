@@ -21,9 +21,9 @@ import java.util.concurrent.atomic.AtomicReference;
  *                 [--session-ttl-s S] [--session-heartbeat-s S]
  * </pre>
  *
- * It prints {@code ready} when the CP subsystem has been discovered by all three, and {@code leads} or {@code follows}
- * whenever that has changed for the default group, to which the lock belongs. No public method tells the leader. The times of a CP session are
- * Hazelcast's own (300 s and 5 s) unless they are given.
+ * It prints its version, {@code ready} when the CP subsystem has been discovered by all three, and {@code leads} or
+ * {@code follows} whenever that has changed for the default group, to which the lock belongs. No public method tells
+ * the leader. The times of a CP session are Hazelcast's own (300 s and 5 s) unless they are given.
  * Page: https://docs.hazelcast.com/hazelcast/5.3/cp-subsystem/configuration.
  */
 public final class HazelcastMember {
@@ -56,6 +56,7 @@ public final class HazelcastMember {
                 .setSessionTimeToLiveSeconds((int) options.number("session-ttl-s", 300))
                 .setSessionHeartbeatIntervalSeconds((int) options.number("session-heartbeat-s", 5));
         HazelcastInstance member = Hazelcast.newHazelcastInstance(config);
+        System.out.println("version " + member.getCluster().getLocalMember().getVersion());
         boolean ready = member.getCPSubsystem()
                 .getCPSubsystemManagementService()
                 .awaitUntilDiscoveryCompleted(DISCOVERY_LIMIT_S, TimeUnit.SECONDS);

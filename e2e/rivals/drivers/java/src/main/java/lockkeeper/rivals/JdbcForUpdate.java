@@ -3,6 +3,8 @@ package lockkeeper.rivals;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.SQLException;
+import java.sql.Statement;
+import java.util.Map;
 
 /**
  * {@code jdbc-for-update}: a transaction that is held open has the row locked by SELECT ... FOR UPDATE; the others wait
@@ -11,13 +13,16 @@ import java.sql.SQLException;
  * <p>Pages: https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS and
  * https://mariadb.com/kb/en/for-update/. MariaDB ends a wait after innodb_lock_wait_timeout, 50 s; it is begun again.
  *
- * <p>Fencing token: none. Reentrant: no. Tells of a loss: never, unless the connection is used; with {@code -checked}
- * the driver calls Connection.isValid three times in a lease. After a crash: the server releases when it notices that
- * the connection is gone; {@code --lease-ms} has no meaning here.
+ * <p>Fencing token: none. Reentrant: yes, within the transaction, whose end releases. Tells of a loss: never, unless the
+ * connection is used; with {@code -checked} the driver calls Connection.isValid three times in a lease. After a crash:
+ * the server releases when it notices that the connection is gone; {@code --lease-ms} has no meaning here.
  */
 final class JdbcForUpdate implements Lock {
     /** ER_LOCK_WAIT_TIMEOUT of MariaDB. */
     private static final int LOCK_WAIT_TIMEOUT = 1205;
+
+    /** The SQLSTATE lock_not_available of PostgreSQL. */
+    private static final String LOCK_NOT_AVAILABLE = "55P03";
 
     private final Options options;
     private final Database database;
@@ -39,6 +44,40 @@ final class JdbcForUpdate implements Lock {
         try (PreparedStatement statement = database.connection().prepareStatement(sql)) {
             statement.setString(1, options.lock());
             return statement.executeQuery().next();
+        }
+    }
+
+    /**
+     * Pages: those above; https://www.postgresql.org/docs/current/runtime-config-client.html (lock_timeout),
+     * https://mariadb.com/kb/en/wait-and-nowait/ and https://mariadb.com/kb/en/lock-in-share-mode/.
+     */
+    @Override
+    public Map<String, String> calls() {
+        return options.mariadb()
+                ? Map.of("try", "NOWAIT", "timed", "WAIT …", "share", "LOCK IN SHARE MODE", "exceed", "FOR UPDATE")
+                : Map.of("try", "NOWAIT", "timed", "lock_timeout", "share", "FOR SHARE", "exceed", "FOR UPDATE");
+    }
+
+    @Override
+    public boolean probe(String verb, long waitMs) throws SQLException {
+        String how = switch (verb) {
+            case "try" -> "FOR UPDATE NOWAIT";
+            case "timed" -> "FOR UPDATE" + (options.mariadb() ? " WAIT " + Math.max(1, waitMs / 1000) : "");
+            case "share" -> calls().get("share");
+            default -> "FOR UPDATE";
+        };
+        try (Statement statement = database.connection().createStatement()) {
+            if (verb.equals("timed") && !options.mariadb()) {
+                statement.execute("SET LOCAL lock_timeout = " + waitMs);
+            }
+            statement.executeQuery("SELECT name FROM lock_for_update WHERE name = '" + options.lock() + "' " + how);
+            return true;
+        } catch (SQLException e) {
+            if (e.getErrorCode() != LOCK_WAIT_TIMEOUT && !LOCK_NOT_AVAILABLE.equals(e.getSQLState())) {
+                throw e;
+            }
+            database.connection().rollback();
+            return false;
         }
     }
 

@@ -1,6 +1,7 @@
 package lockkeeper.rivals;
 
 import java.sql.SQLException;
+import java.util.Map;
 
 /**
  * {@code jdbc-row}: a row with the lock's name as its primary key is the lock. Who can insert it holds; the others try
@@ -21,12 +22,27 @@ final class JdbcRow implements Lock {
         database.create("lock_row (name VARCHAR(200) PRIMARY KEY, owner VARCHAR(200) NOT NULL)");
     }
 
+    /** One turn; a lock made at home has no other call. */
+    @Override
+    public Map<String, String> calls() {
+        return Map.of("try", "INSERT");
+    }
+
+    @Override
+    public boolean probe(String verb, long waitMs) throws SQLException {
+        return insert();
+    }
+
     @Override
     public Long acquire(Tenure tenure) throws Exception {
-        while (!database.insert("INSERT INTO lock_row (name, owner) VALUES (?, ?)", options.lock(), options.name())) {
+        while (!insert()) {
             Thread.sleep(Driver.PACE_MS);
         }
         return null;
+    }
+
+    private boolean insert() throws SQLException {
+        return database.insert("INSERT INTO lock_row (name, owner) VALUES (?, ?)", options.lock(), options.name());
     }
 
     @Override

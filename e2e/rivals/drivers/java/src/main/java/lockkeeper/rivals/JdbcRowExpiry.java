@@ -1,6 +1,7 @@
 package lockkeeper.rivals;
 
 import java.sql.SQLException;
+import java.util.Map;
 import java.util.UUID;
 
 /**
@@ -27,6 +28,17 @@ final class JdbcRowExpiry implements Lock {
         database = new Database(options, leaseMs / 3);
         database.create("lock_row_expiry (name VARCHAR(200) PRIMARY KEY, owner VARCHAR(200) NOT NULL, expires_at "
                 + database.time() + " NOT NULL)");
+    }
+
+    /** One turn; a lock made at home has no other call. */
+    @Override
+    public Map<String, String> calls() {
+        return Map.of("try", "INSERT, UPDATE");
+    }
+
+    @Override
+    public boolean probe(String verb, long waitMs) throws SQLException {
+        return insert() || takeOver();
     }
 
     @Override

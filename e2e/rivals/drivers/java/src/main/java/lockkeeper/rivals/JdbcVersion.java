@@ -3,6 +3,7 @@ package lockkeeper.rivals;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
+import java.util.Map;
 
 /**
  * {@code jdbc-version}: a row with an expiry and a version. Who wants it reads the row and, if it has expired, updates
@@ -30,6 +31,17 @@ final class JdbcVersion implements Lock {
                 + "expires_at " + database.time() + " NOT NULL)");
         database.insert("INSERT INTO lock_version (name, version, expires_at) VALUES (?, 0, " + database.now() + ")",
                 options.lock());
+    }
+
+    /** One turn; a lock made at home has no other call. */
+    @Override
+    public Map<String, String> calls() {
+        return Map.of("try", "SELECT, UPDATE");
+    }
+
+    @Override
+    public boolean probe(String verb, long waitMs) throws SQLException {
+        return readExpired() && change(options.name(), leaseMs);
     }
 
     @Override

@@ -1,5 +1,7 @@
 package lockkeeper.rivals;
 
+import java.util.Map;
+
 /**
  * One client of one lock service, with one lock. All methods but {@link #wake} are called by one thread, because many
  * of these locks belong to a thread. Any exception means: close this, make a new one.
@@ -15,6 +17,19 @@ interface Lock extends AutoCloseable {
 
     /** Gives the lock back; also called after a loss, as a {@code finally} block would do it. */
     void release() throws Exception;
+
+    /**
+     * The calls of the library for the verbs of {@link Probe} that it has any for. Without one for {@code again},
+     * {@link #acquire} is called again.
+     */
+    default Map<String, String> calls() {
+        return Map.of();
+    }
+
+    /** Makes one of these calls, and tells whether the lock is held now. */
+    default boolean probe(String verb, long waitMs) throws Exception {
+        throw new UnsupportedOperationException(verb);
+    }
 
     /** Asks the library whether the lock is still held. Called in systems that end with {@code -checked} alone. */
     default boolean stillHeld() throws Exception {

@@ -3,6 +3,7 @@ package lockkeeper.rivals;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
+import java.util.Map;
 
 /**
  * {@code pg-advisory}: PostgreSQL's advisory lock of a session, on a connection that is kept open.
@@ -15,6 +16,9 @@ import java.sql.SQLException;
  * it notices that the connection is gone; {@code --lease-ms} has no meaning here.
  */
 final class PgAdvisory implements Lock {
+    /** The SQLSTATE lock_not_available. */
+    private static final String LOCK_NOT_AVAILABLE = "55P03";
+
     private final Options options;
     private final Database database;
     private volatile PreparedStatement waiting;
@@ -22,6 +26,35 @@ final class PgAdvisory implements Lock {
     PgAdvisory(Options options) throws SQLException {
         this.options = options;
         database = new Database(options, 0);
+    }
+
+    /** Pages: that above, and https://www.postgresql.org/docs/current/runtime-config-client.html (lock_timeout). */
+    @Override
+    public Map<String, String> calls() {
+        return Map.of("try", "pg_try_advisory_lock", "timed", "lock_timeout", "share", "pg_advisory_lock_shared",
+                "exceed", "pg_advisory_lock");
+    }
+
+    @Override
+    public boolean probe(String verb, long waitMs) throws SQLException {
+        String function = verb.equals("timed") ? "pg_advisory_lock" : calls().get(verb);
+        String sql = "SELECT " + function + "(hashtextextended(?, 0))";
+        try (PreparedStatement statement = database.connection().prepareStatement(sql)) {
+            if (verb.equals("timed")) {
+                database.update("SET lock_timeout = " + waitMs);
+            }
+            statement.setString(1, options.lock());
+            try (ResultSet row = statement.executeQuery()) {
+                row.next();
+                // The other functions return nothing, and wait.
+                return !verb.equals("try") || row.getBoolean(1);
+            }
+        } catch (SQLException e) {
+            if (LOCK_NOT_AVAILABLE.equals(e.getSQLState())) {
+                return false;
+            }
+            throw e;
+        }
     }
 
     @Override

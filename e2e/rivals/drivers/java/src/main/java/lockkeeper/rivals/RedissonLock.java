@@ -1,6 +1,8 @@
 package lockkeeper.rivals;
 
 import java.util.Arrays;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
@@ -50,6 +52,27 @@ final class RedissonLock implements Lock {
 
     static Lock fenced(Options options) {
         return new RedissonLock(options, true);
+    }
+
+    /** Page: that above; "ReadWriteLock" for those who share. */
+    @Override
+    public Map<String, String> calls() {
+        return Map.of("try", "tryLock()", "timed", "tryLock(…)", "share", "RReadWriteLock", "exceed", "writeLock()");
+    }
+
+    @Override
+    public boolean probe(String verb, long waitMs) throws InterruptedException {
+        switch (verb) {
+            case "try" -> {
+                return lock.tryLock();
+            }
+            case "timed" -> {
+                return lock.tryLock(waitMs, TimeUnit.MILLISECONDS);
+            }
+            case "share" -> client.getReadWriteLock(lock.getName()).readLock().lock();
+            default -> client.getReadWriteLock(lock.getName()).writeLock().lock();
+        }
+        return true;
     }
 
     @Override

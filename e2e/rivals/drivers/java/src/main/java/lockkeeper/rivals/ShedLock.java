@@ -3,6 +3,7 @@ package lockkeeper.rivals;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
@@ -54,17 +55,33 @@ final class ShedLock implements Lock {
         provider = new KeepAliveLockProvider(new JdbcTemplateLockProvider(configuration), thread);
     }
 
+    /**
+     * The page has no call that waits, and none for several holders. Its DefaultLockingTaskExecutor runs a task of a lock
+     * inside another task of that lock at once; LockProvider, which this driver uses, knows nothing of that.
+     */
+    @Override
+    public Map<String, String> calls() {
+        return Map.of("try", "LockProvider.lock");
+    }
+
+    @Override
+    public boolean probe(String verb, long waitMs) {
+        return attempt();
+    }
+
     @Override
     public Long acquire(Tenure tenure) throws InterruptedException {
-        while (true) {
-            Optional<SimpleLock> got =
-                    provider.lock(new LockConfiguration(Instant.now(), name, lockAtMostFor, Duration.ZERO));
-            if (got.isPresent()) {
-                lock = got.get();
-                return null;
-            }
+        while (!attempt()) {
             Thread.sleep(Driver.PACE_MS);
         }
+        return null;
+    }
+
+    private boolean attempt() {
+        Optional<SimpleLock> got =
+                provider.lock(new LockConfiguration(Instant.now(), name, lockAtMostFor, Duration.ZERO));
+        got.ifPresent(found -> lock = found);
+        return got.isPresent();
     }
 
     @Override

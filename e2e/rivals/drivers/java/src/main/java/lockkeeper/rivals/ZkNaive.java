@@ -1,6 +1,7 @@
 package lockkeeper.rivals;
 
 import java.nio.charset.StandardCharsets;
+import java.util.Map;
 import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.WatchedEvent;
@@ -17,10 +18,10 @@ import org.apache.zookeeper.data.Stat;
  * https://zookeeper.apache.org/doc/current/zookeeperProgrammers.html#ch_zkSessions for what the states mean. After a
  * lost connection the node's owner tells whose it is.
  *
- * <p>Fencing token: none is handed out (a node's czxid would be one). Reentrant: no. Tells of a loss: the events
- * Expired (from a server, or, in 3.9.5, from the client itself when it has had none for 4/3 of the timeout) and
- * NodeDeleted. Disconnected is not a loss. After a crash: the session's timeout ({@code --lease-ms}) releases, by the
- * servers.
+ * <p>Fencing token: none is handed out (a node's czxid would be one). Reentrant: yes, the node of its session is found
+ * again, and one release deletes it. Tells of a loss: the events Expired (from a server, or, in 3.9.5, from the client
+ * itself when it has had none for 4/3 of the timeout) and NodeDeleted. Disconnected is not a loss. After a crash: the
+ * session's timeout ({@code --lease-ms}) releases, by the servers.
  */
 final class ZkNaive implements Lock, Watcher {
     /** Nothing is the library's default here: the client must be told one. This is what its examples have. */
@@ -107,6 +108,18 @@ final class ZkNaive implements Lock, Watcher {
                 }
             }
         }
+    }
+
+    /** One turn of the recipe, which has no other call. */
+    @Override
+    public Map<String, String> calls() {
+        return Map.of("try", "create");
+    }
+
+    @Override
+    public boolean probe(String verb, long waitMs) throws Exception {
+        awaitConnection();
+        return attempt();
     }
 
     /** Creates the node if there is none, and watches it in both cases: is it this session's now? */
