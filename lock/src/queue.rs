@@ -106,7 +106,10 @@ impl Ahead {
     pub fn from_children(children: &[String], own: &str, mode: Mode) -> Option<Self> {
         let mut contenders = sorted(children);
         let index = contenders.iter().position(|contender| contender.name == own)?;
-        contenders.truncate(index);
+        let own = contenders.remove(index);
+        // A reader with our number is that of a client of Curator which still believes in a writer of the same number, below
+        // an earlier root. It reads at once.
+        contenders.retain(|contender| contender.sequence <= own.sequence);
         Some(Self {
             mode,
             contenders,

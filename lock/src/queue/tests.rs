@@ -110,6 +110,12 @@ fn only_a_writer_of_a_read_write_lock_may_leave_a_reader_in_front_of_those_that_
 }
 
 #[test]
+fn a_reader_with_the_number_of_our_own_writer_is_waited_for() {
+    let place = ahead("w7 r7 r8", "w7", Mode::Write).place();
+    assert_eq!((place.position, place.watch), (1, vec![name("r7")]));
+}
+
+#[test]
 fn a_predecessor_seen_held_proves_that_nobody_else_is_before_us() {
     let mut queue = ahead("l1 l2 l3", "l3", Mode::Exclusive);
     queue.remove(&name("l2"), false);

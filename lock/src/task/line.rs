@@ -193,12 +193,12 @@ impl Line {
         let place = ahead.place();
         let is_to_be_listed = place.position > 0 && !place.is_heir;
         let is_own_in_doubt = place.position == 0 && !is_own_watched;
-        // A writer that has said that it holds is one of ours. One of Curator says nothing, and may let a reader of its own
-        // in before us. Only names of writers are in doubt: a listing grows with the queue.
+        // A writer that has said that it holds is one of ours. One of Curator says nothing, and may have let a reader of its
+        // own in before us, also if others are before us still. Nobody else can.
         let may_leave_a_reader = Contender::parse(name).is_some_and(|gone| gone.may_leave_a_reader());
-        let is_first_in_doubt = place.position == 0 && !seen.was_held && may_leave_a_reader;
+        let is_order_in_doubt = !seen.was_held && may_leave_a_reader;
         let is_beside_strangers = !ahead.strangers().is_empty() || seen.is_unreadable;
-        if is_to_be_listed || is_own_in_doubt || is_first_in_doubt || is_beside_strangers {
+        if is_to_be_listed || is_own_in_doubt || is_order_in_doubt || is_beside_strangers {
             self.list_again();
         }
     }

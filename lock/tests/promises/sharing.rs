@@ -88,6 +88,28 @@ async fn a_writer_waits_for_a_reader_of_curator_that_came_in_before_it_and_is_no
     assert_eq!(late.status().state, LockState::Waiting);
 }
 
+/// The writer of Curator has waited for a reader of another client.
+#[tokio::test(start_paused = true)]
+async fn a_writer_waits_for_such_a_reader_also_if_another_one_was_before_it_when_the_writer_left() {
+    let world = world();
+    let waits = lock_in(&world, "waits", Mode::Write);
+    let [first, writer, reader] = [("__READ__", 0), ("__WRIT__", 1), ("__READ__", 1)]
+        .map(|(marker, number)| format!("{ROOT}/_c_6f1d-{marker}000000000{number}"));
+    world.create("/locks", b"");
+    world.create(ROOT, b"");
+    world.create_owned(&first, b"10.0.0.6", 76);
+    world.create_owned(&writer, b"10.0.0.7", 77);
+    queued_at(&waits, 2).await;
+    // The waiter watches the writer alone, and does not hear of this.
+    world.delete(&first);
+    world.create_owned(&reader, b"10.0.0.7", 77);
+    world.delete(&writer);
+    let waits_still = |status: &lockkeeper_lock::LockStatus| status.state == LockState::Waiting;
+    assert!(is_still(&waits, waits_still).await, "{:?}", waits.status());
+    world.delete(&reader);
+    waits.acquire().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn readers_hold_when_the_writer_before_them_gives_up_waiting() {
     let world = world();
