@@ -42,7 +42,8 @@ packages() {
     done
 }
 
-# The program that makes packages.
+# The program that makes packages. nfpm 2.45 is the newest that everybody can build: 2.46 and newer need modules of
+# go.digitalxero.dev, which the public Go module proxy refuses (403). Raise it when `GOMODCACHE=$(mktemp -d) make package` works.
 build_nfpm() {
     go build -C "$here" -o "$parts/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm
 }
