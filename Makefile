@@ -15,7 +15,8 @@ ACT ?=
 ARGS ?=
 # A private key, with which `make dist` signs.
 KEY ?=
-# The address of the repository, to which `make site` leads: https://github.com/OWNER/NAME. Empty: into this checkout.
+# The address of the repository, such as https://github.com/OWNER/NAME: `make dist` tells it in the charts, and `make site` leads
+# to it, or into this checkout.
 REPOSITORY ?=
 # How static binaries are built: STATIC_FLAGS, build-static.
 include .ci/release/static.mk
@@ -158,7 +159,7 @@ package: release ## Make in target/package the deb and the rpm of lockkeeper for
 
 .PHONY: dist
 dist: ## Make in target/dist all that the release VERSION consists of, and sign it with KEY=file
-	@.ci/release/dist "$(VERSION)" "$(KEY)"
+	@REPOSITORY="$(REPOSITORY)" .ci/release/dist "$(VERSION)" "$(KEY)"
 	@$(took)
 
 # One test after the other: some look at times.

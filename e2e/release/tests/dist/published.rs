@@ -12,6 +12,9 @@ use serde_json::json;
 
 use crate::{MACHINES, VERSION, dist, extract, has, repository, said, words};
 
+/// As Artifact Hub gives one to a repository of charts.
+const ID: &str = "0f9a5b3e-6a3c-4b8e-9f6e-2f1f0d9c8b7a";
+
 /// Generous: the machine may be busy.
 const BOUND: Duration = Duration::from_secs(60);
 
@@ -54,6 +57,7 @@ fn images_and_charts_are_in_the_registry_as_they_are_in_the_release() {
         .arg(&dist)
         .env("HELM", &helm)
         .env("PLAIN_HTTP", "1")
+        .env("ARTIFACTHUB_IDS", format!("lockkeeper={ID}"))
         .output()
         .unwrap();
     let errors = String::from_utf8_lossy(&published.stderr);
@@ -100,4 +104,40 @@ fn images_and_charts_are_in_the_registry_as_they_are_in_the_release() {
             "{file}"
         );
     }
+    assert_is_claimed(&format!("{address}/tools/charts/lockkeeper"));
+}
+
+/// Artifact Hub finds its ID of a repository of charts where its documentation says.
+fn assert_is_claimed(charts: &str) {
+    let named = |what: &str| format!("docker://{charts}{what}");
+    let raw = words!["inspect", "--raw", "--tls-verify=false", named(":artifacthub.io")];
+    let manifest: serde_json::Value = serde_json::from_str(&said("skopeo", raw)).unwrap();
+    let config = "application/vnd.cncf.artifacthub.config.v1+yaml";
+    assert_eq!(manifest["config"]["mediaType"], config);
+    let layer = &manifest["layers"][0];
+    let kind = "application/vnd.cncf.artifacthub.repository-metadata.layer.v1.yaml";
+    assert_eq!(layer["mediaType"], kind);
+    let pulled = tempfile::tempdir().unwrap();
+    let to = format!("dir:{}", pulled.path().display());
+    said(
+        "skopeo",
+        words!["copy", "--src-tls-verify=false", named(":artifacthub.io"), to],
+    );
+    let digest = layer["digest"].as_str().unwrap().trim_start_matches("sha256:");
+    let text = std::fs::read_to_string(pulled.path().join(digest)).unwrap();
+    assert_eq!(text, format!("repositoryID: {ID}\n"));
+}
+
+#[test]
+fn what_is_no_id_of_artifact_hub_is_refused_in_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let layout = folder.path().join("oci");
+    let output = crate::output(
+        repository().join(".ci/release/artifacthub"),
+        words!["lockkeeper", &layout],
+    );
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && !layout.exists(), "{told}");
+    let is_clear = told.contains("lockkeeper is no ID of a repository");
+    assert!(is_clear && told.lines().count() == 1, "{told}");
 }
