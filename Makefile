@@ -299,13 +299,14 @@ lint-workflows: ## Check the workflows on GitHub with actionlint
 	fi
 
 .PHONY: test-alerts
-test-alerts: ## Check with promtool what the alerts say in which situation (needs Go; the first time it takes minutes)
+test-alerts: ## Check with promtool what the alerts say in which situation, and the dashboard with Grafana's schema (needs Go; the first time it takes minutes)
 	@if command -v go >/dev/null; then \
 	    promtool="go run github.com/prometheus/prometheus/cmd/promtool@$(PROMTOOL)"; \
 	    $$promtool check rules charts/lockkeeper/alerts/*.yaml; \
 	    $$promtool test rules e2e/alerts/*.yaml; \
+	    go -C e2e/dashboard test -count=1 ./...; \
 	else \
-	    $(call skip-lint,promtool (it needs Go)); \
+	    $(call skip-lint,promtool and the dashboard (they need Go)); \
 	fi
 
 .PHONY: deny
