@@ -5,16 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::verified::SIGNATURES;
 use crate::{VERSION, dist, repository, said, words};
-
-/// What each build has of its own: signatures differ even of the same bytes.
-const SIGNATURE: &str = "SHA256SUMS.sig";
 
 fn files(folder: &Path) -> BTreeMap<String, PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries
         .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), path))
-        .filter(|(name, _)| name != SIGNATURE)
+        // Signatures differ even of the same bytes.
+        .filter(|(name, _)| !SIGNATURES.contains(&name.as_str()))
         .collect()
 }
 

@@ -8,6 +8,9 @@ use crate::{MACHINES, PROGRAMS, VERSION, dist, has, output, repository, said, wo
 
 const SUMS: &str = "SHA256SUMS";
 
+/// The signature of the list: for openssl, and for cosign.
+pub(crate) const SIGNATURES: [&str; 2] = ["SHA256SUMS.sig", "SHA256SUMS.sigstore.json"];
+
 fn names(folder: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(folder).unwrap();
     entries
@@ -38,7 +41,7 @@ fn a_release_consists_of_what_the_page_about_releases_says_and_of_nothing_else()
     expected.insert(statement());
     let mut made = names(&dist);
     // Only where there was a key.
-    made.remove("SHA256SUMS.sig");
+    made.retain(|name| !SIGNATURES.contains(&name.as_str()));
     assert_eq!(made, expected);
 }
 
@@ -51,9 +54,7 @@ fn the_list_of_checksums_names_every_file_and_is_right() {
         .filter_map(|line| Some(line.split_once("  ")?.1.to_owned()))
         .collect();
     let mut made = names(&dist);
-    for itself in [SUMS, "SHA256SUMS.sig"] {
-        made.remove(itself);
-    }
+    made.retain(|name| name != SUMS && !SIGNATURES.contains(&name.as_str()));
     assert_eq!(listed, made);
     let script = "cd \"$0\" && sha256sum --check --strict --quiet SHA256SUMS";
     said("sh", words!["-c", script, dist]);
@@ -106,12 +107,30 @@ fn is_genuine(file: &Path, public: &Path) -> bool {
     output("sh", words!["-c", script, file, public]).status.success()
 }
 
-#[test]
-fn a_user_with_openssl_tells_a_signed_list_from_a_changed_one_and_from_one_that_another_signed() {
+/// Whether cosign takes the bundle beside a file, with the command of docs/releasing.md.
+fn is_genuine_for_cosign(file: &Path, public: &Path) -> bool {
+    let mut bundle = file.as_os_str().to_owned();
+    bundle.push(".sigstore.json");
+    let command = ["-C", "e2e/release/cosign", "tool", "cosign", "verify-blob"].map(Into::into);
+    let offline = "--insecure-ignore-tlog=true".into();
+    let arguments = words!["--key", public, "--bundle", bundle, file];
+    let arguments = command.into_iter().chain([offline]).chain(arguments);
+    // It would keep its files in HOME.
+    let output = std::process::Command::new("go")
+        .args(arguments)
+        .current_dir(repository())
+        .env("TUF_ROOT", file.parent().unwrap())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    let is_told = told.contains("Verified OK") || told.contains("invalid signature");
+    assert!(is_told, "cosign gives another answer: {told}");
+    output.status.success()
+}
+
+/// Signs a copy of the list, and has it verified as it is, with another key, and after a change.
+fn assert_is_told_apart(is_genuine: impl Fn(&Path, &Path) -> bool) {
     let Some(dist) = dist() else { return };
-    if !has("openssl") {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(SUMS);
     fs::copy(dist.join(SUMS), &file).unwrap();
@@ -123,6 +142,20 @@ fn a_user_with_openssl_tells_a_signed_list_from_a_changed_one_and_from_one_that_
     let changed = fs::read_to_string(&file).unwrap().replacen('0', "1", 1);
     fs::write(&file, changed).unwrap();
     assert!(!is_genuine(&file, &public));
+}
+
+#[test]
+fn a_user_with_openssl_tells_a_signed_list_from_a_changed_one_and_from_one_that_another_signed() {
+    if has("openssl") {
+        assert_is_told_apart(is_genuine);
+    }
+}
+
+#[test]
+fn a_user_with_cosign_tells_a_signed_list_from_a_changed_one_and_from_one_that_another_signed() {
+    if has("openssl") && has("go") {
+        assert_is_told_apart(is_genuine_for_cosign);
+    }
 }
 
 #[test]
