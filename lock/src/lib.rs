@@ -86,8 +86,8 @@ pub use participant::{Participant, arrange};
 pub use path::LockPath;
 pub use queue::{Mode, is_contender};
 pub use record::{
-    CleanRelease, ContenderData, Control, Holder, Identity, LONGEST_CONTENDER_DATA, LONGEST_CONTROL_DATA,
-    Pod, Survivors, TookOver, YieldRequest,
+    CleanRelease, ContenderData, Control, HOLDS_KEPT, Hold, HoldEnd, Holder, HolderPod, Identity,
+    LONGEST_CONTENDER_DATA, LONGEST_CONTROL_DATA, Pod, Survivors, TookOver, YieldRequest,
 };
 pub use state::{LockState, LockStatus};
 pub use ticket::{SESSION_PASSWORD_LEN, SessionKey, Ticket};

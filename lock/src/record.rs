@@ -3,6 +3,8 @@
 mod contender;
 mod control;
 mod document;
+mod history;
+mod hold;
 mod holders;
 
 pub(crate) use self::contender::now;
@@ -11,4 +13,6 @@ pub use self::contender::{
 };
 pub use self::control::{CleanRelease, Control, Holder, LONGEST_CONTROL_DATA, YieldRequest};
 pub(crate) use self::document::document;
+pub(crate) use self::history::{Account, Witness};
+pub use self::hold::{HOLDS_KEPT, Hold, HoldEnd, HolderPod};
 pub(crate) use self::holders::{Claimant, Debts};

@@ -19,6 +19,8 @@ mod deleted;
 mod ensembles;
 #[path = "promises/guarding.rs"]
 mod guarding;
+#[path = "promises/holding.rs"]
+mod holding;
 #[path = "promises/looking.rs"]
 mod looking;
 #[path = "promises/participants.rs"]

@@ -49,16 +49,18 @@ impl Pod {
     /// Whether this may be the identity of a pod: names are DNS subdomains, a UID has letters, digits and dashes. Any
     /// client can write here, and the text appears in terminals and events.
     pub(crate) fn is_plausible(&self) -> bool {
-        let is_name = |text: &str| {
-            let is_part = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
-            !text.is_empty() && text.len() <= LONGEST_NAME && text.bytes().all(is_part)
-        };
         is_name(&self.namespace) && is_name(&self.name) && is_name(&self.node) && is_word(&self.uid)
     }
 }
 
+/// Whether this may be the name of an object in Kubernetes.
+pub(super) fn is_name(text: &str) -> bool {
+    let is_part = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    !text.is_empty() && text.len() <= LONGEST_NAME && text.bytes().all(is_part)
+}
+
 /// Whether this is short and has only letters, digits and `-`, `_`, `.`, `:`.
-fn is_word(text: &str) -> bool {
+pub(super) fn is_word(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     !text.is_empty() && text.len() <= LONGEST_WORD && text.bytes().all(is_part)
 }

@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::document::document;
+use super::hold::{self, Hold};
 use crate::token::FencingToken;
 
-/// Longest control node that is read, in bytes. It has room for a request that a thousand contenders step down, and for
-/// sixteen releases. Data that other clients write there take up to a hundred times as much memory as they have bytes,
-/// and a keeper has 64 MiB.
+/// Longest control node that is read, in bytes. It has room for a request that a thousand contenders step down, for
+/// sixteen releases and for sixteen holds. Data that other clients write there take up to a hundred times as much memory
+/// as they have bytes, and a keeper has 64 MiB.
 pub const LONGEST_CONTROL_DATA: usize = 128 << 10;
 
 /// A contender that holds, or has held.
@@ -62,6 +63,10 @@ pub struct Control {
     /// How often one of them was left out; 0 if all that matter are named.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_holders: u32,
+    /// Who has held, and who holds, the last ones: newest first, at most [`hold::HOLDS_KEPT`]. For people: no decision
+    /// depends on it.
+    #[serde(deserialize_with = "hold::read", skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<Hold>,
     /// Fields of other clients.
     #[serde(flatten)]
     pub other: Map<String, Value>,

@@ -70,6 +70,15 @@ impl Claimant<'_> {
         is_before && *holder != self.own && !self.is_there(&holder.contender)
     }
 
+    /// Whether this holder is gone for certain. [`Claimant::sees_gone`] counts those that are unknown as gone.
+    pub(super) fn outlives(&self, contender: &str, token: FencingToken) -> bool {
+        let holder = Holder {
+            contender: contender.to_owned(),
+            token,
+        };
+        self.sees_gone(&holder) && (holds_alone(self.mode) || self.ahead.is_some())
+    }
+
     /// A reader need not wait for a former reader that still reads.
     fn minds(&self, name: &str) -> bool {
         self.mode != Mode::Read || !is_reader(name)

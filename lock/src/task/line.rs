@@ -6,7 +6,7 @@ use crate::clock::BootInstant;
 use crate::ensemble::Node;
 use crate::error::LockError;
 use crate::queue::{Ahead, Contender};
-use crate::record::{ContenderData, Pod, TookOver};
+use crate::record::{ContenderData, HOLDS_KEPT, Hold, Pod, TookOver};
 use crate::takeover_lease::Sighting;
 
 pub(super) struct Line {
@@ -15,6 +15,8 @@ pub(super) struct Line {
     watched: HashMap<String, Seen>,
     /// Those that we have seen before us, and that may have held the lock last.
     suspects: BTreeSet<String>,
+    /// The last ones that we have seen hold, and go; oldest first.
+    ended: Vec<Hold>,
 }
 
 enum Turn {
@@ -41,6 +43,8 @@ pub(super) struct Silent<'a> {
 struct Seen {
     /// Whether it said that it holds.
     was_held: bool,
+    /// What it said then, for people.
+    hold: Option<Box<Hold>>,
     /// The pod that it names.
     pod: Option<Pod>,
     /// Its newest version; `None` if it has to be left to its session.
@@ -55,6 +59,7 @@ impl Line {
             turn: Turn::Unknown { is_listing: false },
             watched: HashMap::new(),
             suspects: BTreeSet::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -108,6 +113,11 @@ impl Line {
     /// Those that were before us and may have held.
     pub(super) fn suspects(&self) -> &BTreeSet<String> {
         &self.suspects
+    }
+
+    /// The last holders that we have seen go, for people.
+    pub(super) fn ended(&self) -> &[Hold] {
+        &self.ended
     }
 
     /// What is known of the order may be out of date, or the listing has failed. Once it is our turn it stays ours.
@@ -185,7 +195,12 @@ impl Line {
     /// This contender is gone. `is_own_watched` if we would have heard before of the deletion of our own: a user may have
     /// deleted it by hand, and then the contender behind us has become the heir, and holds now.
     pub(super) fn gone(&mut self, name: &str, is_own_watched: bool) {
-        let seen = self.watched.remove(name).unwrap_or_default();
+        let mut seen = self.watched.remove(name).unwrap_or_default();
+        if let Some(hold) = seen.hold.take() {
+            let surplus = (self.ended.len() + 1).saturating_sub(HOLDS_KEPT);
+            self.ended.drain(..surplus);
+            self.ended.push(hold.seen_to_end());
+        }
         let (Turn::Behind(ahead) | Turn::Ours(Some(ahead))) = &mut self.turn else {
             return;
         };
@@ -251,6 +266,9 @@ impl Seen {
     /// does not fit into our data is left to its session, since a takeover states that name there.
     fn look(&mut self, name: &str, node: &Node, said: ContenderData, now: BootInstant) {
         self.was_held |= said.is_held();
+        self.hold = Hold::said(name, node.czxid, &said)
+            .map(Box::new)
+            .or(self.hold.take());
         let is_replaceable = node.is_ephemeral() && TookOver::can_name(name);
         let lease = said.lease().filter(|_| is_replaceable);
         let sighting = lease.and_then(|lease| Sighting::new(node.version, lease, now));

@@ -1,7 +1,7 @@
 //! Who held before us and may still be writing, and the record that we leave to those after us.
 
 use crate::queue::Mode;
-use crate::record::{Claimant, CleanRelease, Control, Debts, Holder};
+use crate::record::{Account, Claimant, CleanRelease, Control, Debts, Holder, Witness};
 
 /// What the control node and we know of each other.
 #[derive(Default)]
@@ -73,6 +73,7 @@ impl Past {
         &mut self,
         (control, version): (&Control, Option<i32>),
         claimant: &Claimant<'_>,
+        witness: &Witness<'_>,
         is_settled: bool,
     ) -> Need {
         let Some(version) = version else {
@@ -99,12 +100,18 @@ impl Past {
             Record::Written => {
                 // We wait once for those that we know already. If a client has removed others, they are unknown.
                 self.debts.more = self.debts.more.max(u32::from(control.holders.is_none()));
-                control.clone().with_claim(claimant, &self.debts)
+                control
+                    .clone()
+                    .with_hold(claimant, witness)
+                    .with_claim(claimant, &self.debts)
             }
             Record::Unwritten | Record::Asked | Record::Impossible => {
                 self.record = Record::Asked;
                 self.debts = control.debts(claimant);
-                control.clone().with_claim(claimant, &self.debts)
+                control
+                    .clone()
+                    .with_hold(claimant, witness)
+                    .with_claim(claimant, &self.debts)
             }
         };
         Need::Write {
@@ -132,8 +139,15 @@ impl Past {
     }
 
     /// Returns what to record when we release. `is_settled` means the same as for [`Past::keep_record`].
-    pub(super) fn farewell(&self, own: Holder, mode: Mode, is_settled: bool) -> Farewell {
+    pub(super) fn farewell(
+        &self,
+        own: Holder,
+        mode: Mode,
+        is_settled: bool,
+        witness: &Witness<'_>,
+    ) -> Farewell {
         Farewell {
+            account: witness.account(own.clone()),
             release: CleanRelease {
                 contender: own.contender,
                 token: own.token,
@@ -149,6 +163,7 @@ impl Past {
 /// The record that a holder leaves behind when it releases cleanly.
 pub(super) struct Farewell {
     release: CleanRelease,
+    account: Account,
     mode: Mode,
     is_written: bool,
     is_settled: bool,
@@ -159,6 +174,8 @@ impl Farewell {
     /// Adds the farewell to the control node, and returns the new data.
     pub(super) fn write(&self, control: Control) -> Vec<u8> {
         let contender = &self.release.contender;
+        // By what is recorded of those before us.
+        let control = control.with_account(self.account.clone());
         let control = match (self.is_written, self.is_settled) {
             (false, _) => control,
             (true, false) => control.without_holder(contender, self.mode, &self.debts),

@@ -8,14 +8,16 @@
 use std::sync::Arc;
 
 use super::answer::Answer;
+use super::line::Line;
 use super::past::{Farewell, Need, Record};
 use super::pending::Write;
 use super::place::Place;
+use super::statement::Statement;
 use super::{Entry, Task};
 use crate::clock::{BootInstant, Clock};
 use crate::ensemble::{Connection, Ensemble, EnsembleError, MultiError, Op};
 use crate::loss::LossReason;
-use crate::record::Claimant;
+use crate::record::{Claimant, Identity, Witness};
 use crate::token::FencingToken;
 
 impl<E: Ensemble, C: Clock> Task<E, C> {
@@ -26,9 +28,11 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
 
     pub(super) fn farewell(&self, entry: &Entry) -> Farewell {
         let own = &entry.own;
+        let witness = witness(&self.options.identity, &entry.statement, &entry.line);
+        let is_settled = self.is_settled(own.token());
         entry
             .past
-            .farewell(own.holder(), self.options.mode, self.is_settled(own.token()))
+            .farewell(own.holder(), self.options.mode, is_settled, &witness)
     }
 
     /// Records us among the holders, also if another client has removed us, and removes those that we waited for.
@@ -50,15 +54,17 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
             ahead: entry.line.ahead(),
             suspects: entry.line.suspects(),
         };
-        let (data, version, is_settlement) = match entry.past.keep_record(read, &claimant, is_settled) {
-            Need::Nothing => return,
-            Need::GoWithout => return self.goes_without_a_record(Record::Impossible),
-            Need::Write {
-                data,
-                version,
-                is_settlement,
-            } => (data, version, is_settlement),
-        };
+        let witness = witness(&self.options.identity, &entry.statement, &entry.line);
+        let (data, version, is_settlement) =
+            match entry.past.keep_record(read, &claimant, &witness, is_settled) {
+                Need::Nothing => return,
+                Need::GoWithout => return self.goes_without_a_record(Record::Impossible),
+                Need::Write {
+                    data,
+                    version,
+                    is_settlement,
+                } => (data, version, is_settlement),
+            };
         let path = entry.own.path().to_owned();
         let set = Op::SetData {
             path: self.options.control.clone(),
@@ -109,5 +115,15 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
                 "The control node cannot be used; treating the previous holder as one that did not release cleanly"
             );
         }
+    }
+}
+
+/// What we know of holds, for people.
+fn witness<'a>(identity: &'a Identity, statement: &'a Statement, line: &'a Line) -> Witness<'a> {
+    Witness {
+        identity,
+        since: statement.held_since(),
+        seen: line.ended(),
+        took_over: statement.took_over(),
     }
 }

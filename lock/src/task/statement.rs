@@ -59,6 +59,11 @@ impl Statement {
         is_news
     }
 
+    /// Since when they say that we hold; `None` if they do not.
+    pub(super) fn held_since(&self) -> Option<&str> {
+        self.is_marked.then_some(self.since.as_str())
+    }
+
     /// Whether they state these survivors for certain.
     pub(super) fn states(&self, survivors: Option<Survivors>) -> bool {
         self.survivors == survivors && !self.is_unsure

@@ -7,8 +7,8 @@ use std::time::Duration;
 use lockkeeper_crds::DistributedLockSpec;
 use lockkeeper_lock::fuzzing::{self, Ahead, Said};
 use lockkeeper_lock::{
-    Agreement, CleanRelease, ContenderData, Control, FencingToken, Identity, Mode, Pod, Survivors, Timing,
-    TookOver,
+    Agreement, CleanRelease, ContenderData, Control, FencingToken, HOLDS_KEPT, Identity, Mode, Pod,
+    Survivors, Timing, TookOver,
 };
 
 use super::{JSON, texts};
@@ -162,6 +162,10 @@ pub(crate) const CONTROL_NODE: Target = Target {
             "",
             "10.0.0.7",
             "{\"v\":1,\"lastRelease\":[{\"contender\":\"a\",\"token\":1}],\"v2\":[[{\"\":{}}]]}",
+            "{\"v\":1,\"holds\":[{\"contender\":\"_c_a-lock-0000000012\",\"token\":9,\"pod\":{\"namespace\":\"a\",\"name\":\"b\",\
+             \"node\":\"c\"},\"since\":\"2026-03-01T08:00:00Z\",\"until\":\"2026-03-01T08:10:00Z\",\"ended\":\"TakenOver\",\
+             \"takenBy\":\"db-1\",\"silentMillis\":8612},7,{\"token\":[]}]}",
+            "{\"v\":1,\"holds\":{\"a\":[{}]}}",
         ]);
         let mut control = Control::default();
         for number in 0..20 {
@@ -183,6 +187,23 @@ pub(crate) const CONTROL_NODE: Target = Target {
         let again = Control::parse(&control.to_data());
         assert_eq!(again.yield_request, control.yield_request);
         assert_eq!(again.last_release, control.last_release);
+        assert_eq!(again.holds, control.holds);
+        assert!(control.holds.len() <= HOLDS_KEPT);
+        for hold in &control.holds {
+            let pod = hold
+                .pod
+                .iter()
+                .flat_map(|pod| [&pod.namespace, &pod.name, &pod.node]);
+            let texts = [&hold.host, &hold.since, &hold.until, &hold.taken_by]
+                .into_iter()
+                .flatten();
+            for text in pod.chain(texts).chain([&hold.contender]) {
+                assert!(
+                    text.len() <= 253 && text.bytes().all(|byte| byte.is_ascii_graphic()),
+                    "{text:?}"
+                );
+            }
+        }
         assert!(
             again.other.keys().eq(control.other.keys()),
             "what others keep stays"
