@@ -8,16 +8,18 @@ mod lock;
 mod output;
 mod pattern;
 mod pod;
+mod remote;
 mod usage;
 
 pub use self::checked::{RunSettings, Settings, SidecarSettings};
 pub use self::command::{
-    Command, GuardArgs, HandoffArgs, InspectArgs, InstallArgs, KeeperArgs, ListArgs, ProbeArgs, ReleaseArgs,
-    RunArgs, SidecarArgs, StatusArgs, WaitArgs, WaitFor, WatchArgs,
+    Command, GuardArgs, InstallArgs, KeeperArgs, ProbeArgs, ReleaseArgs, RunArgs, SidecarArgs, StatusArgs,
+    WaitArgs, WaitFor,
 };
 pub use self::ensemble::EnsembleArgs;
 pub use self::lock::{LockArgs, OnExit, OnLoss, OnSuspect, ReadWrite, Restart};
 pub use self::output::{OutputArgs, OutputFormat};
 pub use self::pattern::Pattern;
 pub(crate) use self::pattern::Step;
+pub use self::remote::{HandoffArgs, HistoryArgs, InspectArgs, ListArgs, WatchArgs};
 pub use self::usage::{Parsed, command_line, parse};

@@ -54,6 +54,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         }
         Command::List(args) => print(&remote::list(*args)?),
         Command::Inspect(args) => print(&remote::inspect(*args)?),
+        Command::History(args) => print(&remote::history(*args)?),
         Command::Watch(args) => remote::watch(*args, |text| print(text).map(drop)).map(|()| 0),
         Command::Handoff(args) => {
             let outcome = remote::handoff(*args)?;

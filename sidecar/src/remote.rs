@@ -1,10 +1,12 @@
-//! `lockkeeper list`, `inspect`, `watch` and `handoff`: what the ensemble itself says of locks, from any machine that
+//! `lockkeeper list`, `inspect`, `watch`, `history` and `handoff`: what the ensemble itself says of locks, from any machine that
 //! reaches it. They hold no lock and stand in no queue.
 
+mod control;
 mod ensemble;
 mod entry;
 mod find;
 mod handoff;
+mod history;
 mod queue;
 mod show;
 mod watch;
@@ -13,7 +15,7 @@ use lockkeeper_daemon::exit::{self, Exit, Failure};
 use lockkeeper_daemon::sentence::few;
 use lockkeeper_daemon::table::plain;
 
-use crate::args::{HandoffArgs, InspectArgs, ListArgs, OutputFormat, WatchArgs};
+use crate::args::{HandoffArgs, HistoryArgs, InspectArgs, ListArgs, OutputFormat, WatchArgs};
 use crate::process::block_on;
 use ensemble::Ensemble;
 use find::Found;
@@ -65,6 +67,14 @@ pub fn inspect(args: InspectArgs) -> Result<String, Failure> {
             OutputFormat::Json => show::json(&queue),
         })
     })
+}
+
+/// Who holds a lock and who has held it, as its control node remembers.
+///
+/// # Errors
+/// When the ensemble cannot be asked, or the lock's node is missing.
+pub fn history(args: HistoryArgs) -> Result<String, Failure> {
+    block_on(history::history(args))
 }
 
 /// Calls `print` with the lock as it is, and again whenever its queue has changed, until `print` fails.

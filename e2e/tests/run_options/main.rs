@@ -8,6 +8,7 @@ mod frozen;
 mod grants;
 mod harness;
 mod hidden;
+mod history;
 mod inherited;
 mod keepers;
 mod modes;

@@ -12,17 +12,17 @@ use zookeeper_client::{Acls, CreateMode};
 use crate::harness::{BOUND, Run, client, contenders, ensemble, wait_for_contenders, with_client};
 
 /// The command of a holder.
-const SLEEP: [&str; 2] = ["sleep", "1000"];
+pub(super) const SLEEP: [&str; 2] = ["sleep", "1000"];
 
 /// Runs one of the commands, and returns its exit code and its output.
-fn ask(ensemble: &Ensemble, arguments: &[&str]) -> (i32, String) {
+pub(super) fn ask(ensemble: &Ensemble, arguments: &[&str]) -> (i32, String) {
     let connect = ensemble.connect_string();
     let all: Vec<_> = arguments.iter().copied().chain(["--connect", &connect]).collect();
     ensemble.observer().run(|| client(&all)).unwrap()
 }
 
 /// The same with JSON as its output.
-fn json(ensemble: &Ensemble, arguments: &[&str]) -> Value {
+pub(super) fn json(ensemble: &Ensemble, arguments: &[&str]) -> Value {
     let all: Vec<_> = arguments.iter().copied().chain(["-o", "json"]).collect();
     let (code, text) = ask(ensemble, &all);
     assert_eq!(code, 0, "{text}");
@@ -30,13 +30,13 @@ fn json(ensemble: &Ensemble, arguments: &[&str]) -> Value {
 }
 
 /// A run in the queue of a lock, behind so many others.
-fn run(ensemble: &Ensemble, name: &str, lock: &str, behind: usize) -> Run {
+pub(super) fn run(ensemble: &Ensemble, name: &str, lock: &str, behind: usize) -> Run {
     let run = Run::start(ensemble, name, lock, &[], &SLEEP);
     wait_for_contenders(ensemble, lock, behind + 1);
     run
 }
 
-fn wait_until_held(ensemble: &Ensemble, lock: &str) {
+pub(super) fn wait_until_held(ensemble: &Ensemble, lock: &str) {
     let is_held =
         || (json(ensemble, &["inspect", "--lock", lock])["holders"][0]["state"] == "held").then_some(());
     wait_for(BOUND, is_held).expect("the lock is held");
@@ -373,6 +373,7 @@ fn what_cannot_be_asked_or_is_not_there_ends_with_one_sentence() {
     let ensemble = ensemble();
     for arguments in [
         &["inspect", "--lock", "/observe/none"][..],
+        &["history", "--lock", "/observe/none"],
         &["handoff", "--lock", "/observe/none"],
     ] {
         let (code, text) = ask(&ensemble, arguments);

@@ -11,14 +11,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use lockkeeper_daemon::exit::Exit;
 use lockkeeper_daemon::log::LogArgs;
 use lockkeeper_daemon::{accept, duration, version};
-use lockkeeper_lock::LockPath;
 
-use super::ensemble::EnsembleArgs;
 use super::examples;
 use super::lock::{LockArgs, Restart};
 use super::output::OutputArgs;
-use super::pattern::Pattern;
 use super::pod::PodArgs;
+use super::remote::{HandoffArgs, HistoryArgs, InspectArgs, ListArgs, WatchArgs};
 use crate::guard::ContainmentChoice;
 use crate::peer::UserName;
 use crate::probes::Kind;
@@ -78,6 +76,8 @@ pub enum Command {
     Inspect(Box<InspectArgs>),
     /// Show a lock as the ensemble has it, and again after each change
     Watch(Box<WatchArgs>),
+    /// Show who has held a lock, from when until when, and how each hold ended
+    History(Box<HistoryArgs>),
     /// Ask the holder of a lock to step down, and wait until another contender holds
     Handoff(Box<HandoffArgs>),
 }
@@ -307,69 +307,6 @@ pub struct ProbeArgs {
     /// --app-probes
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
-}
-
-/// Arguments of `lockkeeper list`.
-#[derive(Debug, Args)]
-#[command(after_long_help = examples::LIST)]
-pub struct ListArgs {
-    #[command(flatten)]
-    pub ensemble: EnsembleArgs,
-
-    /// Pattern of the locks' paths: * stands for any part of a name, ** for any number of names
-    // Not LOCKKEEPER_LOCK: that is set for the command of each run, and names one lock.
-    #[arg(
-        long = "lock",
-        env = "LOCKKEEPER_LOCKS",
-        value_name = "PATTERN",
-        default_value = "/**"
-    )]
-    pub locks: Pattern,
-
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
-
-/// Arguments of `lockkeeper inspect`.
-#[derive(Debug, Args)]
-#[command(after_long_help = examples::INSPECT)]
-pub struct InspectArgs {
-    #[command(flatten)]
-    pub ensemble: EnsembleArgs,
-
-    /// Path of the lock's node
-    #[arg(long, env = "LOCKKEEPER_LOCK", value_name = "PATH")]
-    pub lock: LockPath,
-
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
-
-/// Arguments of `lockkeeper watch`: those of `inspect`.
-pub type WatchArgs = InspectArgs;
-
-/// Arguments of `lockkeeper handoff`.
-#[derive(Debug, Args)]
-#[command(after_long_help = examples::HANDOFF)]
-pub struct HandoffArgs {
-    #[command(flatten)]
-    pub ensemble: EnsembleArgs,
-
-    /// Path of the lock's node
-    #[arg(long, env = "LOCKKEEPER_LOCK", value_name = "PATH")]
-    pub lock: LockPath,
-
-    /// Path of the lock's control node. Default: the lock's with -control at the end
-    #[arg(long, env = "LOCKKEEPER_CONTROL", value_name = "PATH")]
-    pub control: Option<LockPath>,
-
-    /// Which of several holders: its contender, pod or host, as `lockkeeper inspect` shows it
-    #[arg(long, env = "LOCKKEEPER_HOLDER", value_name = "NAME")]
-    pub holder: Option<String>,
-
-    /// Give up waiting after this time (exit code 81); the holder stays asked. Default: wait for ever
-    #[arg(long, env = "LOCKKEEPER_TIMEOUT", value_name = "DURATION", value_parser = duration::parse)]
-    pub timeout: Option<Duration>,
 }
 
 /// Where a client finds the keeper.

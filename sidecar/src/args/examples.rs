@@ -45,6 +45,15 @@ Who holds, and who waits.
 Each change of it.
   lockkeeper watch --connect zk1:2181 --lock /locks/report";
 
+pub(super) const HISTORY: &str = "\
+Examples:
+
+Who has held the lock, and how each hold ended.
+  lockkeeper history --connect zk1:2181 --lock /locks/report
+
+The same of a lock of the operator, for a program.
+  lockkeeper history --connect zk1:2181 --lock /lockkeeper/locks/shop/report --control /lockkeeper/control/shop/report -o json";
+
 pub(super) const HANDOFF: &str = "\
 Examples:
 

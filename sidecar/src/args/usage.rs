@@ -154,7 +154,9 @@ mod tests {
     }
 
     /// Commands that people call; the others are called by pods.
-    const FOR_PEOPLE: [&str; 7] = ["run", "status", "wait", "list", "inspect", "watch", "handoff"];
+    const FOR_PEOPLE: [&str; 8] = [
+        "run", "status", "wait", "list", "inspect", "watch", "history", "handoff",
+    ];
 
     #[test]
     fn the_long_help_of_what_people_call_has_two_examples_that_are_accepted_and_the_short_one_has_none() {

@@ -94,6 +94,11 @@ impl Entry {
             .unwrap_or_else(|| self.contender.clone())
     }
 
+    /// Whether one of the first contenders of a queue holds. Another client does not say that: it is first.
+    pub(super) fn is_holding(&self) -> bool {
+        self.state.as_deref().is_none_or(|state| state == "held")
+    }
+
     /// Whether `name` is one of its names.
     pub(super) fn is(&self, name: &str) -> bool {
         let pod = self.pod.as_ref().map(|pod| pod.name.as_str());

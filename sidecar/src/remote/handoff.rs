@@ -5,15 +5,15 @@ use std::collections::HashSet;
 use lockkeeper_daemon::duration;
 use lockkeeper_daemon::exit::{self, Exit, Failure};
 use lockkeeper_lock::ensemble::EnsembleError;
-use lockkeeper_lock::{BootInstant, Control, LONGEST_CONTROL_DATA, YieldRequest};
+use lockkeeper_lock::{BootInstant, Control, YieldRequest};
 use uuid::Uuid;
 use zookeeper_client as zk;
 
-use super::ensemble::{Ensemble, Node, failure};
+use super::ensemble::Ensemble;
 use super::entry::Entry;
-use super::missing;
 use super::queue::{self, Depth, Queue};
 use super::watch::{Changes, connect_again};
+use super::{control, missing};
 use crate::args::HandoffArgs;
 
 /// Attempts to write the control node, which keepers write at each release.
@@ -35,9 +35,7 @@ struct Handoff {
 /// See [`super::handoff()`].
 pub(super) async fn handoff(args: HandoffArgs) -> Result<String, Failure> {
     let lock = args.lock.to_string();
-    let control = args
-        .control
-        .map_or_else(|| format!("{lock}-control"), |path| path.to_string());
+    let control = control::path(&lock, args.control);
     let mut ensemble = Ensemble::connect(args.ensemble.clone()).await?;
     let before = queue::read(&ensemble, &lock, Depth::All).await?;
     let before = before.ok_or_else(|| missing(&lock))?;
@@ -143,7 +141,7 @@ impl Handoff {
             } else if let Some(next) = now
                 .holders
                 .iter()
-                .find(|one| is_holding(one) && self.has_waited(one))
+                .find(|one| one.is_holding() && self.has_waited(one))
             {
                 return self.outcome(ensemble, next).await;
             } else if !now.all().any(|one| self.has_waited(one)) {
@@ -200,7 +198,7 @@ impl Handoff {
                 return Ok(());
             }
         }
-        Err(self.failed(&EnsembleError::BadVersion))
+        Err(control::failed(&self.control, &EnsembleError::BadVersion))
     }
 
     /// False if another client has written meanwhile: a keeper that has released, for example.
@@ -213,46 +211,15 @@ impl Handoff {
                 Err(error) => Err(error.into()),
             }
         });
-        written.await.map_err(|error| self.failed(&error))
+        written
+            .await
+            .map_err(|error| control::failed(&self.control, &error))
     }
 
     /// The control node, and its version.
     async fn control(&self, ensemble: &Ensemble) -> Result<(i32, Control), Failure> {
-        let node = ensemble.node(&self.control, LONGEST_CONTROL_DATA).await;
-        let node = node.map_err(|error| self.failed(&error))?;
-        let Node {
-            data,
-            is_readable,
-            stat,
-        } = node.ok_or_else(|| self.has_no_control())?;
-        let Some(stat) = stat.filter(|_| is_readable) else {
-            return Err(self.failed(&EnsembleError::NoAuth));
-        };
-        let control = Control::parse(&data);
-        // Another client's data would be lost.
-        if stat.data_length != 0 && control.v != 1 {
-            return Err(Failure::usage(format!(
-                "{} is no control node of a lock: give the right one by --control",
-                self.control
-            )));
-        }
-        Ok((stat.version, control))
+        // If another client has something else there, that would be lost.
+        let found = control::read(ensemble, &self.control).await?;
+        found.ok_or_else(|| Failure::unavailable(control::missing(&self.control, "handoff")))
     }
-
-    fn has_no_control(&self) -> Failure {
-        Failure::unavailable(format!(
-            "there is no control node {}: give the right one by --control (for a lock of the operator it is \
-             ROOT/control/NAMESPACE/NAME; or use `kubectl lockkeeper handoff`)",
-            self.control
-        ))
-    }
-
-    fn failed(&self, error: &EnsembleError) -> Failure {
-        failure(error, &format!("cannot use the control node {}", self.control))
-    }
-}
-
-/// Another client does not say whether it holds: it is first.
-fn is_holding(one: &Entry) -> bool {
-    one.state.as_deref().is_none_or(|state| state == "held")
 }
