@@ -159,7 +159,7 @@ package: release ## Make in target/package the deb and the rpm of lockkeeper for
 
 .PHONY: dist
 dist: ## Make in target/dist all that the release VERSION consists of, and sign it with KEY=file
-	@REPOSITORY="$(REPOSITORY)" .ci/release/dist "$(VERSION)" "$(KEY)"
+	@REPOSITORY="$(REPOSITORY)" IMAGES="$(IMAGES)" .ci/release/dist "$(VERSION)" "$(KEY)"
 	@$(took)
 
 # One test after the other: some look at times.

@@ -151,8 +151,12 @@ fn the_changes_are_those_of_the_version() {
 
 #[test]
 fn the_images_are_those_that_the_chart_uses_by_default() {
-    let chart = chart(CHARTS[0]);
     let values: Value = parse(&read(Path::new("charts/lockkeeper/values.yaml")));
+    assert_images_are_told(&chart(CHARTS[0]), &values);
+}
+
+/// Asserts that the annotations of the chart name the images of its values.
+fn assert_images_are_told(chart: &Chart, values: &Value) {
     let ours = |image: &Value| format!("{}:{}", image["repository"].as_str().unwrap(), chart.app_version);
     let expected = [
         ours(&values["image"]),
@@ -187,6 +191,58 @@ fn the_resource_is_told_as_the_chart_defines_it_with_an_example_that_users_find_
     let documented: Value = parse(&read(Path::new("docs/examples/distributedlock.yaml")));
     assert_eq!(examples, [documented]);
     serde_json::from_value::<DistributedLock>(examples[0].clone()).expect("a lock");
+}
+
+/// Runs `.ci/release/image-names` on a copy of the chart with the operator, and returns its files and what it printed of errors.
+fn with_images(images: &str) -> (Chart, Value, String) {
+    let copy = tempfile::tempdir().unwrap();
+    for file in ["Chart.yaml", "values.yaml"] {
+        std::fs::copy(root().join(CHARTS[0]).join(file), copy.path().join(file)).unwrap();
+    }
+    let output = Command::new(root().join(".ci/release/image-names"))
+        .arg(images)
+        .arg(copy.path())
+        .output()
+        .unwrap();
+    let text = |file: &str| std::fs::read_to_string(copy.path().join(file)).unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    (parse(&text("Chart.yaml")), parse(&text("values.yaml")), errors)
+}
+
+#[test]
+fn a_chart_of_a_release_takes_the_images_from_where_they_are_published() {
+    let (chart, values, errors) = with_images("registry.example.org:5000/owner/name");
+    assert_eq!(errors, "");
+    let operator = &values["image"]["repository"];
+    assert_eq!(
+        operator,
+        "registry.example.org:5000/owner/name/lockkeeper-operator"
+    );
+    let sidecar = &values["sidecar"]["image"]["repository"];
+    assert_eq!(sidecar, "registry.example.org:5000/owner/name/lockkeeper");
+    assert_eq!(
+        values["zookeeper"]["server"]["image"], "zookeeper:3.9",
+        "not ours"
+    );
+    assert_images_are_told(&chart, &values);
+
+    let (_, unchanged, errors) = with_images("lockkeeper");
+    assert_eq!(errors, "");
+    let before: Value = parse(&read(Path::new("charts/lockkeeper/values.yaml")));
+    assert_eq!(unchanged, before);
+    for wrong in [
+        "ghcr.io/Owner/name",
+        "ghcr.io/a b",
+        "https://ghcr.io/a",
+        "ghcr.io/a/",
+    ] {
+        let (_, values, errors) = with_images(wrong);
+        assert!(
+            errors.contains("in lower case") && errors.lines().count() == 1,
+            "{errors}"
+        );
+        assert_eq!(values, before);
+    }
 }
 
 /// Runs `.ci/release/addresses` on a copy of a chart's file, and returns that file and what it printed of errors.
