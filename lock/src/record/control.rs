@@ -8,7 +8,7 @@ use super::hold::{self, Hold};
 use crate::token::FencingToken;
 
 /// Longest control node that is read, in bytes. It has room for a request that a thousand contenders step down, for
-/// sixteen releases and for sixteen holds. Data that other clients write there take up to a hundred times as much memory
+/// sixteen releases and for eight holds. Data that other clients write there take up to a hundred times as much memory
 /// as they have bytes, and a keeper has 64 MiB.
 pub const LONGEST_CONTROL_DATA: usize = 128 << 10;
 

@@ -7,9 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::contender::{ContenderData, Pod, TookOver, is_name, is_word, now};
 use crate::token::FencingToken;
 
-/// How many holds the control node remembers. Each release writes it whole: with pods they are less than 5 KB, and with
-/// the longest names 30 KB.
-pub const HOLDS_KEPT: usize = 16;
+/// How many holds the control node remembers. Each release writes it whole: with pods they are less than 2.5 KB, and with
+/// the longest names 15 KB. With sixteen, a handoff between two contenders took 3 % longer (`make bench-handoffs`).
+pub const HOLDS_KEPT: usize = 8;
 
 /// The pod of a holder, without what tells it from a later pod with its name: the contender does that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

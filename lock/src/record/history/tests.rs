@@ -222,7 +222,7 @@ fn the_last_holds_are_kept_and_one_that_was_forgotten_does_not_come_back() {
         control = released(claimed(control, number, witness(&db1)), number, witness(&db1));
     }
     let tokens = control.holds.iter().map(|hold| hold.token.0);
-    assert!(tokens.eq((25..=40).rev()));
+    assert!(tokens.eq((33..=40).rev()));
     let saw = [seen(1)];
     let late = Witness {
         seen: &saw,
@@ -274,7 +274,7 @@ fn whatever_others_write_as_holds_leaves_the_rest_of_the_control_node_as_it_is()
 }
 
 #[test]
-fn the_longest_history_takes_a_quarter_of_a_control_node_at_most() {
+fn the_longest_history_takes_an_eighth_of_a_control_node_at_most() {
     let long = |byte: &str, length: usize| byte.repeat(length);
     let hold = |number: i64| Hold {
         contender: format!("{}-lock-{number:010}", long("x", 253 - 16)),
@@ -293,12 +293,12 @@ fn the_longest_history_takes_a_quarter_of_a_control_node_at_most() {
         silent_millis: Some(u64::MAX),
     };
     let control = Control {
-        holds: (0..16).map(hold).collect(),
+        holds: (0..8).map(hold).collect(),
         ..Control::new()
     };
     assert_eq!(written(&control), control, "all of it is plausible");
     let length = control.to_data().len();
-    assert!(length < 32 << 10, "{length}");
+    assert!(length < 16 << 10, "{length}");
 }
 
 /// The control node as the release before this one knows it.
