@@ -85,7 +85,10 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         if self.options.ask_for_predecessor {
             self.keep_the_record(connection, now);
         }
-        self.hold_if_it_is_our_turn(now);
+        // What else is to be done concerns those behind us: the owner hears first that it has the lock (`Task::run`).
+        if self.hold_if_it_is_our_turn(now) {
+            return;
+        }
         let Place::In(entry) = &mut self.place else { return };
         if !entry.tenure.is_held() {
             return;
@@ -150,21 +153,25 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
         }
     }
 
-    /// Holding means that no contender is before us *and* that our leases are valid on our own clock.
-    fn hold_if_it_is_our_turn(&mut self, now: BootInstant) {
+    /// Holding means that no contender is before us *and* that our leases are valid on our own clock. Returns whether we
+    /// hold from now on.
+    fn hold_if_it_is_our_turn(&mut self, now: BootInstant) -> bool {
         let is_taking_over = self.pending.has_any(&[Write::TakeOver]);
         let is_valid = self.is_valid(now + self.least_lease(true));
-        let Place::In(entry) = &mut self.place else { return };
+        let Place::In(entry) = &mut self.place else {
+            return false;
+        };
         if entry.tenure.is_held() || !entry.line.is_our_turn() || !is_valid || is_taking_over {
-            return;
+            return false;
         }
         let asks = self.options.ask_for_predecessor;
         if asks && !entry.past.is_recorded() {
-            return;
+            return false;
         }
         entry.tenure = Tenure::Held {
             is_predecessor_unclean: asks && entry.past.has_debts(),
         };
+        true
     }
 
     fn renew(&mut self, connection: &Arc<E::Connection>) {

@@ -16,8 +16,14 @@ impl<E: Ensemble, C: Clock> Task<E, C> {
     /// contender stays until its session expires.
     pub(crate) async fn run(mut self) {
         loop {
+            let was_held = self.place.is_held();
             self.drive();
             self.publish();
+            if !was_held && self.place.is_held() {
+                // The owner starts its work meanwhile.
+                tokio::task::yield_now().await;
+                continue;
+            }
             let wake = Self::sleep_until(self.clock.clone(), self.next_wake());
             tokio::select! {
                 biased;
