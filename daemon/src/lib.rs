@@ -19,6 +19,8 @@ pub mod http;
 mod lines;
 #[cfg(feature = "log")]
 pub mod log;
+#[cfg(feature = "page")]
+pub mod page;
 #[cfg(feature = "http")]
 pub mod places;
 #[cfg(feature = "http")]

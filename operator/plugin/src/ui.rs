@@ -1,24 +1,15 @@
 //! `kubectl lockkeeper ui`: a page on this machine with all locks, live.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::Arc;
-
 use kube::api::ListParams;
 use kube::{Api, Client};
 use lockkeeper_crds::DistributedLock;
-use lockkeeper_daemon::exit::{Exit, Failure};
-use tokio::net::TcpListener;
+use lockkeeper_daemon::exit::Failure;
+use lockkeeper_daemon::page::{Page, Words};
 
 use crate::problem::failed;
 
-mod board;
 mod follow;
-mod key;
 mod row;
-mod serve;
-
-use board::Board;
-use key::Key;
 
 /// Which locks the page shows, and where it is.
 pub(crate) struct Ui {
@@ -54,12 +45,6 @@ impl Ui {
         };
         let found = locks.list(&first).await;
         found.map_err(|error| failed("list locks", &error))?;
-        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port);
-        let refused =
-            |error| Failure::new(Exit::CannotCreate, format!("cannot listen at {address}: {error}"));
-        let listener = TcpListener::bind(address).await.map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
-        let key = Key::new()?;
         let mut what = match &self.namespace {
             Some(namespace) => format!("Locks of the namespace {namespace}"),
             None => "Locks of all namespaces".to_owned(),
@@ -71,21 +56,24 @@ impl Ui {
         if let Some(context) = &self.context {
             what += &format!(" in {context}");
         }
-        print(&format!(
-            "{what}: http://{address}/?key={key}\nThe address is a secret: who has it sees these locks. Ctrl-C ends it.\n"
-        ))?;
-        let board = Arc::new(Board::default());
-        let site = serve::Site {
-            title: what,
-            address: address.to_string(),
-            key,
-            seal: Key::new()?,
-            board: Arc::clone(&board),
-        };
+        let page = Page::bind(self.port, what, words(), None).await?;
+        print(&page.greeting())?;
+        let board = page.board();
         tokio::select! {
             () = follow::follow(locks, self.selector, &board) => {}
-            () = serve::serve(listener, site) => {}
+            () = page.serve() => {}
         }
         Ok(())
+    }
+}
+
+fn words() -> Words {
+    Words {
+        program: "kubectl lockkeeper ui",
+        who: "Pod",
+        place: "Node",
+        filter: "lock, pod or node",
+        past: "Former holders".to_owned(),
+        note: String::new(),
     }
 }

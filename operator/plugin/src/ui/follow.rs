@@ -8,8 +8,8 @@ use kube::Api;
 use kube::api::{WatchEvent, WatchParams};
 use kube::core::Status;
 use lockkeeper_crds::DistributedLock;
+use lockkeeper_daemon::page::Board;
 
-use super::board::Board;
 use super::row;
 use crate::list::{self, GONE};
 use crate::problem::failed;

@@ -1,26 +1,10 @@
 //! A lock as the page gets it. Pure.
 
+use crate::doubt::stale;
 use kube::ResourceExt;
 use lockkeeper_crds::DistributedLock;
 use lockkeeper_crds::lock::DistributedLockStatus;
-use serde::Serialize;
-
-use crate::doubt::stale;
-
-/// What the page knows of a lock: its status, and what has to be worked out.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Row<'a> {
-    /// The same as long as the lock is there.
-    key: &'a str,
-    namespace: String,
-    name: String,
-    mode: &'static str,
-    max_holders: i32,
-    status: &'a DistributedLockStatus,
-    /// That the status is old, if it is.
-    doubt: Option<String>,
-}
+use lockkeeper_daemon::page::Row;
 
 /// The name by which the page knows a lock.
 pub(super) fn key(lock: &DistributedLock) -> String {
@@ -31,16 +15,19 @@ pub(super) fn key(lock: &DistributedLock) -> String {
 pub(super) fn json(lock: &DistributedLock) -> String {
     let none = DistributedLockStatus::default();
     let status = lock.status.as_ref().unwrap_or(&none);
+    let (name, namespace) = (lock.name_any(), lock.namespace().unwrap_or_default());
     let row = Row {
         key: &key(lock),
-        namespace: lock.namespace().unwrap_or_default(),
-        name: lock.name_any(),
+        command: format!("kubectl lockkeeper status {name} -n {namespace}"),
         mode: lock.spec.mode.as_str(),
-        max_holders: lock.spec.max_holders,
+        max_holders: lock.spec.max_holders.into(),
         status,
         doubt: stale(status),
+        problem: None,
+        is_followed: false,
+        renewals: None,
     };
-    serde_json::to_string(&row).unwrap_or_else(|_| unreachable!("a status has only names and numbers"))
+    row.json()
 }
 
 #[cfg(test)]
@@ -64,6 +51,9 @@ mod tests {
         let told: serde_json::Value = serde_json::from_str(&json(&lock)).unwrap();
         assert_eq!(told["key"], "shop/report");
         assert_eq!(told["maxHolders"], 2);
+        assert_eq!(told["command"], "kubectl lockkeeper status report -n shop");
+        // The API server is told of no renewal, and the operator says whether it follows a lock.
+        assert_eq!((told.get("renewals"), told.get("isFollowed")), (None, None));
         assert_eq!(
             told["status"],
             serde_json::to_value(lock.status.unwrap()).unwrap()

@@ -51,6 +51,7 @@ function hear(news) {
     dirty.add(key);
   }
   trouble = news.trouble;
+  leftOut = news.leftOut;
   isRead = news.read;
   later();
 }
@@ -83,6 +84,7 @@ setInterval(() => {
     if (isTime) drawBar(rows.get(key).bar, locks.get(key), now);
   }
   if (chosen !== null && locks.has(chosen)) drawStoryTime(locks.get(chosen), now);
+  askRenewals();
 }, 1000);
 document.addEventListener("visibilitychange", drawTrouble);
 
@@ -106,7 +108,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 const source = new EventSource(`events${location.search}`);
-const gone = "kubectl lockkeeper ui has ended; start it again, and open its new address";
+const gone = `${WORDS.program} has ended; start it again, and open its new address`;
 source.addEventListener("open", () => {
   isSealed = false;
 });

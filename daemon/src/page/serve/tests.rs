@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
+use super::super::Page;
 use super::*;
 
 /// Far longer than any answer should take.
@@ -17,22 +18,31 @@ struct Served {
 }
 
 async fn served(title: &str) -> Served {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let (key, board) = (Key::new().unwrap(), Arc::new(Board::default()));
-    let site = Site {
-        title: title.to_owned(),
-        address: address.clone(),
-        key: key.clone(),
-        seal: Key::new().unwrap(),
-        board: Arc::clone(&board),
+    served_with(title, None).await
+}
+
+async fn served_with(title: &str, renewals: Option<Renewals>) -> Served {
+    let words = Words {
+        program: "lockkeeper ui",
+        who: "Who",
+        place: "Node",
+        filter: "lock or holder",
+        past: "Seen since </script>".to_owned(),
+        note: "A <note>.".to_owned(),
     };
-    tokio::spawn(serve(listener, site));
-    Served {
-        address,
-        key: key.to_string(),
-        board,
-    }
+    let page = Page::bind(0, title.to_owned(), words, renewals).await.unwrap();
+    let site = &page.site;
+    let served = Served {
+        address: site.address.clone(),
+        key: site.key.to_string(),
+        board: page.board(),
+    };
+    assert!(
+        page.greeting()
+            .contains(&format!(": http://{}/?key={}\n", served.address, served.key))
+    );
+    tokio::spawn(page.serve());
+    served
 }
 
 impl Served {
@@ -72,6 +82,10 @@ async fn who_has_the_printed_address_gets_the_page_and_nobody_else_gets_anything
         "{page}"
     );
     assert!(!page.contains("{{"), "{page}");
+    assert!(
+        page.contains("A &lt;note&gt;.") && page.contains("Seen since \\u003c/script>"),
+        "{page}"
+    );
     let local = site.address.replace("127.0.0.1", "localhost");
     assert!(is(&site.answer("GET", &site.with_key("/"), &local).await, 200));
     for path in ["/", "/events"] {
@@ -165,4 +179,32 @@ async fn a_page_that_is_open_hears_of_all_locks_and_then_of_each_change() {
     site.board.trouble("a \"sentence\"\nof two lines".to_owned());
     let trouble = event(&mut events, "sentence").await;
     assert_eq!(trouble["trouble"], "a \"sentence\"\nof two lines");
+}
+
+#[tokio::test]
+async fn the_renewals_of_a_lock_are_told_by_its_number_to_who_has_the_key_and_knows_the_seal() {
+    let site = served_with("Locks", Some(Arc::new(|number| format!("{{\"c\":{number}}}")))).await;
+    let page = site.answer("GET", &site.with_key("/"), &site.address).await;
+    let (_, seal) = page.split_once("const SEAL = \"").unwrap();
+    let target = site.with_key("/renewals");
+    let told = site
+        .answer("GET", &format!("{target}&lock=7"), &site.address)
+        .await;
+    let (_, body) = told.split_once("\r\n\r\n").unwrap();
+    let told: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(told, serde_json::json!({"seal": seal[..32], "holders": {"c": 7}}));
+    for (target, status) in [
+        (target.clone(), 400),
+        (format!("{target}&lock=x"), 400),
+        ("/renewals?key=0&lock=7".to_owned(), 403),
+    ] {
+        let refused = site.answer("GET", &target, &site.address).await;
+        assert!(is(&refused, status), "{target}: {refused}");
+    }
+    // Where nothing is known of renewals.
+    let other = served("Locks").await;
+    let refused = other
+        .answer("GET", &(other.with_key("/renewals") + "&lock=7"), &other.address)
+        .await;
+    assert!(is(&refused, 404), "{refused}");
 }

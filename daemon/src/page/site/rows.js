@@ -7,12 +7,15 @@ const seen = new Set();
 const dirty = new Set();
 let chosen = null;
 let trouble = null;
+let leftOut = null;
 let isRead = false;
 let isDrawing = false;
 // When the server was heard last, and what this page and its server alone know.
 let heard = Date.now();
 let isSealed = false;
 const SEAL = "{{seal}}";
+// In which pages differ: `Words` of daemon/src/page.rs.
+const WORDS = {{words}};
 // Longer than the server's signs of life are apart, in milliseconds.
 const SILENCE = 30000;
 
@@ -34,7 +37,7 @@ function put(node, text) {
   if (node.textContent !== plain(text)) node.textContent = plain(text);
 }
 
-/** Names from the cluster, each in an element of its own: none of them can look like two, or like words of this page. */
+/** Names that others choose, each in an element of its own: none of them can look like two, or like words of this page. */
 function putHolders(cell, lock) {
   const [known, holding] = [isKnown(lock), holders(lock)];
   const said = JSON.stringify([known, holding.map((holder) => [holder.pod, holder.node])]);
@@ -56,10 +59,10 @@ const condition = (lock, type) => (lock.status.conditions || []).find((one) => o
 const holders = (lock) => lock.status.holders || [];
 const waiting = (lock) => lock.status.waiting || 0;
 
-/** Whether it is known who holds: the operator follows the lock. */
+/** Whether it is known who holds: the operator, or this page's server, follows the lock. */
 function isKnown(lock) {
   const held = condition(lock, "Held");
-  return !lock.doubt && Boolean(held) && held.status !== "Unknown";
+  return !lock.doubt && (Boolean(lock.isFollowed) || (Boolean(held) && held.status !== "Unknown"));
 }
 
 /** What is wrong with a lock, the worst first; null if nothing is. */
@@ -71,6 +74,7 @@ function wrong(lock) {
     return { text: "wanted, and held by nobody", more: "", className: "bad" };
   if (holders(lock).some((holder) => holder.survivors))
     return { text: "kept by survivors", more: "processes of the application outlive SIGKILL", className: "bad" };
+  if (lock.problem) return { ...lock.problem, className: "warn" };
   // The lock can be taken, and the operator has something to say.
   if (ready && ready.reason !== "Provisioned") return { text: ready.reason, more: ready.message, className: "warn" };
   return null;
@@ -171,9 +175,11 @@ function drawSummary() {
 /** That what is shown may be over: the API server is away, or this page's server is. */
 function drawTrouble() {
   const silence = Date.now() - heard;
-  const why = silence > SILENCE ? `nothing has been heard from kubectl lockkeeper ui since ${clock(heard)}` : trouble;
+  const why = silence > SILENCE ? `nothing has been heard from ${WORDS.program} since ${clock(heard)}` : trouble;
   element("trouble").hidden = !why;
   put(element("trouble"), why ? `What follows may be over: ${why}` : "");
+  element("left-out").hidden = !leftOut;
+  put(element("left-out"), leftOut ? `Not shown: ${leftOut}` : "");
 }
 
 function drawShown() {

@@ -31,10 +31,32 @@ function holds(status, now, isExclusive) {
 
 /** Since when nobody follows the lock, so that nothing is known; null if it is followed. */
 function unknownSince(status) {
+  const unseen = (status.unseen || []).find((one) => !one.until);
+  if (unseen) return Date.parse(unseen.from) || 0;
   const condition = (type) => (status.conditions || []).find((one) => one.type === type);
   const [reached, held] = [condition("EnsembleReachable"), condition("Held")];
   const lost = reached && reached.status !== "True" ? reached : held && held.status === "Unknown" ? held : null;
   return lost ? Date.parse(lost.lastTransitionTime) || 0 : null;
+}
+
+/** The same parts; that nobody held is unknown for a time in which nobody followed the lock and which is over. */
+function doubted(found, status) {
+  const spans = (status.unseen || []).filter((one) => one.until).map((one) => [Date.parse(one.from), Date.parse(one.until)]);
+  if (spans.length === 0) return found;
+  return found.flatMap((part) => {
+    if (part.kind !== "nobody") return [part];
+    const pieces = [];
+    let at = part.from;
+    for (const [start, end] of spans) {
+      const [from, to] = [Math.max(start, at), Math.min(end, part.to)];
+      if (!(from < to)) continue;
+      if (from > at) pieces.push({ ...part, from: at, to: from });
+      pieces.push({ ...part, from, to, kind: "unknown" });
+      at = to;
+    }
+    if (at < part.to) pieces.push({ ...part, from: at });
+    return pieces;
+  });
 }
 
 /**
@@ -61,7 +83,7 @@ function parts(lock, start, now) {
     }
   }
   if (reached !== null) reach(now, "nobody");
-  const known = found.map((part) => ({ ...part, to: Math.min(part.to, end) })).filter((part) => part.to > part.from);
+  const known = doubted(found, status).map((part) => ({ ...part, to: Math.min(part.to, end) })).filter((part) => part.to > part.from);
   if (end < now && found.length > 0) known.push({ from: Math.max(end, found[0].from), to: now, kind: "unknown", pod: null });
   return known.filter((part) => part.to > start);
 }

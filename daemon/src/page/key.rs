@@ -3,8 +3,7 @@
 
 use std::fmt;
 
-use lockkeeper_daemon::exit::Failure;
-use rustls::crypto::aws_lc_rs;
+use crate::exit::Failure;
 
 /// Bytes of chance in a key: as many as a UUID has, which nobody guesses.
 const BYTES: usize = 16;
@@ -18,8 +17,8 @@ impl Key {
     /// When the system gives no random numbers.
     pub(super) fn new() -> Result<Self, Failure> {
         let mut bytes = [0; BYTES];
-        let filled = aws_lc_rs::default_provider().secure_random.fill(&mut bytes);
-        filled.map_err(|_| Failure::software("the system gives no random numbers"))?;
+        getrandom::fill(&mut bytes)
+            .map_err(|error| Failure::software(format!("the system gives no random numbers: {error}")))?;
         Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 

@@ -16,7 +16,7 @@ function table(title, heads, lines) {
   const tbody = make("tbody");
   for (const line of lines) {
     const row = make("tr");
-    for (const text of line) row.append(make("td", text || "-"));
+    for (const cell of line) row.append(cell instanceof Node ? cell : make("td", cell || "-"));
     tbody.append(row);
   }
   made.append(caption, thead, tbody);
@@ -24,8 +24,14 @@ function table(title, heads, lines) {
 }
 
 function lease(holder) {
+  if (holder.isUnreadable) return "unknown: it may not be read";
   return holder.leaseDuration ? `next one runs after a silence of ${span(millis(holder.leaseDuration))}` : "its session decides";
 }
+
+// What outsiders know of a lease.
+const COUNTED =
+  "Leases are counted as seen from outside, by this browser's clock. The news of a renewal takes a moment to get here: so a " +
+  "renewal is at least as old as shown, and at most the time that is shown is left. The holder stops before it is over.";
 
 function story(lock) {
   const head = make("header");
@@ -47,33 +53,36 @@ function story(lock) {
   const found = [head, words, bar, scale];
   const problem = wrong(lock);
   if (problem) found.push(make("p", problem.more ? `${problem.text}: ${problem.more}` : problem.text, problem.className));
+  const isCounted = lock.renewals !== undefined;
   found.push(
     ...table(
       "Holders",
-      ["Pod", "Node", "Token", "Since", "If it falls silent", "Took over from"],
+      [WORDS.who, WORDS.place, "Token", "Since", "If it falls silent", "Took over from", ...(isCounted ? ["Lease"] : [])],
       holders(lock).map((holder) => [
         holder.pod,
         holder.node,
-        String(holder.fencingToken),
+        String(holder.fencingToken ?? ""),
         clock(holder.since),
         lease(holder),
         holder.takenFrom ? `${holder.takenFrom.pod}, silent for ${span(millis(holder.takenFrom.silence))}` : "",
+        ...(isCounted ? [renewalCell(holder)] : []),
       ]),
     ),
   );
+  if (isCounted) found.push(make("p", COUNTED, "soft"));
   const queue = lock.status.queue || [];
   const rest = waiting(lock) - queue.length;
   const places = queue.map((one, index) => [String(index + 1), one.pod, one.node, one.revision]);
   if (rest > 0) places.push(["", `and ${rest} more`, "", ""]);
-  found.push(...table("Queue", ["Place", "Pod", "Node", "Revision"], places));
+  found.push(...table("Queue", ["Place", WORDS.who, WORDS.place, "Revision"], places));
   found.push(
     ...table(
-      "Former holders",
-      ["Pod", "Node", "Token", "Since", "Until", "Held", "Ended"],
+      WORDS.past,
+      [WORDS.who, WORDS.place, "Token", "Since", "Until", "Held", "Ended"],
       (lock.status.history || []).map((hold) => [
         hold.pod,
         hold.node,
-        String(hold.fencingToken),
+        String(hold.fencingToken ?? ""),
         clock(hold.since),
         clock(hold.until),
         hold.since ? span(Date.parse(hold.until) - Date.parse(hold.since)) : "",
@@ -81,15 +90,10 @@ function story(lock) {
       ]),
     ),
   );
-  found.push(
-    ...table(
-      "Conditions",
-      ["Type", "Status", "Reason", "Message"],
-      (lock.status.conditions || []).map((one) => [one.type, one.status, one.reason, one.message]),
-    ),
-  );
+  const conditions = (lock.status.conditions || []).map((one) => [one.type, one.status, one.reason, one.message]);
+  if (!lock.isFollowed) found.push(...table("Conditions", ["Type", "Status", "Reason", "Message"], conditions));
   const ask = make("p", "In a terminal: ");
-  ask.append(make("code", `kubectl lockkeeper status ${lock.name} -n ${lock.namespace}`));
+  ask.append(make("code", lock.command));
   found.push(ask);
   return found;
 }
@@ -113,6 +117,7 @@ function drawStoryTime(lock, now) {
   const kind = lock.maxHolders > 1 ? `up to ${lock.maxHolders} holders` : lock.mode;
   put(element("story-words"), `${kind}. ${inWords(parts(lock, start, now), start)}.`);
   drawBar(element("story-bar"), lock, now);
+  drawRenewals(lock);
   put(element("story-from"), clock(start));
 }
 
@@ -123,6 +128,7 @@ function open_(key) {
   document.body.classList.add("has-story");
   for (const one of [before, key]) if (locks.has(one)) drawRow(locks.get(one), Date.now());
   drawStory();
+  askRenewals();
   element("story").focus();
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 const GONE_REMEMBERED: usize = 1_000;
 
 /// All locks, in JSON, by their keys.
-pub(super) struct Board {
+pub struct Board {
     state: Mutex<State>,
     version: watch::Sender<u64>,
 }
@@ -24,6 +24,7 @@ struct State {
     locks: BTreeMap<String, Entry>,
     gone: usize,
     trouble: Option<Arc<str>>,
+    left_out: Option<Arc<str>>,
     /// Whether all locks have been read once. Before that, no lock does not mean that there is none.
     is_read: bool,
 }
@@ -47,8 +48,10 @@ pub(super) struct News {
     pub(super) changed: Vec<Arc<str>>,
     /// Keys of locks that are gone.
     pub(super) gone: Vec<String>,
-    /// Why nothing new is heard from the API server, if that is so.
+    /// Why nothing new is heard, if that is so.
     pub(super) trouble: Option<Arc<str>>,
+    /// What is not shown, if anything is left out.
+    pub(super) left_out: Option<Arc<str>>,
 }
 
 impl Default for Board {
@@ -62,7 +65,7 @@ impl Default for Board {
 
 impl Board {
     /// These locks, and no others.
-    pub(super) fn replace(&self, locks: BTreeMap<String, String>) {
+    pub fn replace(&self, locks: BTreeMap<String, String>) {
         self.change(|state| {
             let known: Vec<_> = state.locks.keys().cloned().collect();
             for key in known.into_iter().filter(|key| !locks.contains_key(key)) {
@@ -76,15 +79,15 @@ impl Board {
         });
     }
 
-    /// The API server can be asked, although nothing has changed.
-    pub(super) fn is_followed(&self) {
+    /// The source of the locks can be asked, although nothing has changed.
+    pub fn is_followed(&self) {
         if self.state().trouble.is_some() {
             self.change(|state| state.trouble = None);
         }
     }
 
     /// This lock is new or has changed.
-    pub(super) fn set(&self, key: String, json: String) {
+    pub fn set(&self, key: String, json: String) {
         self.change(|state| {
             state.set(key, json);
             state.trouble = None;
@@ -92,7 +95,7 @@ impl Board {
     }
 
     /// This lock is gone.
-    pub(super) fn remove(&self, key: &str) {
+    pub fn remove(&self, key: &str) {
         self.change(|state| {
             state.remove(key);
             state.trouble = None;
@@ -100,8 +103,30 @@ impl Board {
     }
 
     /// Nothing new is heard, for this reason.
-    pub(super) fn trouble(&self, why: String) {
+    pub fn trouble(&self, why: String) {
         self.change(|state| state.trouble = Some(why.into()));
+    }
+
+    /// All locks that are there have been told of, and the source of the locks can be asked.
+    pub fn is_read(&self) {
+        let is_new = {
+            let state = self.state();
+            !state.is_read || state.trouble.is_some()
+        };
+        if is_new {
+            self.change(|state| {
+                state.is_read = true;
+                state.trouble = None;
+            });
+        }
+    }
+
+    /// What is not shown, and why; nothing if everything is.
+    pub fn left_out(&self, what: Option<String>) {
+        let what = what.map(Arc::from);
+        if self.state().left_out != what {
+            self.change(|state| state.left_out = what);
+        }
     }
 
     /// Tells of each change from now on.
@@ -133,6 +158,7 @@ impl Board {
             changed,
             gone,
             trouble: state.trouble.clone(),
+            left_out: state.left_out.clone(),
         }
     }
 
@@ -258,5 +284,24 @@ mod tests {
         assert_eq!((news.trouble, news.version), (None, known + 1));
         board.is_followed();
         assert_eq!(board.since(None).version, known + 1);
+    }
+
+    #[test]
+    fn what_is_left_out_is_told_once_and_forgotten_when_everything_is_shown() {
+        let board = Board::default();
+        board.set("a".to_owned(), "a1".to_owned());
+        assert!(!board.since(None).is_read);
+        board.left_out(Some("/locks/secret".to_owned()));
+        board.is_read();
+        let news = board.since(None);
+        assert_eq!(
+            (news.left_out.as_deref(), news.is_read),
+            (Some("/locks/secret"), true)
+        );
+        board.left_out(Some("/locks/secret".to_owned()));
+        board.is_read();
+        assert_eq!(board.since(None).version, news.version);
+        board.left_out(None);
+        assert_eq!(board.since(Some(news.version)).left_out, None);
     }
 }

@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 
 use super::board::{Board, News};
 use super::key::Key;
+use super::{Renewals, Words};
 
 /// Connections at once; a browser has six to one server, and each open page keeps one.
 const CONNECTIONS: usize = 64;
@@ -39,13 +40,14 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 /// A sign of life that scripts see: they do not see comments.
 const ALIVE: &str = "event: alive\ndata:\n\n";
 
-const PAGE: &str = include_str!("page/index.html");
-const STYLE: &str = include_str!("page/page.css");
-const SCRIPTS: [&str; 4] = [
-    include_str!("page/timeline.js"),
-    include_str!("page/rows.js"),
-    include_str!("page/story.js"),
-    include_str!("page/page.js"),
+const PAGE: &str = include_str!("site/index.html");
+const STYLE: &str = include_str!("site/page.css");
+const SCRIPTS: [&str; 5] = [
+    include_str!("site/timeline.js"),
+    include_str!("site/rows.js"),
+    include_str!("site/renewals.js"),
+    include_str!("site/story.js"),
+    include_str!("site/page.js"),
 ];
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -55,6 +57,7 @@ type Body = UnsyncBoxBody<Bytes, Infallible>;
 pub(super) struct Site {
     /// What the page shows, for people.
     pub(super) title: String,
+    pub(super) words: Words,
     /// Host and port that a request has to name.
     pub(super) address: String,
     pub(super) key: Key,
@@ -62,6 +65,7 @@ pub(super) struct Site {
     /// know it, so a page that is still open does not believe that server.
     pub(super) seal: Key,
     pub(super) board: Arc<Board>,
+    pub(super) renewals: Option<Renewals>,
 }
 
 /// Serves for ever.
@@ -108,19 +112,23 @@ impl Site {
             return text(StatusCode::METHOD_NOT_ALLOWED, "Only GET is answered.\n");
         }
         let path = request.uri().path();
-        if path != "/" && path != "/events" {
-            return text(StatusCode::NOT_FOUND, "There are only / and /events.\n");
-        }
-        if !self.key.is_in(request.uri().query()) {
+        let query = request.uri().query();
+        let answer: &dyn Fn() -> Response<Body> = match (path, &self.renewals) {
+            ("/", _) => &|| self.page(),
+            ("/events", _) => &|| self.events(),
+            ("/renewals", Some(renewals)) => &|| self.renewals(renewals, query),
+            _ => return text(StatusCode::NOT_FOUND, "There is no such page.\n"),
+        };
+        if !self.key.is_in(query) {
             return text(
                 StatusCode::FORBIDDEN,
-                "The key is missing or wrong: open the address that `kubectl lockkeeper ui` has printed.\n",
+                format!(
+                    "The key is missing or wrong: open the address that `{}` has printed.\n",
+                    self.words.program
+                ),
             );
         }
-        match path {
-            "/" => self.page(),
-            _ => self.events(),
-        }
+        answer()
     }
 
     /// Whether a request names this server as the printed address does, or by the usual name of this machine.
@@ -135,12 +143,17 @@ impl Site {
 
     fn page(&self) -> Response<Body> {
         // The key serves as the nonce too: who knows one has the page with the other.
+        let words = serde_json::to_string(&self.words).expect("words are texts");
         let page = PAGE
             .replace("{{title}}", &escaped(&self.title))
+            .replace("{{filter}}", &escaped(self.words.filter))
+            .replace("{{note}}", &escaped(&self.words.note))
             .replace("{{nonce}}", &self.key.to_string())
             .replace("{{style}}", STYLE)
             .replace("{{script}}", &SCRIPTS.concat())
-            .replace("{{seal}}", &self.seal.to_string());
+            .replace("{{seal}}", &self.seal.to_string())
+            // No text can end the script.
+            .replace("{{words}}", &words.replace('<', "\\u003c"));
         let policy = format!(
             "default-src 'none'; style-src 'nonce-{0}'; script-src 'nonce-{0}'; connect-src 'self'; base-uri 'none'; \
              form-action 'none'; frame-ancestors 'none'",
@@ -157,6 +170,21 @@ impl Site {
                 .insert(header::CONTENT_SECURITY_POLICY, policy);
         }
         answer
+    }
+
+    /// When the holders of one lock have renewed.
+    fn renewals(&self, renewals: &Renewals, query: Option<&str>) -> Response<Body> {
+        let mut parts = query.unwrap_or_default().split('&');
+        let number = parts.find_map(|part| part.strip_prefix("lock=")?.parse().ok());
+        let Some(number) = number else {
+            return text(StatusCode::BAD_REQUEST, "The number of a lock is missing.\n");
+        };
+        let told = format!("{{\"seal\":\"{}\",\"holders\":{}}}", self.seal, renewals(number));
+        answer(
+            StatusCode::OK,
+            "application/json",
+            Full::from(told).boxed_unsync(),
+        )
     }
 
     /// Server-sent events: all locks, and then what changes.
@@ -193,7 +221,9 @@ impl Site {
 fn event_of(news: &News) -> String {
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let gone: Vec<_> = news.gone.iter().map(|key| quoted(key)).collect();
-    let trouble = news.trouble.as_deref().map_or_else(|| "null".to_owned(), quoted);
+    let or_null = |text: Option<&str>| text.map_or_else(|| "null".to_owned(), quoted);
+    let trouble = or_null(news.trouble.as_deref());
+    let left_out = or_null(news.left_out.as_deref());
     let mut text = format!(
         "data: {{\"all\":{},\"read\":{},\"changed\":[",
         news.is_all, news.is_read
@@ -202,15 +232,12 @@ fn event_of(news: &News) -> String {
         // Writing to a string does not fail.
         let _ = write!(text, "{}{lock}", if index == 0 { "" } else { "," });
     }
-    text + &format!("],\"gone\":[{}],\"trouble\":{trouble}}}\n\n", gone.join(","))
+    let gone = gone.join(",");
+    text + &format!("],\"gone\":[{gone}],\"trouble\":{trouble},\"leftOut\":{left_out}}}\n\n")
 }
 
-fn text(status: StatusCode, text: &'static str) -> Response<Body> {
-    answer(
-        status,
-        "text/plain; charset=utf-8",
-        Full::from(text).boxed_unsync(),
-    )
+fn text(status: StatusCode, text: impl Into<Full<Bytes>>) -> Response<Body> {
+    answer(status, "text/plain; charset=utf-8", text.into().boxed_unsync())
 }
 
 fn answer(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
