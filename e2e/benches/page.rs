@@ -7,7 +7,6 @@
 #[path = "../tests/controllers/environment.rs"]
 mod environment;
 
-use std::fs;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
@@ -17,7 +16,7 @@ use kube::api::{Patch, PatchParams};
 use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
 use lockkeeper_lock::BootInstant;
 use lockkeeper_product::beside::Tenant;
-use lockkeeper_product::page::Page;
+use lockkeeper_product::page::{Page, used_by};
 use lockkeeper_testbed::Browser;
 use serde_json::json;
 
@@ -168,19 +167,4 @@ async fn busy(space: &Tenant, page: &Page) -> Vec<(&'static str, f64)> {
         .into_iter()
         .zip(shares)
         .collect()
-}
-
-/// The processor time of all processes like this so far, in seconds (proc_pid_stat(5): fields 14 and 15, in ticks of 10 ms).
-fn used_by(is_it: impl Fn(&str) -> bool) -> f64 {
-    let processes = fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
-    let stats = processes.filter_map(|process| fs::read_to_string(process.path().join("stat")).ok());
-    let ticks = stats.filter(|stat| is_it(stat)).map(|stat| {
-        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        fields
-            .skip(11)
-            .take(2)
-            .filter_map(|ticks| ticks.parse::<f64>().ok())
-            .sum::<f64>()
-    });
-    ticks.sum::<f64>() / 100.0
 }

@@ -9,6 +9,7 @@ mod output;
 mod pattern;
 mod pod;
 mod remote;
+mod ui;
 mod usage;
 
 pub use self::checked::{RunSettings, Settings, SidecarSettings};
@@ -19,7 +20,8 @@ pub use self::command::{
 pub use self::ensemble::EnsembleArgs;
 pub use self::lock::{LockArgs, OnExit, OnLoss, OnSuspect, ReadWrite, Restart};
 pub use self::output::{OutputArgs, OutputFormat};
-pub use self::pattern::Pattern;
 pub(crate) use self::pattern::Step;
+pub use self::pattern::{Pattern, PatternArgs};
 pub use self::remote::{HandoffArgs, HistoryArgs, InspectArgs, ListArgs, WatchArgs};
+pub use self::ui::UiArgs;
 pub use self::usage::{Parsed, command_line, parse};

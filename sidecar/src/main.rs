@@ -60,6 +60,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
             let outcome = remote::handoff(*args)?;
             print(&format!("{outcome}\n"))
         }
+        Command::Ui(args) => remote::ui(*args, |text| print(text).map(drop)).map(|()| 0),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `lockkeeper list`, `inspect`, `watch`, `history` and `handoff`: what the ensemble itself says of locks, from any machine that
+//! `lockkeeper list`, `inspect`, `watch`, `history`, `handoff` and `ui`: what the ensemble itself says of locks, from any
 //! reaches it. They hold no lock and stand in no queue.
 
 mod control;
@@ -9,13 +9,14 @@ mod handoff;
 mod history;
 mod queue;
 mod show;
+mod ui;
 mod watch;
 
 use lockkeeper_daemon::exit::{self, Exit, Failure};
 use lockkeeper_daemon::sentence::few;
 use lockkeeper_daemon::table::plain;
 
-use crate::args::{HandoffArgs, HistoryArgs, InspectArgs, ListArgs, OutputFormat, WatchArgs};
+use crate::args::{HandoffArgs, HistoryArgs, InspectArgs, ListArgs, OutputFormat, UiArgs, WatchArgs};
 use crate::process::block_on;
 use ensemble::Ensemble;
 use find::Found;
@@ -28,7 +29,7 @@ use queue::{Depth, Queue};
 pub fn list(args: ListArgs) -> Result<String, Failure> {
     block_on(async {
         let ensemble = Ensemble::connect(args.ensemble).await?;
-        let Found { paths, mut left_out } = find::find(&ensemble, &args.locks).await?;
+        let Found { paths, mut left_out } = find::find(&ensemble, &args.locks.pattern).await?;
         let mut queues = Vec::new();
         for path in paths {
             match queue::read(&ensemble, &path, Depth::Holders).await {
@@ -92,6 +93,15 @@ pub fn watch(args: WatchArgs, print: impl FnMut(&str) -> Result<(), Failure>) ->
 /// timeout.
 pub fn handoff(args: HandoffArgs) -> Result<String, Failure> {
     block_on(handoff::handoff(args)).map(|outcome| plain(&outcome))
+}
+
+/// Serves a page with the locks whose paths match a pattern, and prints its address. Ends by SIGINT or SIGTERM.
+///
+/// # Errors
+/// When the ensemble cannot be asked at the beginning, or refuses us for good later; when the port cannot be used; and what
+/// `print` returns.
+pub fn ui(args: UiArgs, print: impl FnMut(&str) -> Result<(), Failure>) -> Result<(), Failure> {
+    block_on(ui::ui(args, print))
 }
 
 fn missing(lock: &str) -> Failure {

@@ -1,7 +1,7 @@
 //! The page of `kubectl lockkeeper ui`, in a real browser.
 
 use lockkeeper_product::beside::conditions::{holders, waiting};
-use lockkeeper_product::page::Page;
+use lockkeeper_product::page::{Page, ROWS};
 use lockkeeper_testbed::browser::key;
 use lockkeeper_testbed::eventually::eventually;
 use lockkeeper_testbed::{Browser, Unsupported};
@@ -9,15 +9,6 @@ use serde_json::{Value, json};
 
 use crate::contender::Contender;
 use crate::environment::shared;
-
-/// The rows of the page: lock, holders, waiting, state, and the timeline in words.
-const ROWS: &str = "return [...document.querySelectorAll('#locks tbody tr')].map(row => ({
-    lock: row.querySelector('button').textContent,
-    held: row.cells[1].textContent,
-    waiting: row.cells[3].textContent,
-    timeline: row.querySelector('[role=img]').getAttribute('aria-label'),
-    state: row.cells[5].textContent,
-}))";
 
 /// What has the focus, and the story that is open.
 const FOCUS: &str = "return [document.activeElement.textContent, document.activeElement.id,

@@ -15,6 +15,7 @@ mod modes;
 mod nested;
 mod numbers;
 mod overload;
+mod page;
 mod releases;
 mod remote;
 mod socket;

@@ -17,6 +17,7 @@ use super::lock::{LockArgs, Restart};
 use super::output::OutputArgs;
 use super::pod::PodArgs;
 use super::remote::{HandoffArgs, HistoryArgs, InspectArgs, ListArgs, WatchArgs};
+use super::ui::UiArgs;
 use crate::guard::ContainmentChoice;
 use crate::peer::UserName;
 use crate::probes::Kind;
@@ -80,6 +81,8 @@ pub enum Command {
     History(Box<HistoryArgs>),
     /// Ask the holder of a lock to step down, and wait until another contender holds
     Handoff(Box<HandoffArgs>),
+    /// Serve a page on this machine with the locks of an ensemble, live: who holds, who waits, when nobody held
+    Ui(Box<UiArgs>),
 }
 
 /// Arguments of `lockkeeper run`.

@@ -62,3 +62,12 @@ Hand the lock over, and wait at most a minute for the next holder.
 
 One of several holders.
   lockkeeper handoff --connect zk1:2181 --lock /locks/import --holder db-1";
+
+pub(super) const UI: &str = "\
+Examples:
+
+A page with every lock of an ensemble.
+  lockkeeper ui --connect zk1:2181
+
+Those of one team, always at the same port.
+  lockkeeper ui --connect zk1:2181 --lock \"/locks/shop/*\" --port 8111";

@@ -1,6 +1,23 @@
 //! Patterns of paths.
 
+use std::fmt;
 use std::str::FromStr;
+
+use clap::Args;
+
+/// Which locks a command is about.
+#[derive(Debug, Args)]
+pub struct PatternArgs {
+    /// Pattern of the locks' paths: * stands for any part of a name, ** for any number of names
+    // Not LOCKKEEPER_LOCK: that is set for the command of each run, and names one lock.
+    #[arg(
+        long = "lock",
+        env = "LOCKKEEPER_LOCKS",
+        value_name = "PATTERN",
+        default_value = "/**"
+    )]
+    pub pattern: Pattern,
+}
 
 /// A pattern of absolute paths, name by name.
 #[derive(Clone, Debug)]
@@ -25,6 +42,16 @@ impl Pattern {
     /// What each name of a path has to be, from the first on.
     pub(crate) fn steps(&self) -> &[Step] {
         &self.0
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|step| match step {
+            Step::Name(name) => write!(f, "/{name}"),
+            Step::Form(form) => write!(f, "/{form}"),
+            Step::Any => f.write_str("/**"),
+        })
     }
 }
 
@@ -61,6 +88,9 @@ mod tests {
                 .map(|pattern| format!("{:?}", pattern.steps()))
         };
         assert_eq!(steps("/locks/**").as_deref(), Ok("[Name(\"locks\"), Any]"));
+        for text in ["/locks/**", "/locks/[ab]?/x*"] {
+            assert_eq!(text.parse::<Pattern>().unwrap().to_string(), text);
+        }
         assert!(steps("/locks/r*").is_ok_and(|steps| steps.contains("Form")));
         for (text, message) in [
             ("locks/*", "begins with a slash, such as /locks/*"),

@@ -9,7 +9,7 @@ use lockkeeper_lock::LockPath;
 use super::ensemble::EnsembleArgs;
 use super::examples;
 use super::output::OutputArgs;
-use super::pattern::Pattern;
+use super::pattern::PatternArgs;
 
 /// Arguments of `lockkeeper list`.
 #[derive(Debug, Args)]
@@ -18,15 +18,8 @@ pub struct ListArgs {
     #[command(flatten)]
     pub ensemble: EnsembleArgs,
 
-    /// Pattern of the locks' paths: * stands for any part of a name, ** for any number of names
-    // Not LOCKKEEPER_LOCK: that is set for the command of each run, and names one lock.
-    #[arg(
-        long = "lock",
-        env = "LOCKKEEPER_LOCKS",
-        value_name = "PATTERN",
-        default_value = "/**"
-    )]
-    pub locks: Pattern,
+    #[command(flatten)]
+    pub locks: PatternArgs,
 
     #[command(flatten)]
     pub output: OutputArgs,

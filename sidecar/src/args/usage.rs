@@ -154,8 +154,8 @@ mod tests {
     }
 
     /// Commands that people call; the others are called by pods.
-    const FOR_PEOPLE: [&str; 8] = [
-        "run", "status", "wait", "list", "inspect", "watch", "history", "handoff",
+    const FOR_PEOPLE: [&str; 9] = [
+        "run", "status", "wait", "list", "inspect", "watch", "history", "handoff", "ui",
     ];
 
     #[test]

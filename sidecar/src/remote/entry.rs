@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use lockkeeper_daemon::table::cut;
 use lockkeeper_lock::{Participant, Pod, Survivors, TookOver};
 use serde::Serialize;
 
@@ -10,6 +11,14 @@ use super::ensemble::Node;
 
 /// Longest data of another client that are shown, in bytes: enough for an address, which Curator writes.
 const LONGEST_WORD: usize = 64;
+
+/// Longest name on a page, in characters: other clients choose names of up to 1 MB.
+pub(super) const LONGEST_NAME: usize = 253;
+
+/// The same name, not longer than that.
+pub(super) fn shown(name: &str) -> String {
+    cut(name, LONGEST_NAME)
+}
 
 /// A contender, for people and programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -94,7 +103,12 @@ impl Entry {
             .unwrap_or_else(|| self.contender.clone())
     }
 
-    /// Whether one of the first contenders of a queue holds. Another client does not say that: it is first.
+    /// The node that it runs on, if it is a pod.
+    pub(super) fn node(&self) -> Option<String> {
+        self.pod.as_ref().map(|pod| pod.node.clone())
+    }
+
+    /// Whether it holds, if it is first. Another client does not say whether it does.
     pub(super) fn is_holding(&self) -> bool {
         self.state.as_deref().is_none_or(|state| state == "held")
     }
@@ -112,9 +126,13 @@ impl Entry {
     }
 
     /// Since when it holds or waits, as it says itself.
+    pub(super) fn began(&self) -> Option<SystemTime> {
+        humantime::parse_rfc3339(self.since.as_deref()?).ok()
+    }
+
+    /// How long ago that was.
     pub(super) fn age(&self, now: SystemTime) -> Option<Duration> {
-        let since = humantime::parse_rfc3339(self.since.as_deref()?).ok()?;
-        Some(now.duration_since(since).unwrap_or_default())
+        Some(now.duration_since(self.began()?).unwrap_or_default())
     }
 }
 

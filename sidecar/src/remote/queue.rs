@@ -24,6 +24,9 @@ const MOST_READ: usize = 1_000;
 /// Most holders that are read for a list of locks.
 const MOST_LISTED: usize = 16;
 
+/// Most contenders that are read for a page of locks.
+const MOST_ON_PAGE: usize = 64;
+
 /// Children of other kinds that keepers look at (docs/architecture.md, "Others in the queue").
 const MOST_LOOKS: usize = 32;
 
@@ -34,6 +37,8 @@ const AT_ONCE: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
     Holders,
+    /// And the first of those that wait; of the others only that they are there.
+    First,
     /// And those that wait.
     All,
 }
@@ -123,6 +128,7 @@ async fn read_queue(ensemble: &Ensemble, lock: &str, depth: Depth) -> Result<Opt
     let first = in_order(&contenders, &HashMap::new(), mode).into_iter();
     let first: Vec<_> = match depth {
         Depth::Holders => first.take_while(|one| one.is_holder).take(MOST_LISTED).collect(),
+        Depth::First => first.take(MOST_ON_PAGE).collect(),
         Depth::All => first.take(MOST_READ).collect(),
     };
     let nodes: HashMap<String, Option<Node>> = stream::iter(first)
@@ -157,10 +163,10 @@ async fn read_queue(ensemble: &Ensemble, lock: &str, depth: Depth) -> Result<Opt
         }),
         holders,
         waiting: queue.len(),
-        queue: (depth == Depth::All).then_some(queue),
+        queue: (depth != Depth::Holders).then_some(queue),
         strangers: match depth {
             Depth::Holders => Vec::new(),
-            Depth::All => strangers(ensemble, lock, others).await?,
+            Depth::First | Depth::All => strangers(ensemble, lock, others).await?,
         },
     }))
 }

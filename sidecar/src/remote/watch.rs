@@ -23,10 +23,15 @@ const SHARE: u32 = 10;
 
 /// After this time the queue is read without a change, too: servers tell nothing of nodes that we may not read
 /// (ZOOKEEPER-4799, from 3.8.4 and 3.9.2 on).
-const UNTOLD: Duration = Duration::from_secs(10);
+pub(super) const UNTOLD: Duration = Duration::from_secs(10);
 
 /// Time between two attempts to connect after a connection was lost.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// Time from the beginning of a change to the next reading, after one that took this long.
+pub(super) fn pause(took: Duration) -> Duration {
+    (took * SHARE).clamp(LEAST, MOST)
+}
 
 /// Shows what is new.
 struct Printer<P> {
@@ -157,7 +162,7 @@ impl<'a> Changes<'a> {
             event = self.watcher.changed() => if event.event_type == zk::EventType::Session { return },
             () = tokio::time::sleep(UNTOLD) => {}
         }
-        let pause = tokio::time::sleep((took * SHARE).clamp(LEAST, MOST));
+        let pause = tokio::time::sleep(pause(took));
         tokio::pin!(pause);
         loop {
             tokio::select! {
