@@ -10,8 +10,8 @@ CARGO ?= cargo
 FEATURES ?= tls
 # 1: only the first act of `make demo`.
 ACT ?=
-# Arguments for `make bench`, `make campaign`, `make conformance`, `make fuzz`, `make matrix`, `make rivals`, `make rules`,
-# `make spec`, `make cluster-up`, `make test-dist` and the first act of `make demo`.
+# Arguments for `make bench`, `make bench-ui`, `make campaign`, `make conformance`, `make fuzz`, `make matrix`, `make rivals`,
+# `make rules`, `make spec`, `make cluster-up`, `make test-dist` and the first act of `make demo`.
 ARGS ?=
 # A private key, with which `make dist` signs.
 KEY ?=
@@ -362,7 +362,7 @@ bench: setup release ## Measure handoffs beside other clients, a return after an
 	$(CARGO) run --quiet --locked -p lockkeeper-testbed --bin lockkeeper-ensemble -- --servers 3 -- \
 	    bash -c 'LOCKKEEPER_BINARY=$(BINARY) LOCKKEEPER_CONNECT=$$ZOOKEEPER_CONNECT \
 	        $(CARGO) bench --quiet -p lockkeeper-sidecar --locked --bench footprint'
-	@$(MAKE) --no-print-directory bench-operator bench-admission bench-pods bench-page
+	@$(MAKE) --no-print-directory bench-operator bench-admission bench-pods bench-page bench-ui
 
 # An earlier revision, for `make bench-handoffs`.
 BEFORE ?=
@@ -387,6 +387,14 @@ bench-page: setup ## Measure the page of `kubectl lockkeeper ui` with 1,000 lock
 	    $(CARGO) bench --profile quick --locked -p lockkeeper-e2e --bench page; \
 	else \
 	    echo "skipped: the page in a browser (it needs a Kubernetes, so root and Go, and chromium with chromedriver)"; \
+	fi
+
+.PHONY: bench-ui
+bench-ui: setup ## Measure the page of `lockkeeper ui` with 1,000 locks that are renewed, in a real browser (ARGS, see the file)
+	@if command -v chromedriver >/dev/null; then \
+	    $(CARGO) bench --profile quick --locked -p lockkeeper-e2e --bench observed -- $(ARGS); \
+	else \
+	    echo "skipped: the page in a browser (it needs chromium with chromedriver)"; \
 	fi
 
 .PHONY: bench-admission
