@@ -13,7 +13,6 @@ mod ui;
 mod watch;
 
 use lockkeeper_daemon::exit::{self, Exit, Failure};
-use lockkeeper_daemon::sentence::few;
 use lockkeeper_daemon::table::plain;
 
 use crate::args::{HandoffArgs, HistoryArgs, InspectArgs, ListArgs, OutputFormat, UiArgs, WatchArgs};
@@ -38,11 +37,10 @@ pub fn list(args: ListArgs) -> Result<String, Failure> {
                 Err(failure) => left_out.add(&ensemble, failure)?,
             }
         }
-        if !left_out.nodes.is_empty() {
-            let sentence = format!("left out: {}", few(&left_out.nodes));
-            if queues.is_empty() && left_out.is_refused {
-                return Err(Failure::new(Exit::Refused, sentence));
-            }
+        if let Some(refusal) = left_out.refusal().filter(|_| queues.is_empty()) {
+            return Err(refusal);
+        }
+        if let Some(sentence) = left_out.sentence() {
             exit::tell(&sentence);
         }
         Ok(match args.output.output {

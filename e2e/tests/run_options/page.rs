@@ -8,7 +8,7 @@ use lockkeeper_testbed::{Browser, Ensemble, Unsupported};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{BOUND, Run, client, wait_for_contenders};
+use crate::harness::{BOUND, Run, client, ensemble, wait_for_contenders};
 
 /// The command of a holder.
 const SLEEP: [&str; 2] = ["sleep", "1000"];
@@ -124,6 +124,16 @@ fn see(ensemble: &Ensemble) {
     shown.row(session, "row of a new lock", |row| row["held"] == host);
     shown.says("summary", "2 locks: 2 held, 0 held by nobody");
     assert_eq!(browser.run(KINDS).unwrap(), json!(EXPECTED));
+    // One that may not be read.
+    let folder = tempfile::tempdir().unwrap();
+    let auth = folder.path().join("auth");
+    std::fs::write(&auth, "page:secret\n").unwrap();
+    let options = ["--auth-file", auth.to_str().unwrap()];
+    let _secret = Run::start(ensemble, "page-hidden", "/page/hidden", &options, &SLEEP);
+    shown.says(
+        "left-out",
+        "Not shown: cannot read /page/hidden: no right to do this",
+    );
 
     // The lease counts down, and each renewal lets it begin anew.
     shown.open(lock);
@@ -209,6 +219,26 @@ fn see(ensemble: &Ensemble) {
 
 #[test]
 fn a_page_that_could_not_show_anything_is_not_begun() {
+    let ensemble = ensemble();
+    let folder = tempfile::tempdir().unwrap();
+    let auth = folder.path().join("auth");
+    std::fs::write(&auth, "page:secret\n").unwrap();
+    let secret = "/page-secret/lock";
+    let options = ["--auth-file", auth.to_str().unwrap()];
+    let _secret = Run::start(&ensemble, "page-secret", secret, &options, &SLEEP);
+    let connect = ensemble.connect_string();
+    let ask = |command| {
+        let words = [command, "--connect", &connect, "--lock", secret];
+        ensemble.observer().run(|| client(&words)).unwrap()
+    };
+    wait_for(BOUND, || (ask("list").0 == 77).then_some(())).expect("it is there and secret");
+    let (code, text) = ask("ui");
+    assert_eq!(code, 77, "{text}");
+    assert!(
+        text.contains(&format!("left out: cannot read {secret}: no right to do this")),
+        "{text}"
+    );
+    // No server.
     let (code, text) = client(&["ui", "--connect", "127.0.0.1:1"]);
     assert_eq!(code, 69, "{text}");
     assert!(

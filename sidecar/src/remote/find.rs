@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use lockkeeper_daemon::exit::{Exit, Failure};
+use lockkeeper_daemon::sentence::few;
 use lockkeeper_lock::ensemble::EnsembleError;
 use lockkeeper_lock::{is_contender, path};
 
@@ -30,7 +31,7 @@ pub(super) struct LeftOut {
     /// Which, and why.
     pub(super) nodes: Vec<String>,
     /// Whether a right was missing.
-    pub(super) is_refused: bool,
+    is_refused: bool,
 }
 
 impl LeftOut {
@@ -42,6 +43,17 @@ impl LeftOut {
         self.is_refused |= failure.exit == Exit::Refused;
         self.nodes.push(failure.sentence);
         Ok(())
+    }
+
+    /// What to tell of them; nothing if there are none.
+    pub(super) fn sentence(&self) -> Option<String> {
+        (!self.nodes.is_empty()).then(|| format!("left out: {}", few(&self.nodes)))
+    }
+
+    /// The error where nothing else was found: whether a right was missing, and of what.
+    pub(super) fn refusal(&self) -> Option<Failure> {
+        let sentence = self.sentence().filter(|_| self.is_refused)?;
+        Some(Failure::new(Exit::Refused, sentence))
     }
 }
 

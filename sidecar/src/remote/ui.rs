@@ -6,9 +6,10 @@ use lockkeeper_daemon::table::cut;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::ensemble::Ensemble;
-use super::find;
+use super::find::{self, Found};
+use super::queue::{self, Depth};
 use super::show::time_of_day;
-use crate::args::UiArgs;
+use crate::args::{Pattern, UiArgs};
 use crate::process::cannot_start;
 use renewals::Renewals;
 use site::Site;
@@ -38,8 +39,7 @@ pub(super) async fn ui(
     let title = format!("Locks {} of {}", shown(&pattern), shown(&connect));
     let served = async {
         let ensemble = Ensemble::connect(args.ensemble.clone()).await?;
-        // A pattern that is too wide, and a user without the right, are told here, and not on a page that stays empty.
-        find::find(&ensemble, &pattern).await?;
+        check(&ensemble, &pattern).await?;
         let renewals = Renewals::default();
         let told = renewals.clone();
         let page = Page::bind(
@@ -61,6 +61,19 @@ pub(super) async fn ui(
         _ = interrupted.recv() => Ok(()),
         _ = terminated.recv() => Ok(()),
     }
+}
+
+/// A pattern that is too wide, and a user without the right to anything that matches, are told at once, and not on a page that
+/// stays empty.
+async fn check(ensemble: &Ensemble, pattern: &Pattern) -> Result<(), Failure> {
+    let Found { paths, mut left_out } = find::find(ensemble, pattern).await?;
+    for path in paths {
+        match queue::read(ensemble, &path, Depth::Holders).await {
+            Ok(_) => return Ok(()),
+            Err(failure) => left_out.add(ensemble, failure)?,
+        }
+    }
+    left_out.refusal().map_or(Ok(()), Err)
 }
 
 fn words() -> Words {

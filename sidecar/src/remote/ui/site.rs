@@ -57,6 +57,8 @@ struct Round {
     unread: BTreeSet<String>,
     /// Those that cannot be read, and why.
     unreadable: BTreeMap<String, String>,
+    /// What the last search could not look at, and why.
+    unsearched: Vec<String>,
     is_searched: bool,
 }
 
@@ -118,6 +120,7 @@ impl Site {
         );
         let number = lock.number;
         drop(known);
+        self.is_readable(&path);
         self.has_read(&path);
         number
     }
@@ -151,6 +154,7 @@ impl Site {
         self.round.borrow_mut().followed.remove(path);
         self.known.borrow_mut().remove(path);
         self.board.remove(path);
+        self.is_readable(path);
         self.has_read(path);
     }
 
@@ -160,8 +164,24 @@ impl Site {
             round.followed.remove(path);
             round.unreadable.insert(path.to_owned(), why.sentence.clone());
         }
+        self.tell_left_out();
         self.doubt(path, &why.sentence);
         self.has_read(path);
+    }
+
+    fn tell_left_out(&self) {
+        let round = self.round.borrow();
+        let all = round.unsearched.iter().chain(round.unreadable.values());
+        let said = cut(&few(all), LONGEST_SENTENCE);
+        self.board.left_out(Some(said).filter(|said| !said.is_empty()));
+    }
+
+    /// A node can be read, or is none of a lock.
+    fn is_readable(&self, path: &str) {
+        let was_unreadable = self.round.borrow_mut().unreadable.remove(path).is_some();
+        if was_unreadable {
+            self.tell_left_out();
+        }
     }
 
     fn has_read(&self, path: &str) {
@@ -198,7 +218,6 @@ impl Site {
     /// A node that may be a lock is read next.
     pub(super) fn start(&self, path: &str) {
         let mut round = self.round.borrow_mut();
-        round.unreadable.remove(path);
         round.followed.insert(path.to_owned());
         round.unread.insert(path.to_owned());
     }
@@ -221,10 +240,9 @@ impl Site {
         {
             let mut round = self.round.borrow_mut();
             round.is_searched = true;
-            let all = left_out.iter().chain(round.unreadable.values());
-            let said = cut(&few(all), LONGEST_SENTENCE);
-            self.board.left_out(Some(said).filter(|said| !said.is_empty()));
+            round.unsearched = left_out;
         }
+        self.tell_left_out();
         self.check_read();
     }
 }
