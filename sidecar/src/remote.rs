@@ -1,5 +1,5 @@
 //! `lockkeeper list`, `inspect`, `watch`, `history`, `handoff` and `ui`: what the ensemble itself says of locks, from any
-//! reaches it. They hold no lock and stand in no queue.
+//! machine that reaches it. They hold no lock and stand in no queue.
 
 mod control;
 mod ensemble;
