@@ -88,6 +88,17 @@ impl Ensemble {
         }
     }
 
+    /// The changes of a node and of all below it, from now on.
+    pub(super) async fn watch(&self, path: &str) -> Result<zookeeper_client::PersistentWatcher, Failure> {
+        let whole = self.whole(path);
+        let watching = async {
+            let mode = zookeeper_client::AddWatchMode::PersistentRecursive;
+            Ok(self.connection.watch(&whole, mode).await?)
+        };
+        let watcher = self.answer(watching).await;
+        watcher.map_err(|error| failure(&error, &format!("cannot watch {path}")))
+    }
+
     /// A node; `None` if there is none. Data of more than `longest` bytes are not read.
     pub(super) async fn node(&self, path: &str, longest: usize) -> Result<Option<Node>, EnsembleError> {
         self.answer(async {

@@ -117,12 +117,11 @@ impl Holds {
         }
         let dash = || "-".to_owned();
         let holders = self.holders.iter().rev().map(|one| {
-            let node = one.pod.as_ref().map(|pod| pod.node.clone());
             let held = one.age(now).map_or_else(dash, age);
             let token = one.fencing_token.map_or_else(dash, |token| token.to_string());
             [
                 one.who(),
-                node.unwrap_or_else(dash),
+                one.node().unwrap_or_else(dash),
                 token,
                 time(one.since.as_deref()),
                 dash(),

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use lockkeeper_daemon::exit::{self, Exit, Failure};
 use lockkeeper_lock::BootInstant;
-use lockkeeper_lock::ensemble::EnsembleError;
 use zookeeper_client as zk;
 
 use super::ensemble::{Ensemble, failure};
@@ -130,19 +129,8 @@ pub(super) struct Changes<'a> {
 impl<'a> Changes<'a> {
     /// From now on.
     pub(super) async fn of(ensemble: &'a Ensemble, lock: &str) -> Result<Self, Failure> {
-        let path = ensemble.whole(lock);
-        let watching = async {
-            let mode = zk::AddWatchMode::PersistentRecursive;
-            ensemble
-                .connection
-                .watch(&path, mode)
-                .await
-                .map_err(EnsembleError::from)
-        };
-        match ensemble.answer(watching).await {
-            Ok(watcher) => Ok(Self { ensemble, watcher }),
-            Err(error) => Err(failure(&error, &format!("cannot watch {lock}"))),
-        }
+        let watcher = ensemble.watch(lock).await?;
+        Ok(Self { ensemble, watcher })
     }
 
     /// Whether none was missed: the connection was never interrupted.

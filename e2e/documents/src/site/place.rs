@@ -7,7 +7,7 @@ use crate::repository::{normal, root};
 /// Where links lead to files of the repository that are not on the site.
 #[derive(Clone, Debug)]
 pub enum Sources {
-    /// Into this checkout, for whoever looks at the site on the machine that has built it.
+    /// Into this checkout: a reader sees the site on the machine that has built it.
     Checkout,
     /// To a commit of the repository on GitHub.
     Published {

@@ -4,11 +4,10 @@ use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
 use lockkeeper_daemon::exit::Failure;
-use lockkeeper_lock::ensemble::EnsembleError;
 use lockkeeper_lock::{BootInstant, is_contender};
 use zookeeper_client as zk;
 
-use super::super::ensemble::{Ensemble, failure};
+use super::super::ensemble::Ensemble;
 use super::super::entry::Entry;
 use super::super::queue::{self, Depth, Queue};
 use super::super::show::now;
@@ -52,23 +51,14 @@ enum Heard {
 
 /// Puts the lock on the page, and keeps it there as the ensemble has it.
 pub(super) async fn follow(site: &Site, ensemble: &Ensemble, path: &str) -> Ended {
-    let whole = ensemble.whole(path);
-    let watching = async {
-        let mode = zk::AddWatchMode::PersistentRecursive;
-        ensemble
-            .connection
-            .watch(&whole, mode)
-            .await
-            .map_err(EnsembleError::from)
-    };
-    let watcher = match ensemble.answer(watching).await {
+    let watcher = match ensemble.watch(path).await {
         Ok(watcher) => watcher,
-        Err(error) => return unread(ensemble, failure(&error, &format!("cannot watch {path}"))),
+        Err(failure) => return unread(ensemble, failure),
     };
     let mut lock = Following {
         site,
         watcher,
-        path: whole,
+        path: ensemble.whole(path),
         number: None,
         holders: HashSet::new(),
         moments: Moments::default(),

@@ -158,7 +158,7 @@ fn millis(millis: u64) -> String {
     duration::format(Duration::from_millis(millis))
 }
 
-/// One word of a shell: somebody may paste it, and others choose the names of nodes.
+/// One word of a shell: a user may paste it, and other clients choose the names of nodes.
 fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/_.:,+-".contains(&byte);
     if !word.is_empty() && word.bytes().all(is_plain) {
