@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use lockkeeper_palette::Theme;
 
 /// All lengths are in SVG user units, which are pixels at 100 %.
-const WIDTH: f64 = 1000.0;
-const LEFT: f64 = 20.0;
-const TOP: f64 = 60.0;
+/// Pages show pictures some 700 pixels wide, where text of 13 still has 12.
+const WIDTH: f64 = 760.0;
+const LEFT: f64 = 24.0;
+const TOP: f64 = 64.0;
 const HEIGHT: f64 = 220.0;
 /// Bars in each decade of time: enough to distinguish orders of magnitude, such as a cut from a release.
 const BARS: i32 = 8;
@@ -15,8 +16,8 @@ const BARS: i32 = 8;
 const LEAST: f64 = 1e-4;
 
 const STYLE: &str = "\
-text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;font-size:11px;fill:{{quiet}}}\
-.title{font-size:15px;font-weight:600;fill:{{ink}}}.grid{stroke:{{faint}}}.bar{fill:{{holder}}}";
+text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;font-size:13px;fill:{{quiet}}}\
+.title{font-size:16px;font-weight:600;fill:{{ink}}}.grid{stroke:{{faint}}}.bar{fill:{{holder}}}";
 
 /// Draws these times, in seconds, on a logarithmic axis. Negative times do not fit on it: put them into the
 /// subtitle.
@@ -33,12 +34,12 @@ pub fn render(seconds: &[f64], title: &str, subtitle: &str, theme: Theme) -> Str
     let most = counts.iter().copied().max().unwrap_or(0).max(1);
     let bar = (WIDTH - 2.0 * LEFT) / counts.len() as f64;
     let bottom = TOP + HEIGHT;
-    let height = bottom + 26.0;
+    let height = bottom + 28.0;
     let style = theme.paint(STYLE).expect("a style with colours of the palette");
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
          height=\"{height}\" role=\"img\" aria-label=\"{title}\">\n<style>{style}</style>\n\
-         <text class=\"title\" x=\"8\" y=\"22\">{title}</text>\n<text x=\"8\" y=\"40\">{subtitle}</text>\n"
+         <text class=\"title\" x=\"8\" y=\"22\">{title}</text>\n<text x=\"8\" y=\"43\">{subtitle}</text>\n"
     );
     for decade in (first..=last).step_by(BARS as usize) {
         let x = LEFT + f64::from(decade - first) * bar;
@@ -47,7 +48,7 @@ pub fn render(seconds: &[f64], title: &str, subtitle: &str, theme: Theme) -> Str
             svg,
             "<line class=\"grid decoration\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
              <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            bottom + 16.0,
+            bottom + 18.0,
             power_of_ten(decade / BARS)
         );
     }

@@ -1,22 +1,48 @@
-//! When each contender ran, read from its recorder's lines: how long two ran at once, and how long none did.
+//! When each program ran, read from its recorder's lines: how long two ran at once, and how long none did.
+//!
+//! A program runs from its first line to its last one, however late a line in between comes on a busy machine. It did not
+//! run only while the harness had stopped its machine.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockkeeper_judge::record::{Moment, Record};
 use lockkeeper_lock::BootInstant;
 
-/// Lines of a running recorder are 5 ms apart. A longer silence than this means that it did not run: it was stopped,
-/// or had no processor.
+/// Lines of a running recorder are 5 ms apart. Around a [`Pause`] a longer silence than this is that pause.
 const SILENCE: Duration = Duration::from_millis(50);
 
 /// Who has written a line this short a time before the end of a round runs at its end: also one that had to wait for a
 /// busy disk.
 const AT_THE_END: Duration = Duration::from_secs(1);
 
-/// A time in which one contender ran without interruption.
+/// What the harness did to the machine of a contender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    pub contender: usize,
+    /// After it was stopped.
+    pub from: BootInstant,
+    /// Before it was told to go on.
+    pub to: BootInstant,
+}
+
+impl Pause {
+    /// Whether a silence of a contender's program is this pause.
+    fn is(&self, contender: usize, since: BootInstant, until: BootInstant) -> bool {
+        self.contender == contender
+            && self.from < until
+            && self.to > since
+            && until.saturating_since(since) > SILENCE
+    }
+}
+
+/// A time in which one program ran without interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     pub contender: usize,
+    /// Which of all programs: a contender that gets the lock again starts another one, and nobody but the lock keeps the
+    /// former one from running beside it.
+    pub program: usize,
     pub token: i64,
     /// Its first line.
     pub from: BootInstant,
@@ -24,37 +50,41 @@ pub struct Stretch {
     pub to: BootInstant,
 }
 
-/// The stretches of all contenders, by their beginning: one record for each contender.
-pub fn stretches(records: &[Vec<Record>]) -> Vec<Stretch> {
-    let mut all = Vec::new();
+/// The stretches of all programs, by their beginning: one record for each contender.
+pub fn stretches(records: &[Vec<Record>], pauses: &[Pause]) -> Vec<Stretch> {
+    let mut all: Vec<Stretch> = Vec::new();
+    let mut programs = 0;
     for (contender, records) in records.iter().enumerate() {
-        let mut current: Option<(Stretch, u32)> = None;
+        // Where the last stretch of each process is: their lines may alternate.
+        let mut last: BTreeMap<u32, usize> = BTreeMap::new();
         for record in records {
             let begins = matches!(record.moment, Moment::Begin { .. });
-            match &mut current {
-                Some((stretch, pid))
-                    if *pid == record.pid && !begins && record.at.saturating_since(stretch.to) <= SILENCE =>
-                {
+            let former = last.get(&record.pid).copied().filter(|_| !begins);
+            if let Some(former) = former {
+                let stretch: &mut Stretch = &mut all[former];
+                let was_stopped = |pause: &Pause| pause.is(contender, stretch.to, record.at);
+                if !pauses.iter().any(was_stopped) {
                     stretch.to = record.at;
-                }
-                _ => {
-                    let stretch = Stretch {
-                        contender,
-                        token: record.token,
-                        from: record.at,
-                        to: record.at,
-                    };
-                    all.extend(current.replace((stretch, record.pid)).map(|(done, _)| done));
+                    continue;
                 }
             }
+            let program = former.map_or(programs, |former| all[former].program);
+            programs = programs.max(program + 1);
+            last.insert(record.pid, all.len());
+            all.push(Stretch {
+                contender,
+                program,
+                token: record.token,
+                from: record.at,
+                to: record.at,
+            });
         }
-        all.extend(current.map(|(done, _)| done));
     }
     all.sort_by_key(|stretch| stretch.from);
     all
 }
 
-/// For how long two contenders ran at once, in all. `None`: never; zero: a single line fell into the time of another.
+/// For how long two programs ran at once, in all. `None`: never; zero: a single line fell into the time of another.
 pub fn overlap(stretches: &[Stretch]) -> Option<Duration> {
     let mut sum = None;
     for (index, one) in stretches.iter().enumerate() {
@@ -62,7 +92,7 @@ pub fn overlap(stretches: &[Stretch]) -> Option<Duration> {
             if other.from > one.to {
                 break;
             }
-            if other.contender != one.contender {
+            if other.program != one.program {
                 let both = one.to.min(other.to).saturating_since(other.from);
                 *sum.get_or_insert(Duration::ZERO) += both;
             }
@@ -115,8 +145,7 @@ pub fn gap(stretches: &[Stretch], since: BootInstant, until: BootInstant) -> Opt
 /// What a resource makes of the writes that takes the highest token that it has seen, and refuses lower ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AtResource {
-    /// Writes of a contender after another one had written with a later token or, without tokens that grow, at all
-    /// since the writer began.
+    /// Writes of a program after another one had begun.
     pub late: u32,
     /// Of these, how many the resource refuses.
     pub refused: u32,
@@ -124,11 +153,11 @@ pub(crate) struct AtResource {
 
 /// Plays all lines, in the order of their times, as writes to such a resource.
 pub(crate) fn at_resource(records: &[Vec<Record>]) -> AtResource {
-    let mut writes: Vec<(BootInstant, usize, i64, bool)> = Vec::new();
+    let mut writes: Vec<(BootInstant, (usize, u32), i64, bool)> = Vec::new();
     for (contender, records) in records.iter().enumerate() {
         writes.extend(records.iter().map(|record| {
             let begins = matches!(record.moment, Moment::Begin { .. });
-            (record.at, contender, record.token, begins)
+            (record.at, (contender, record.pid), record.token, begins)
         }));
     }
     writes.sort_by_key(|write| write.0);
@@ -136,11 +165,11 @@ pub(crate) fn at_resource(records: &[Vec<Record>]) -> AtResource {
     let mut highest = i64::MIN;
     // Who began last: everybody else is late.
     let mut latest = None;
-    for (_, contender, token, begins) in writes {
+    for (_, program, token, begins) in writes {
         if begins {
-            latest = Some(contender);
+            latest = Some(program);
         }
-        if latest != Some(contender) {
+        if latest != Some(program) {
             result.late += 1;
             result.refused += u32::from(token < highest);
         }
@@ -176,14 +205,56 @@ mod tests {
         BootInstant::from_nanos(millis * 1_000_000)
     }
 
+    fn pause(contender: usize, from: u64, to: u64) -> [Pause; 1] {
+        let (from, to) = (at(from), at(to));
+        [Pause { contender, from, to }]
+    }
+
     #[test]
-    fn who_was_stopped_did_not_run_meanwhile() {
+    fn who_was_stopped_did_not_run_meanwhile_and_who_was_only_silent_did() {
         let one = record(1, 7, &[('b', 0), ('.', 5), ('.', 10), ('.', 900), ('.', 905)]);
         let two = record(2, 8, &[('b', 100), ('.', 105), ('.', 150)]);
-        let found = stretches(&[one, two]);
+        let records = [one, two];
+        let found = stretches(&records, &pause(0, 8, 899));
         assert_eq!(found.len(), 3);
         assert_eq!(overlap(&found), None);
         assert_eq!(gap(&found, at(10), at(905)), Some(Duration::from_millis(750)));
+        for silent in [stretches(&records, &[]), stretches(&records, &pause(1, 8, 899))] {
+            assert_eq!(overlap(&silent), Some(Duration::from_millis(50)));
+        }
+    }
+
+    #[test]
+    fn who_is_silent_again_after_a_pause_runs() {
+        let one = record(1, 7, &[('b', 0), ('.', 5), ('.', 900), ('.', 990)]);
+        let two = record(2, 8, &[('b', 100), ('.', 995)]);
+        let found = stretches(&[one, two], &pause(0, 6, 899));
+        assert_eq!(overlap(&found), Some(Duration::from_millis(90)));
+    }
+
+    #[test]
+    fn two_programs_of_one_contender_are_two_and_lines_that_alternate_are_counted_in_full() {
+        let mut one = record(1, 7, &[('b', 0), ('.', 5), ('.', 10), ('.', 90)]);
+        one.extend(record(3, 8, &[('b', 40), ('.', 60), ('.', 100)]));
+        one.sort_by_key(|record| record.at);
+        let records = [one, Vec::new()];
+        assert_eq!(
+            overlap(&stretches(&records, &[])),
+            Some(Duration::from_millis(50))
+        );
+        assert_eq!(at_resource(&records).late, 1);
+    }
+
+    #[test]
+    fn a_late_write_is_an_overlap_however_late_the_other_one_writes_again() {
+        let one = record(1, 7, &[('b', 0), ('.', 110), ('.', 115)]);
+        let two = record(2, 8, &[('b', 100), ('.', 300)]);
+        let records = [one, two];
+        assert_eq!(at_resource(&records).late, 2);
+        assert_eq!(
+            overlap(&stretches(&records, &[])),
+            Some(Duration::from_millis(15))
+        );
     }
 
     #[test]
@@ -191,17 +262,17 @@ mod tests {
         let one = record(1, 7, &[('b', 0), ('.', 40), ('.', 80), ('.', 120)]);
         let two = record(2, 8, &[('b', 100), ('.', 140), ('.', 180)]);
         assert_eq!(
-            overlap(&stretches(&[one.clone(), two])),
+            overlap(&stretches(&[one.clone(), two], &[])),
             Some(Duration::from_millis(20))
         );
         let touch = record(3, 9, &[('b', 60)]);
-        assert_eq!(overlap(&stretches(&[one, touch])), Some(Duration::ZERO));
+        assert_eq!(overlap(&stretches(&[one, touch], &[])), Some(Duration::ZERO));
     }
 
     #[test]
     fn nobody_who_runs_again_is_no_gap_but_an_end() {
         let one = record(1, 7, &[('b', 0), ('.', 5)]);
-        let found = stretches(&[one]);
+        let found = stretches(&[one], &[]);
         assert_eq!(gap(&found, at(5), at(30_000)), None);
     }
 

@@ -1,7 +1,13 @@
 //! What the rounds of a system under a fault say together.
 
+use std::cmp::Ordering;
+
+use crate::faults::Fault;
 use crate::rank::{percentile, sorted};
 use crate::results::Round;
+
+/// A program writes a line in 5 ms, in seconds: an overlap that is shorter is one late line.
+pub(crate) const ONE_LINE: f64 = 0.005;
 
 /// A summary of rounds.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +27,8 @@ pub(crate) struct Cell {
     pub median_gap: Option<f64>,
     /// See [`Cell::median_gap`].
     pub worst_gap: Option<f64>,
+    /// How long the servers were away in the round with the worst one, in seconds, if they were killed.
+    pub servers_away: Option<f64>,
     /// In how many nobody ever ran again.
     pub never_again: usize,
     /// Late writes, and how many of them the token refuses.
@@ -51,12 +59,27 @@ impl Cell {
             median_overlap: percentile(&overlaps, 50),
             median_gap: percentile(&gaps, 50),
             worst_gap: gaps.last().copied(),
+            servers_away: rounds
+                .iter()
+                .max_by(|one, other| one.gap.partial_cmp(&other.gap).unwrap_or(Ordering::Equal))
+                .and_then(|round| round.served),
             never_again: rounds.len() - gaps.len(),
             late: rounds.iter().map(|round| round.late).sum(),
             refused: rounds.iter().map(|round| round.refused).sum(),
             told: percentile(&told, 50),
             told_in: told.len(),
         })
+    }
+
+    /// Whether all overlaps that were seen are one line that a program wrote when its machine had woken: no lock that
+    /// expires prevents that.
+    pub(crate) fn has_only_late_lines(&self, fault: Fault) -> bool {
+        fault == Fault::HolderPaused && self.worst_overlap.is_some_and(|worst| worst < ONE_LINE)
+    }
+
+    /// Whether no two ran, but for such a line.
+    pub(crate) fn never_two(&self, fault: Fault) -> bool {
+        self.overlaps == 0 || self.has_only_late_lines(fault)
     }
 }
 

@@ -211,6 +211,15 @@ impl Contender {
         Ok(std::fs::write(&self.clock, format!("{seconds:+}\n"))?)
     }
 
+    /// The files with what its driver has said, and logged.
+    pub(crate) fn texts(&self) -> [PathBuf; 2] {
+        [self.events.clone(), self.log()]
+    }
+
+    fn log(&self) -> PathBuf {
+        self.record.with_extension("log")
+    }
+
     /// The last lines of what its driver has said and logged.
     pub(crate) fn last_lines(&self) -> String {
         let last = |path: &Path| {
@@ -218,8 +227,7 @@ impl Contender {
             let lines: Vec<_> = text.lines().rev().take(LAST_LINES).collect();
             lines.into_iter().rev().collect::<Vec<_>>().join("\n")
         };
-        let log = self.record.with_extension("log");
-        format!("{}:\n{}\n{}", self.name, last(&self.events), last(&log))
+        format!("{}:\n{}\n{}", self.name, last(&self.events), last(&self.log()))
     }
 
     /// The process that has the library in it: the driver, the program that it runs, or our keeper.

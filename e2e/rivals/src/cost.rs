@@ -148,7 +148,8 @@ pub(crate) fn waiting(system: &System, servers: &dyn Servers) -> anyhow::Result<
         before.until_now(servers, crowd.host())
     };
     let (alone, crowded) = (measure(1)?, measure(CROWD)?);
-    let each = |alone: f64, crowded: f64| (crowded - alone).max(0.0) / f64::from(CROWD - 1);
+    // Below zero, too, if it is less than what servers do beside it.
+    let each = |alone: f64, crowded: f64| (crowded - alone) / f64::from(CROWD - 1);
     let a_minute = |alone, crowded| each(alone, crowded) * 60.0 / WAITING.as_secs_f64();
     let requests = alone.requests.zip(crowded.requests);
     Ok(Waiting {

@@ -110,6 +110,9 @@ impl Fault {
             Self::ServerCutOff if !has_cluster || system.servers == Kind::Sentinel => {
                 Err("its server has no others that it depends on")
             }
+            Self::ServerCutOff if matches!(system.servers, Kind::Etcd | Kind::Hazelcast) => {
+                Err("its client has a connection to each server")
+            }
             Self::Failover if system.servers != Kind::Sentinel => {
                 Err("its servers copy nothing behind the holder's back")
             }
@@ -132,7 +135,8 @@ impl Fault {
             | Self::ClockAhead
             | Self::WaiterAhead
             | Self::MemoryFull => Duration::ZERO,
-            Self::LeaderKilled | Self::AllRestarted => Duration::from_secs(3),
+            // Clearly shorter than the lease: what is lost then is not lost by time.
+            Self::LeaderKilled | Self::AllRestarted => Duration::from_secs(1),
             // Sentinels notice after 3 s, and agree on a failover some seconds later.
             Self::Failover => Duration::from_secs(15),
             _ => lease + BEYOND_A_LEASE,
@@ -142,6 +146,36 @@ impl Fault {
     /// Whether servers come back without what they had been told.
     pub fn needs_new_servers(self, kind: Kind) -> bool {
         kind.loses_what_was_killed() && matches!(self, Self::LeaderKilled | Self::AllRestarted)
+    }
+
+    /// Whether servers suffer from it only if they are set so.
+    pub(crate) fn is_of_a_setting(self, system: &System) -> bool {
+        self == Self::MemoryFull && !system.servers.throws_away_by_default()
+    }
+
+    /// Whether the program itself stands still meanwhile, too.
+    pub(crate) fn stops_the_holders_machine(self) -> bool {
+        self == Self::HolderPaused
+    }
+
+    /// Whether it has to be over when the servers serve again, and not before.
+    pub(crate) fn lasts_until_servers_serve(self) -> bool {
+        matches!(self, Self::LeaderKilled | Self::AllRestarted)
+    }
+
+    /// Whether it would strike what it is meant for. A server that leads, or that both contenders talk to, cuts off more
+    /// than the holder's word.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub(crate) fn suits(self, site: &Site, contenders: &[Contender], holder: usize) -> anyhow::Result<bool> {
+        if self != Self::ServerCutOff || site.kind != Kind::ZooKeeper {
+            return Ok(true);
+        }
+        let hosts = site.servers.hosts();
+        let [at, of_waiter] = [holder, 1 - holder].map(|which| contenders[which].talks_to(&hosts));
+        let (at, of_waiter) = (at?, of_waiter?);
+        Ok(at.is_some() && of_waiter.is_some() && at != of_waiter && at != site.servers.leader())
     }
 
     /// Prepares it, before anybody has the lock.
@@ -258,7 +292,7 @@ impl Struck {
     pub(crate) fn undo(&mut self, servers: &mut dyn Servers) -> anyhow::Result<()> {
         match std::mem::replace(&mut self.undo, Undo::Nothing) {
             Undo::Nothing => {}
-            Undo::Resume(host) => host.signal_all(Signal::CONT)?,
+            Undo::Resume(host) => resume_all(&host)?,
             // It may have ended meanwhile.
             Undo::ResumeDriver(pid) => drop(faults::resume(pid)),
             Undo::Heal(pairs) => heal(servers, pairs)?,
@@ -285,6 +319,17 @@ impl Struck {
     pub(crate) fn end(self, servers: &dyn Servers) -> anyhow::Result<()> {
         heal(servers, self.at_the_end)
     }
+}
+
+/// In any order: on a machine that wakes, none of them is the first.
+fn resume_all(host: &Host) -> std::io::Result<()> {
+    let mut processes = host.processes()?;
+    fastrand::shuffle(&mut processes);
+    for pid in processes {
+        // It may have ended since.
+        let _ = rustix::process::kill_process(pid, Signal::CONT);
+    }
+    Ok(())
 }
 
 /// The primary and its only replica.

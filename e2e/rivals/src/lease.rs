@@ -61,7 +61,7 @@ mod tests {
     fn the_page_names_the_lease_that_our_own_settings_have() {
         let second = Duration::from_secs(1);
         let defaults = Timing::new(15 * second).lease().unwrap();
-        assert_eq!(lease("lockkeeper").bound(4 * second), defaults);
+        assert_eq!(lease("lockkeeper").bound(4 * second), 15 * second);
         assert_eq!(
             lease("lockkeeper").words(4.0),
             format!("{} s; session {} s", defaults.as_secs_f64(), 15)

@@ -1,9 +1,11 @@
 //! Which rounds are left to play, and who plays them.
 
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::faults::Fault;
+use crate::pace::Pace;
 use crate::results::{Kept, lock};
 use crate::round;
 use crate::servers::Kind;
@@ -22,7 +24,7 @@ pub struct Cell {
 }
 
 /// What all rounds have in common.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Rounds of each cell, those included that have been played before.
     pub rounds: usize,
@@ -30,12 +32,15 @@ pub struct Settings {
     pub lease: Duration,
     /// The seed of the first round.
     pub seed: u64,
+    /// Where the records and logs of rounds go in which two ran.
+    pub logs: Option<PathBuf>,
 }
 
 /// The cells that nobody has taken yet.
 pub struct Plan {
     settings: Settings,
     left: Mutex<Vec<Cell>>,
+    pace: Pace,
 }
 
 impl Plan {
@@ -60,6 +65,7 @@ impl Plan {
         Self {
             settings,
             left: Mutex::new(left),
+            pace: Pace::default(),
         }
     }
 
@@ -82,13 +88,13 @@ impl Plan {
         let mut failed = 0;
         while let Some(cell) = self.take(site.as_ref().map(|(kind, _)| *kind)) {
             let mut failures = 0;
-            while let Err(error) = self.play_cell(cell, &mut site, kept) {
+            while let Err(Failed { seed, error }) = self.play_cell(cell, &mut site, kept) {
                 // What is the matter with the site is unknown.
                 site = None;
-                let (system, fault) = (cell.system.name, cell.fault.name());
-                println!("{system} {fault}: {error:#}");
+                let (system, fault) = (cell.system.name, cell.fault);
+                println!("{system} {} {seed}: {error:#}", fault.name());
                 // That the file cannot be written shows at the next round of another cell.
-                let _ = lock(kept).miss(system, &fault, format!("{error:#}"));
+                let _ = lock(kept).fail(system, fault, seed, &format!("{error:#}"));
                 failures += 1;
                 if failures == FAILURES {
                     failed += 1;
@@ -104,37 +110,61 @@ impl Plan {
         Cell { system, fault }: Cell,
         site: &mut Option<(Kind, Site)>,
         kept: &Mutex<Kept>,
-    ) -> anyhow::Result<()> {
-        let first = lock(kept).count(system.name, fault);
+    ) -> Result<(), Failed> {
+        let (first, failures) = {
+            let kept = lock(kept);
+            let count = kept.count(system.name, fault);
+            (count, kept.count_failures(system.name, fault))
+        };
         for number in first..self.settings.rounds {
-            let (_, used) = match site.take() {
-                Some(used) if used.0 == system.servers => site.insert(used),
-                // The servers of another system end before others begin.
-                former => {
-                    drop(former);
-                    site.insert((system.servers, Site::start(system.servers)?))
-                }
-            };
-            let versions = versions::of(system, used.server_versions()?);
-            let seed = self.settings.seed + number as u64;
-            let round = round::play(system, fault, used, self.settings.lease, seed)?;
-            println!(
-                "{} {} {seed}: {}",
-                system.name,
-                fault.name(),
-                serde_json::to_string(&round)?
-            );
-            {
-                let mut kept = lock(kept);
-                kept.add_versions(system.name, &versions)?;
-                kept.add(system.name, fault, round)?;
-            }
-            if fault.needs_new_servers(system.servers) {
-                *site = None;
-            }
+            let seed = self.settings.seed + (number + failures) as u64;
+            self.play_round(Cell { system, fault }, seed, site, kept)
+                .map_err(|error| Failed { seed, error })?;
         }
         Ok(())
     }
+
+    fn play_round(
+        &self,
+        Cell { system, fault }: Cell,
+        seed: u64,
+        site: &mut Option<(Kind, Site)>,
+        kept: &Mutex<Kept>,
+    ) -> anyhow::Result<()> {
+        self.pace.wait()?;
+        let (_, used) = match site.take() {
+            Some(used) if used.0 == system.servers => site.insert(used),
+            // The servers of another system end before others begin.
+            former => {
+                drop(former);
+                site.insert((system.servers, Site::start(system.servers)?))
+            }
+        };
+        let versions = versions::of(system, used.server_versions()?);
+        let logs = self.settings.logs.as_deref();
+        let round = round::play(system, fault, used, self.settings.lease, seed, logs)?;
+        println!(
+            "{} {} {seed}: {}",
+            system.name,
+            fault.name(),
+            serde_json::to_string(&round)?
+        );
+        {
+            let mut kept = lock(kept);
+            kept.add_versions(system.name, &versions)?;
+            kept.add(system.name, fault, round)?;
+        }
+        if fault.needs_new_servers(system.servers) {
+            *site = None;
+        }
+        Ok(())
+    }
+}
+
+/// A round that came to no result.
+struct Failed {
+    seed: u64,
+    error: anyhow::Error,
 }
 
 #[cfg(test)]
@@ -144,7 +174,8 @@ mod tests {
     #[test]
     fn a_plan_has_the_cells_that_lack_rounds_and_keeps_to_the_servers_that_run() {
         let directory = tempfile::tempdir().unwrap();
-        let kept = Mutex::new(Kept::open(&directory.path().join("results"), 4.0).unwrap());
+        let kept =
+            Mutex::new(Kept::open(&directory.path().join("results"), 4.0, Default::default()).unwrap());
         lock(&kept)
             .add("kazoo", Fault::HolderKilled, Default::default())
             .unwrap();
@@ -152,6 +183,7 @@ mod tests {
             rounds: 1,
             lease: Duration::from_secs(4),
             seed: 1,
+            logs: None,
         };
         let systems =
             ["kazoo", "redis-lock", "shedlock", "zk-naive"].map(|name| System::named(name).unwrap());

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::cost::{Fairness, Handoffs, Waiting};
 use crate::faults::Fault;
 use crate::probe::{Found, Probe};
+use crate::provenance::Run;
 
 /// One round of a fault.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,9 @@ pub struct Round {
     pub before: bool,
     /// For how long nobody ran, in seconds; `None`: nobody ever ran again.
     pub gap: Option<f64>,
+    /// If servers were killed: after what time, in seconds, all of them served again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<f64>,
     /// Writes of a former holder after the next one had begun.
     pub late: u32,
     /// Of these, how many a resource refuses that takes the highest token only.
@@ -34,6 +38,19 @@ pub struct Round {
     pub grew: Option<bool>,
     /// How long after the fault the library told its holder of the loss, in seconds; `None`: it told nothing.
     pub told: Option<f64>,
+    /// Which of [`Results::runs`] it belongs to.
+    pub run: usize,
+}
+
+/// A round that could not be played to its end, or about which the judges disagree. It is not played again: the next one
+/// has another seed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    pub seed: u64,
+    /// Why, in one line.
+    pub why: String,
+    /// As of a [`Round`].
+    pub run: usize,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -65,8 +82,13 @@ pub struct Properties {
 pub struct Results {
     /// The lease of all systems that have one, in seconds.
     pub lease: f64,
+    #[serde(default)]
+    pub runs: Vec<Run>,
     /// By the name of the system, then the fault.
     pub rounds: BTreeMap<String, BTreeMap<Fault, Vec<Round>>>,
+    /// By the name of the system, then the fault.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failures: BTreeMap<String, BTreeMap<Fault, Vec<Failure>>>,
     /// By the name of the system.
     #[serde(default)]
     pub costs: BTreeMap<String, Costs>,
@@ -76,8 +98,7 @@ pub struct Results {
     /// By the name of the system, then that of a library or server: each version that was measured.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub versions: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
-    /// Why something could not be measured: by the name of the system, then that of the fault, [`COSTS`] or
-    /// [`PROPERTIES`].
+    /// Why something could not be measured: by the name of the system, then [`COSTS`] or [`PROPERTIES`].
     #[serde(default)]
     pub missing: BTreeMap<String, BTreeMap<String, String>>,
 }
@@ -93,6 +114,15 @@ pub const PROPERTIES: &str = "properties";
 pub struct Kept {
     pub results: Results,
     file: PathBuf,
+    /// Which of the runs this is.
+    run: usize,
+}
+
+fn count<T>(all: &BTreeMap<String, BTreeMap<Fault, Vec<T>>>, system: &str, fault: Fault) -> usize {
+    let of_system = all.get(system);
+    of_system
+        .and_then(|faults| faults.get(&fault))
+        .map_or(0, Vec::len)
 }
 
 /// What several threads change, each change in one step: a thread that panicked has left it whole.
@@ -101,12 +131,12 @@ pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Kept {
-    /// Reads a file, or begins one.
+    /// Reads a file, or begins one, for a run.
     ///
     /// # Errors
     /// When it is not of this form, or of another lease: rounds of two leases cannot be compared.
-    pub fn open(file: &Path, lease: f64) -> anyhow::Result<Self> {
-        let results = if file.exists() {
+    pub fn open(file: &Path, lease: f64, run: Run) -> anyhow::Result<Self> {
+        let mut results = if file.exists() {
             Self::read(file)?
         } else {
             Results {
@@ -120,9 +150,15 @@ impl Kept {
             file.display(),
             results.lease
         );
+        let known = results.runs.iter().position(|known| *known == run);
+        let run = known.unwrap_or_else(|| {
+            results.runs.push(run);
+            results.runs.len() - 1
+        });
         Ok(Self {
             results,
             file: file.to_owned(),
+            run,
         })
     }
 
@@ -138,20 +174,40 @@ impl Kept {
 
     /// How many rounds there are of a fault.
     pub fn count(&self, system: &str, fault: Fault) -> usize {
-        let of_system = self.results.rounds.get(system);
-        of_system
-            .and_then(|faults| faults.get(&fault))
-            .map_or(0, Vec::len)
+        count(&self.results.rounds, system, fault)
     }
 
-    /// Adds a round, and writes the file.
+    /// How many there are that came to no result.
+    pub fn count_failures(&self, system: &str, fault: Fault) -> usize {
+        count(&self.results.failures, system, fault)
+    }
+
+    /// Adds a round of this run, and writes the file.
     ///
     /// # Errors
     /// When the file cannot be written.
     pub fn add(&mut self, system: &str, fault: Fault, round: Round) -> anyhow::Result<()> {
+        let round = Round {
+            run: self.run,
+            ..round
+        };
         let faults = self.results.rounds.entry(system.to_owned()).or_default();
         faults.entry(fault).or_default().push(round);
-        self.is_there(system, &fault.name());
+        self.write()
+    }
+
+    /// Adds a round of this run that came to no result, and writes the file.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn fail(&mut self, system: &str, fault: Fault, seed: u64, why: &str) -> anyhow::Result<()> {
+        let failure = Failure {
+            seed,
+            why: why.lines().next().unwrap_or_default().to_owned(),
+            run: self.run,
+        };
+        let faults = self.results.failures.entry(system.to_owned()).or_default();
+        faults.entry(fault).or_default().push(failure);
         self.write()
     }
 
@@ -199,7 +255,7 @@ impl Kept {
         if is_new { self.write() } else { Ok(()) }
     }
 
-    /// Says why something of a system, a fault, [`COSTS`] or [`PROPERTIES`], could not be measured.
+    /// Says why [`COSTS`] or [`PROPERTIES`] of a system could not be measured.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -241,25 +297,36 @@ mod tests {
             late: 3,
             ..Round::default()
         };
-        let mut kept = Kept::open(&file, 4.0).unwrap();
+        let run = |revision: &str| Run {
+            revision: revision.to_owned(),
+            day: "2026-11-29".to_owned(),
+        };
+        let open = |revision: &str| Kept::open(&file, 4.0, run(revision));
+        let mut kept = open("one").unwrap();
         kept.add("kazoo", Fault::HolderPaused, round).unwrap();
-        let again = Kept::open(&file, 4.0).unwrap();
+        let again = open("one").unwrap();
         assert_eq!(again.results, kept.results);
         assert_eq!(again.count("kazoo", Fault::HolderPaused), 1);
         assert_eq!(again.count("kazoo", Fault::HolderKilled), 0);
-        kept.miss("kazoo", "holder-killed", "no server".to_owned())
+        let mut later = open("two").unwrap();
+        later
+            .fail("kazoo", Fault::HolderPaused, 8, "no server\nand no log")
             .unwrap();
-        kept.miss("kazoo", "holder-paused", "no time".to_owned()).unwrap();
-        kept.add("kazoo", Fault::HolderPaused, Round::default()).unwrap();
-        let missing = Kept::open(&file, 4.0).unwrap().results.missing;
-        assert_eq!(missing["kazoo"].keys().collect::<Vec<_>>(), ["holder-killed"]);
+        later.add("kazoo", Fault::HolderPaused, Round::default()).unwrap();
+        kept = open("two").unwrap();
+        assert_eq!(kept.results.runs, [run("one"), run("two")]);
+        assert_eq!(kept.count_failures("kazoo", Fault::HolderPaused), 1);
+        let failed = &kept.results.failures["kazoo"][&Fault::HolderPaused][0];
+        assert_eq!((failed.seed, &*failed.why, failed.run), (8, "no server", 1));
+        let rounds = &kept.results.rounds["kazoo"][&Fault::HolderPaused];
+        assert_eq!(rounds.iter().map(|round| round.run).collect::<Vec<_>>(), [0, 1]);
         kept.add_versions("kazoo", &[("ZooKeeper", "3.9.5".to_owned())])
             .unwrap();
         kept.add_versions("kazoo", &[("ZooKeeper", "3.9.6".to_owned())])
             .unwrap();
-        let versions = Kept::open(&file, 4.0).unwrap().results.versions;
+        let versions = open("two").unwrap().results.versions;
         assert_eq!(versions["kazoo"]["ZooKeeper"].len(), 2);
-        let refused = Kept::open(&file, 15.0).unwrap_err().to_string();
+        let refused = Kept::open(&file, 15.0, run("two")).unwrap_err().to_string();
         assert!(refused.contains("give it as --lease"), "{refused}");
     }
 }

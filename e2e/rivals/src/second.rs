@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
-use crate::activity::{Stretch, overlap, tokens_grow};
+use crate::activity::{Pause, Stretch, overlap, tokens_grow};
 use crate::programs::porcupine;
 
 /// What a judge says about the records of a round.
@@ -28,12 +28,17 @@ impl Verdict {
         }
     }
 
-    /// What Porcupine says about these files, one for each contender.
+    /// What Porcupine says about these files, one for each contender, and what was done to them.
     ///
     /// # Errors
     /// When it cannot be built, or has no verdict.
-    pub fn of_porcupine(records: &[PathBuf]) -> anyhow::Result<Self> {
-        let output = Command::new(porcupine()?).args(records).output()?;
+    pub fn of_porcupine(records: &[PathBuf], pauses: &[Pause]) -> anyhow::Result<Self> {
+        let mut command = Command::new(porcupine()?);
+        for Pause { contender, from, to } in pauses {
+            let times = format!("{contender},{},{}", from.as_nanos(), to.as_nanos());
+            command.args(["--paused", &times]);
+        }
+        let output = command.args(records).output()?;
         ensure!(
             output.status.success(),
             "Porcupine has no verdict: {}",

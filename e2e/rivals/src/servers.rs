@@ -197,6 +197,11 @@ impl Kind {
             Self::Redis | Self::FiveRedis | Self::Sentinel | Self::Memcached
         )
     }
+
+    /// Whether they do that without being told to.
+    pub(crate) fn throws_away_by_default(self) -> bool {
+        self == Self::Memcached
+    }
 }
 
 /// The text of a field in an answer in JSON, named by its path: `outer.inner`.

@@ -16,6 +16,7 @@ pub struct Site {
     // Dropped before the servers, whose network they use.
     pub(crate) machines: [Machine; 2],
     pub(crate) servers: Box<dyn Servers>,
+    pub(crate) kind: Kind,
     rounds: u32,
     /// What the servers have answered.
     versions: Vec<Version>,
@@ -39,6 +40,7 @@ impl Site {
         Ok(Self {
             machines: [Machine::new(&*servers, "one")?, Machine::new(&*servers, "two")?],
             servers,
+            kind,
             rounds: 0,
             versions: Vec::new(),
         })

@@ -44,6 +44,32 @@ impl System {
         self.name.trim_end_matches("@sentinel")
     }
 
+    /// Whether its library leaves it to its user to renew, or to ask, and to notice that nobody answers any more.
+    pub(crate) fn is_watched_by_driver(&self) -> bool {
+        let libraries = [
+            "jdbc-row-expiry",
+            "jdbc-version",
+            "redis-lock",
+            "redlock",
+            "memcached",
+        ];
+        self.is_one_of(&libraries) || self.name.contains("-checked")
+    }
+
+    /// Whether a call that finds the lock taken returns at once, and the driver calls again.
+    pub(crate) fn is_polled_by_driver(&self) -> bool {
+        self.is_one_of(&["jdbc-row", "jdbc-version", "redis-setnx", "memcached", "shedlock"])
+    }
+
+    /// Whether its library gives no token: the driver asks the server for a number that has grown when the lock was got.
+    pub(crate) fn has_token_by_driver(&self) -> bool {
+        self.is_one_of(&["k8s-lease", "consul-api"])
+    }
+
+    fn is_one_of(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.name.starts_with(name))
+    }
+
     pub fn named(name: &str) -> Option<&'static Self> {
         SYSTEMS.iter().chain(OF_CROWDS).find(|system| system.name == name)
     }

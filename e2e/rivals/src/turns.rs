@@ -8,7 +8,7 @@ use crate::cost::{self, CONTENDERS};
 use crate::results::{COSTS, Kept, lock};
 use crate::servers::Servers;
 use crate::site::versions_of;
-use crate::systems::System;
+use crate::systems::{FLOOR, System};
 use crate::versions;
 
 /// The costs of all these systems, one after the other, and that this often: what disturbs the machine for a while
@@ -37,7 +37,7 @@ fn turn_of(system: &System, turn: usize, kept: &Mutex<Kept>) -> anyhow::Result<(
         .filter(|&size| size <= system.largest_crowd)
         .filter(|size| known.handoffs.get(size).map_or(0, Vec::len) <= turn)
         .collect();
-    let waits = system.largest_crowd >= cost::CROWD && known.waiting.len() <= turn;
+    let waits = has_queue_of_a_crowd(system) && known.waiting.len() <= turn;
     if sizes.is_empty() && !waits {
         return Ok(());
     }
@@ -57,6 +57,11 @@ fn turn_of(system: &System, turn: usize, kept: &Mutex<Kept>) -> anyhow::Result<(
     Ok(())
 }
 
+/// Whether its queue is measured: there is one, and it is of a lock.
+pub(crate) fn has_queue_of_a_crowd(system: &System) -> bool {
+    system.largest_crowd >= cost::CROWD && system.name != FLOOR
+}
+
 /// Starts the servers of a system, and writes down which versions are measured.
 fn start(system: &System, kept: &Mutex<Kept>) -> anyhow::Result<Box<dyn Servers>> {
     let servers = system.servers.start()?;
@@ -71,7 +76,7 @@ fn start(system: &System, kept: &Mutex<Kept>) -> anyhow::Result<Box<dyn Servers>
 /// When the lock does not work, or the file of the results cannot be written.
 pub fn fairness(system: &System, time: Duration, kept: &Mutex<Kept>) -> anyhow::Result<()> {
     let is_known = !lock(kept).costs(system.name).fairness.is_empty();
-    if is_known || system.largest_crowd < cost::CROWD {
+    if is_known || !has_queue_of_a_crowd(system) {
         return Ok(());
     }
     let servers = start(system, kept)?;

@@ -77,10 +77,12 @@ fn pins(system: &System) -> &'static [(&'static str, Pin)] {
         return &[("Lockkeeper", Pin::Rust("lockkeeper-sidecar"))];
     }
     let (base, database) = system.name.split_once('@').unwrap_or((system.name, ""));
-    match base {
-        "curator-mutex" | "curator-mutex-session-policy" | "curator-semaphore-mutex" => {
-            &[("Curator", Pin::Java("curator")), ZOOKEEPER]
-        }
+    // How often a driver asks its library, or the server its client, changes nothing.
+    match base.trim_end_matches("-keepalive").trim_end_matches("-checked") {
+        "curator-mutex"
+        | "curator-mutex-session-policy"
+        | "curator-mutex-session-policy-33"
+        | "curator-semaphore-mutex" => &[("Curator", Pin::Java("curator")), ZOOKEEPER],
         "zk-naive" => &[ZOOKEEPER],
         "kazoo" | "kazoo-lost" => &[("kazoo", Pin::Python("kazoo"))],
         "zookeeper-client" | "zookeeper-floor" => &[("zookeeper-client", Pin::Rust("zookeeper-client"))],
@@ -94,9 +96,9 @@ fn pins(system: &System) -> &'static [(&'static str, Pin)] {
         "memcached" => &[("pymemcache", Pin::Python("pymemcache"))],
         "etcd-mutex" => &[("etcd's client", Pin::Go("go.etcd.io/etcd/client/v3"))],
         "etcdctl-lock" => &[("etcdctl", Pin::Go("go.etcd.io/etcd/etcdctl/v3"))],
-        "hazelcast-fenced" | "hazelcast-fenced-checked" => &[("Hazelcast's client", Pin::Java("hazelcast"))],
+        "hazelcast-fenced" => &[("Hazelcast's client", Pin::Java("hazelcast"))],
         "k8s-lease-defaults" | "k8s-lease-release-defaults" => &[("client-go", Pin::Go("k8s.io/client-go"))],
-        "consul-api" => &[("Consul's API", Pin::Go("github.com/hashicorp/consul/api"))],
+        "consul-api" | "consul-api-ttl" => &[("Consul's API", Pin::Go("github.com/hashicorp/consul/api"))],
         "consul-lock" => &[("consul", Pin::Consul("github.com/hashicorp/consul"))],
         "jdbc-row" | "jdbc-row-expiry" | "jdbc-for-update" | "jdbc-version" if database == "mariadb" => {
             &[("MariaDB's JDBC driver", Pin::Java("mariadb"))]

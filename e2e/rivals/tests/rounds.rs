@@ -1,12 +1,13 @@
 //! A round of each kind of servers and of drivers, so that the comparison can be repeated: `make rivals` plays hundreds.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockkeeper_judge::record::Records;
 use lockkeeper_lock::BootInstant;
 use lockkeeper_palette::Theme;
-use lockkeeper_rivals::activity::stretches;
+use lockkeeper_rivals::activity::{Pause, stretches};
 use lockkeeper_rivals::crowd::{Crowd, Plan, Word, handoffs};
 use lockkeeper_rivals::faults::Fault;
 use lockkeeper_rivals::picture;
@@ -55,7 +56,7 @@ fn a_lock_of_each_kind_gets_to_the_next_one_when_its_holder_is_killed_and_never_
         while let Some(name) = ONE_OF_EACH.get(next.fetch_add(1, Ordering::Relaxed)) {
             let system = System::named(name).unwrap_or_else(|| panic!("{name} is in the table"));
             let mut site = Site::start(system.servers).unwrap_or_else(|error| panic!("{name}: {error:#}"));
-            let round = round::play(system, Fault::HolderKilled, &mut site, LEASE, 1)
+            let round = round::play(system, Fault::HolderKilled, &mut site, LEASE, 1, None)
                 .unwrap_or_else(|error| panic!("{name}: {error:#}"));
             println!("{name}: {round:?}");
             assert_eq!(round.overlap, None, "{name}");
@@ -81,7 +82,9 @@ fn a_pause_of_the_library_stops_the_program_that_has_the_lock_and_rounds_of_one_
     let system = System::named("etcdctl-lock").unwrap();
     let mut site = Site::start(system.servers).unwrap();
     let lease = Duration::from_secs(4);
-    let mut play = |fault, seed| round::play(system, fault, &mut site, lease, seed).unwrap();
+    let logs = tempfile::tempdir().unwrap();
+    let mut play =
+        |fault, seed| round::play(system, fault, &mut site, lease, seed, Some(logs.path())).unwrap();
     // `etcdctl` does not look at its lease while its command runs.
     let paused = play(Fault::LibraryPaused, 1);
     assert!(paused.overlap.is_some() && !paused.before, "{paused:?}");
@@ -90,6 +93,29 @@ fn a_pause_of_the_library_stops_the_program_that_has_the_lock_and_rounds_of_one_
     assert!(crashed.overlap.is_none() && crashed.gap.is_some(), "{crashed:?}");
     let calm = play(Fault::None, 3);
     assert!(calm.overlap.is_none() && calm.gap.is_some(), "{calm:?}");
+    // What both wrote of the one round in which two ran is kept.
+    let kept: Vec<_> = walk(logs.path());
+    let of_round = |file: &&PathBuf| file.starts_with(logs.path().join("etcdctl-lock-library-paused-1"));
+    let records = kept
+        .iter()
+        .filter(|file| file.extension() == Some("snapshot".as_ref()));
+    assert!(
+        kept.iter().all(|file| of_round(&file)) && records.count() == 2,
+        "{kept:?}"
+    );
+}
+
+/// The files in a folder of folders of folders.
+fn walk(folder: &Path) -> Vec<PathBuf> {
+    let below = |path: PathBuf| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(path).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    below(folder.to_owned())
+        .into_iter()
+        .flat_map(below)
+        .flat_map(below)
+        .collect()
 }
 
 /// One for each language of the drivers, and the floor.
@@ -147,22 +173,34 @@ fn an_independent_checker_finds_a_planted_overlap_and_a_token_that_falls_as_ours
     }
     let directory = tempfile::tempdir().unwrap();
     let first = "begin 5 100000000 7 one\nbeat 5 105000000 7\nbeat 5 140000000 7\nbeat 5 300000000 7\n";
-    let judge = |second: &str| {
+    let at = |millis: u64| BootInstant::from_nanos(millis * 1_000_000);
+    let paused = [Pause {
+        contender: 0,
+        from: at(141),
+        to: at(299),
+    }];
+    let judge_with = |second: &str, pauses: &[Pause]| {
         let files = [("one", first), ("two", second)].map(|(name, text)| {
             let file = directory.path().join(name);
             std::fs::write(&file, text).unwrap();
             file
         });
         let records = files.each_ref().map(|file| Records::read(file).unwrap().records);
-        let ours = Verdict::ours(&stretches(&records));
-        assert_eq!(Verdict::of_porcupine(&files).unwrap(), ours, "{second}");
+        let ours = Verdict::ours(&stretches(&records, pauses));
+        assert_eq!(Verdict::of_porcupine(&files, pauses).unwrap(), ours, "{second}");
         (ours.mutex, ours.fenced)
     };
+    let judge = |second: &str| judge_with(second, &paused);
     assert_eq!(judge(""), (true, true));
-    // Between two stretches of the first one, with the same PID in a namespace of its own.
+    // While the machine of the first one is stopped, with the same PID in a namespace of its own.
+    let meanwhile = "begin 4 150000000 7 two\nbeat 4 190000000 7\n";
+    assert_eq!(judge(meanwhile), (true, false));
+    // One that is silent for as long, and was not stopped, ran.
+    assert_eq!(judge_with(meanwhile, &[]), (false, false));
+    // Two programs of one contender, whose lines alternate.
     assert_eq!(
-        judge("begin 4 150000000 7 two\nbeat 4 190000000 7\n"),
-        (true, false)
+        judge("begin 6 310000000 7 two\nbegin 7 320000000 8 two\nbeat 6 330000000 7\nbeat 7 340000000 8\n"),
+        (false, false)
     );
     assert_eq!(
         judge("begin 6 310000000 7 two\nbeat 6 350000000 7\n"),

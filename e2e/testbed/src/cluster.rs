@@ -97,6 +97,14 @@ impl Cluster {
         }
     }
 
+    /// A cluster of a test's own ([`Self::start`]); `None` where no cluster can run: then the test is skipped.
+    ///
+    /// # Panics
+    /// When a cluster can run here, but does not start.
+    pub fn start_or_skip(config: &Config) -> Option<Self> {
+        Unsupported::or_skip(Self::start(config))
+    }
+
     /// Starts a cluster that ends with this value, or with this process.
     ///
     /// # Errors

@@ -25,10 +25,12 @@ pub mod owner;
 pub mod process;
 pub mod shared;
 mod sys;
+mod unsupported;
 
 pub use browser::Browser;
 pub use cluster::Cluster;
 pub use ensemble::{Config, Ensemble};
 pub use machine::Machine;
-pub use network::{Host, Network, Unsupported};
+pub use network::{Host, Network};
 pub use process::Process;
+pub use unsupported::Unsupported;

@@ -15,8 +15,8 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 
 use self::group::Group;
-use crate::network::{Host, Unsupported};
 use crate::process::{Process, wait_for};
+use crate::{Host, Unsupported};
 
 /// Starts a machine; see there.
 const BOOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/machine/boot");

@@ -26,10 +26,10 @@ use std::time::Duration;
 use rustix::process::Pid;
 use rustix::thread::LinkNameSpaceType;
 
-use crate::Process;
 use crate::owner::{MARK, Owner};
 use crate::process::Namespaces;
 use crate::sys;
+use crate::{Process, Unsupported};
 
 mod join;
 mod names;
@@ -37,26 +37,6 @@ mod processes;
 
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 99, 255, 254);
 const REEXECUTED: &str = "LOCKKEEPER_E2E_IN_USER_NAMESPACE";
-
-/// Something that this machine does not support, and the reason. A test that needs it prints the reason and
-/// is skipped.
-#[derive(Clone, Debug)]
-pub struct Unsupported(String);
-
-impl Unsupported {
-    /// `reason` is the rest of a sentence that begins with "SKIPPED: ".
-    pub fn new(reason: impl Into<String>) -> Self {
-        Self(reason.into())
-    }
-}
-
-impl std::fmt::Display for Unsupported {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unsupported {}
 
 /// Hosts that can reach one another, until they are cut.
 #[derive(Debug)]
@@ -130,7 +110,7 @@ impl Network {
     pub fn can_cut(&self) -> Result<(), Unsupported> {
         match &self.kind {
             Kind::Namespaces { .. } => Ok(()),
-            Kind::Loopback { reason, .. } => Err(Unsupported(format!(
+            Kind::Loopback { reason, .. } => Err(Unsupported::new(format!(
                 "connections cannot be cut, since there are no network namespaces: {reason}"
             ))),
         }
@@ -194,7 +174,7 @@ impl Network {
             router,
             &format!("rule {verb} from {a} to {b} blackhole\nrule {verb} from {b} to {a} blackhole\n"),
         )
-        .map_err(|error| Unsupported(error.to_string()))
+        .map_err(|error| Unsupported::new(error.to_string()))
     }
 }
 

@@ -179,17 +179,13 @@ pub fn wait_for<T>(bound: Duration, mut condition: impl FnMut() -> Option<T>) ->
     }
 }
 
-/// User and system time of a process (`proc_pid_stat(5)`).
+/// User and system time of a process, of all threads that it has or had, to the nanosecond
+/// (`clock_getcpuclockid(3)`). `/proc` counts in ticks of 10 ms.
 ///
 /// # Errors
 /// When it has ended.
 pub fn cpu_time(pid: Pid) -> io::Result<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()))?;
-    // The name of the program may have spaces. After it the third field comes, and these are the 14th and the 15th.
-    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
-    let ticks: Result<Vec<u64>, _> = fields.split(' ').skip(11).take(2).map(str::parse).collect();
-    let ticks = ticks.map_err(io::Error::other)?;
-    Ok(of_ticks(ticks.iter().sum()))
+    sys::cpu_time(pid)
 }
 
 /// A time that the kernel counts in ticks of its clock.

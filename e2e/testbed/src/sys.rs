@@ -10,8 +10,9 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 /// Makes the child die with the thread that spawns it, and start in the network `namespace` if there is one. `is_outside`:
@@ -33,6 +34,31 @@ pub(crate) fn bind(command: &mut Command, namespace: Option<Arc<File>>, is_outsi
     // not allocate, and the namespace's file descriptor is open for as long as the closure lives.
     unsafe {
         command.pre_exec(prepare);
+    }
+}
+
+/// What the clock of another process's processor time shows.
+pub(crate) fn cpu_time(pid: Pid) -> io::Result<Duration> {
+    let mut clock = 0;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: both calls write to the variable that they are given, which lives until they return.
+    let failed = unsafe {
+        // The first one returns its error.
+        match libc::clock_getcpuclockid(pid.as_raw_pid(), &raw mut clock) {
+            0 => libc::clock_gettime(clock, &raw mut time) != 0,
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+    };
+    if failed {
+        return Err(io::Error::last_os_error());
+    }
+    let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    match (seconds, nanos) {
+        (Ok(seconds), Ok(nanos)) => Ok(Duration::new(seconds, nanos)),
+        _ => Err(io::Error::other("a processor time below zero")),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockkeeper_testbed::clock::since_boot;
 use lockkeeper_testbed::cluster::{self, Config};
 use lockkeeper_testbed::process::wait_for;
-use lockkeeper_testbed::{Cluster, Process, Unsupported};
+use lockkeeper_testbed::{Cluster, Process};
 use rustix::process::{Pid, Signal};
 
 const BOUND: Duration = Duration::from_secs(60);
@@ -28,19 +28,9 @@ fn alone() -> MutexGuard<'static, ()> {
 /// A cluster of this test; `None`, with a message, where no cluster can run.
 fn start() -> Option<Cluster> {
     let began = since_boot();
-    match Cluster::start(&Config::default()) {
-        Ok(cluster) => {
-            println!("ready after {:.1?}", since_boot() - began);
-            Some(cluster)
-        }
-        Err(error) => {
-            let reason = error
-                .downcast::<Unsupported>()
-                .expect("the cluster starts where it can");
-            lockkeeper_skip::skip(reason);
-            None
-        }
-    }
+    let cluster = Cluster::start_or_skip(&Config::default())?;
+    println!("ready after {:.1?}", since_boot() - began);
+    Some(cluster)
 }
 
 /// A pod with processes, mounts and an address on each node.

@@ -8,26 +8,27 @@ use lockkeeper_palette::Theme;
 
 use super::{Mark, MarkKind, Timeline, short};
 
-/// All lengths are in SVG user units, which are pixels at 100 %.
-const WIDTH: f64 = 1000.0;
+/// All lengths are in SVG user units, which are pixels at 100 %. Pages show pictures some 700 pixels wide, where the text of 13
+/// still has 12.
+const WIDTH: f64 = 760.0;
 /// The least width of the column of names.
 const NAMES: f64 = 110.0;
-/// The width of a character of a row's name, in 12 pixels.
-const NAME_LETTER: f64 = 7.0;
+/// The width of a character of a row's name.
+const NAME_LETTER: f64 = 7.6;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 44.0;
 const ROW: f64 = 30.0;
 const BAR: f64 = 18.0;
-const LANE: f64 = 20.0;
-/// An upper estimate of the width of a character in the 11-pixel labels.
-const LETTER: f64 = 6.8;
+const LANE: f64 = 23.0;
+/// An upper estimate of the width of a character in a label.
+const LETTER: f64 = 7.6;
 /// Shorter gaps have no label, since they are handoffs and not outages, unless they take a tenth of the
 /// picture.
 const NOTABLE_GAP: Duration = Duration::from_millis(100);
 
 const STYLE: &str = "\
-text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;font-size:11px;fill:{{quiet}}}\
-.title{font-size:15px;font-weight:600;fill:{{ink}}}.name{font-size:12px;fill:{{ink}}}\
+text{font-family:ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;font-size:13px;fill:{{quiet}}}\
+.title{font-size:16px;font-weight:600;fill:{{ink}}}.name{fill:{{ink}}}\
 .grid{stroke:{{faint}}}.base{stroke:{{faint}};stroke-dasharray:1 4}\
 .hold{fill:{{holder}}}.token{fill:{{on-solid}};font-variant-numeric:tabular-nums}\
 .band{fill:{{fault}};fill-opacity:.10}rect.fault{fill:{{fault}}}\
@@ -49,9 +50,9 @@ pub fn render(timeline: &Timeline, title: &str, theme: Theme) -> String {
     let lane_count = lanes.iter().map(|&(lane, _)| lane + 1).max().unwrap_or(0);
     let rows_end = TOP + timeline.rows().len() as f64 * ROW;
     let gaps_y = rows_end + 12.0;
-    let lanes_y = gaps_y + 16.0;
+    let lanes_y = gaps_y + 20.0;
     let axis_y = lanes_y + lane_count as f64 * LANE + 8.0;
-    let height = axis_y + 28.0;
+    let height = axis_y + 30.0;
 
     let mut svg = String::new();
     let _ = writeln!(
@@ -73,7 +74,7 @@ pub fn render(timeline: &Timeline, title: &str, theme: Theme) -> String {
     };
     caption(&mut svg, gaps_y + 4.0, "nobody holds");
     if lane_count > 0 {
-        caption(&mut svg, lanes_y + 11.0, "events");
+        caption(&mut svg, lanes_y + 12.0, "events");
     }
     svg.push_str("</svg>\n");
     svg
@@ -95,13 +96,13 @@ impl Scale {
 
 fn axis(svg: &mut String, scale: &Scale, top: f64, bottom: f64) {
     let seconds = scale.length.as_secs_f64();
-    // Some six to twelve ticks, at round times.
+    // Some four to ten ticks, at round times.
     let steps = [
         0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0,
     ];
     let step = steps
         .into_iter()
-        .find(|step| seconds / step <= 12.0)
+        .find(|step| seconds / step <= 10.0)
         .unwrap_or(3600.0);
     let digits = if step < 0.01 {
         3
@@ -119,7 +120,7 @@ fn axis(svg: &mut String, scale: &Scale, top: f64, bottom: f64) {
             svg,
             "<line class=\"grid decoration\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>\
              <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{tick:.digits$} s</text>",
-            bottom + 15.0
+            bottom + 17.0
         );
         tick += step;
     }
@@ -195,7 +196,7 @@ fn draw_gaps(svg: &mut String, scale: &Scale, timeline: &Timeline, y: f64) {
             let _ = writeln!(
                 svg,
                 "<text class=\"gaplabel\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
-                y + 12.0
+                y + 14.0
             );
             free_from = middle + half + LETTER;
         }
@@ -220,7 +221,7 @@ fn draw_mark(svg: &mut String, scale: &Scale, mark: &Mark, y: f64, label_x: f64)
          <text class=\"{class}\" x=\"{label_x:.1}\" y=\"{:.1}\">{}</text>",
         y - top,
         y,
-        y + 14.0,
+        y + 16.0,
         escape(&mark.label)
     );
 }

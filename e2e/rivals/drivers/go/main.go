@@ -37,7 +37,7 @@ func main() {
 		run(o, kube.Connect)
 	case "redlock":
 		run(o, redlock.Connect)
-	case "consul-api":
+	case "consul-api", "consul-api-ttl":
 		run(o, consullock.Connect)
 	case "consul-lock":
 		contract.RunProgram(o, consullock.Program(o))

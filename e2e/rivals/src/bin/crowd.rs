@@ -56,7 +56,7 @@ enum Recipe {
     Lockkeeper,
     /// `Client::lock` of `zookeeper-client`.
     ZookeeperClient,
-    /// No recipe: one connection deletes a node, and another one is told by its watch. A crowd of two.
+    /// No recipe: one connection deletes a node, and another one is told by its watch. Two connections, however large the crowd is.
     Floor,
 }
 
@@ -174,8 +174,7 @@ async fn floor(args: Arc<Args>) -> anyhow::Result<()> {
     if let Some((parent, _)) = node.rsplit_once('/') {
         clients[0].mkdir(parent, &ancestors).await?;
     }
-    say("ready", 0);
-    say("ready", 1);
+    (0..args.crowd).for_each(|who| say("ready", who));
     let mut holder = 0;
     say("held", holder);
     loop {

@@ -10,6 +10,7 @@ use anyhow::bail;
 use clap::Parser;
 use lockkeeper_rivals::faults::{FAULTS, Fault};
 use lockkeeper_rivals::plan::{Plan, Settings};
+use lockkeeper_rivals::provenance::Run;
 use lockkeeper_rivals::results::{COSTS, Kept, lock};
 use lockkeeper_rivals::systems::{OF_CROWDS, SYSTEMS, System};
 use lockkeeper_rivals::{page, picture, properties, turns};
@@ -35,7 +36,7 @@ struct Args {
     /// The seed of the first round.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Rounds at once: they wait most of the time.
+    /// Rounds at once: they wait most of the time. Each begins when a quarter of the processors is idle.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
     /// Measure what the locks cost when nothing breaks, one after the other, instead of faults.
@@ -56,6 +57,9 @@ struct Args {
     /// Only ask the servers for their versions, and write them down beside those of the libraries.
     #[arg(long, conflicts_with_all = ["costs", "fairness", "properties"])]
     versions: bool,
+    /// Keep here, of each round in which two ran, the records of both and what they said and logged.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["costs", "fairness", "properties", "versions"])]
+    logs: Option<PathBuf>,
     /// The file of the results.
     #[arg(long, default_value = "docs/rivals/results.json")]
     results: PathBuf,
@@ -82,7 +86,7 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     let systems = systems(&args.only)?;
     let faults = faults(&args.faults)?;
-    let kept = Mutex::new(Kept::open(&args.results, args.lease as f64)?);
+    let kept = Mutex::new(Kept::open(&args.results, args.lease as f64, Run::now()?)?);
     if args.costs {
         return turns::measure(&systems, args.turns, &kept);
     }
@@ -101,6 +105,7 @@ fn main() -> anyhow::Result<ExitCode> {
             rounds: args.rounds as usize,
             lease: Duration::from_secs(args.lease),
             seed: args.seed,
+            logs: args.logs,
         };
         let plan = Plan::new(&systems, &faults, settings, &kept);
         if plan.is_empty() {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::cost::{CONTENDERS, Handoffs};
 use crate::rank::{percentile, sorted};
 use crate::results::{Costs, Results};
-use crate::systems::{FLOOR, OF_CROWDS, SYSTEMS, System};
+use crate::systems::{Driver, FLOOR, OF_CROWDS, SYSTEMS, System};
 
 /// The size of the queue that is compared.
 const TYPICAL: u32 = 50;
@@ -14,11 +14,15 @@ const TYPICAL: u32 = 50;
 const SAME: f64 = 0.1;
 
 const HOW: &str = "## What it costs\n\n\
-    All contenders of a lock run in one process, each with a client of its own, and hold for 5 ms (of two: 150 ms). One that has released stands back \
-    until another one holds, so each handoff is one to a contender that waited. Lease, session timeout or expiry is 15 s; the servers \
-    wait for their disk where that is their default. Each value is the median of the turns; the locks are measured in turn, one after \
-    the other, by `make rivals ARGS=\"--costs\"`. The last row is what any lock on ZooKeeper needs at least: one connection deletes a \
-    node, and the watch of another one tells.\n\n";
+    All contenders of a lock run in one process, each with a client of its own, and hold for 5 ms (of two: 150 ms). One that has \
+    released stands back until another one holds, so each handoff is one to a contender that waited. It is the library that is measured, \
+    ours too, with no program to stop and to start: from program to program, `lockkeeper run` takes longer, and needs more memory, as \
+    [faults.md](faults.md) and [why.md](why.md) say. Lease, session timeout or expiry is 15 s; the servers wait for their disk where \
+    that is their default. The locks are measured in turn, one after the other, by `make rivals ARGS=\"--costs\"`.";
+
+/// What follows [`HOW`].
+const FLOOR_IS: &str = " In the last row there is no recipe: one connection deletes a node, and the watch of another one tells. It is measured \
+    in the same way, and so it is no lower bound: what differs less than turns do is the same.\n\n";
 
 /// Who takes part, with what is known of it.
 fn rows(results: &Results) -> impl Iterator<Item = (&'static System, &Costs)> {
@@ -32,17 +36,29 @@ pub(crate) fn render(page: &mut String, results: &Results) {
         return;
     }
     page.push_str(HOW);
+    page.push_str(&turns(results));
+    page.push_str(FLOOR_IS);
     handoffs(page, results);
     of_each(page, results);
     waiting(page, results);
     fairness(page, results);
 }
 
+/// How many turns there were.
+fn turns(results: &Results) -> String {
+    let counts = rows(results).flat_map(|(_, costs)| costs.handoffs.values().map(Vec::len));
+    match counts.max() {
+        None | Some(0) => String::new(),
+        Some(1) => " Each value is of a single turn.".to_owned(),
+        Some(most) => format!(" Each value is the median of up to {most} turns."),
+    }
+}
+
 fn handoffs(page: &mut String, results: &Results) {
     let floor = results
         .costs
         .get(FLOOR)
-        .and_then(|costs| value(costs, 2, |one| one.p50));
+        .and_then(|costs| value(costs, TYPICAL, |one| one.p50));
     page.push_str("### From a release to the next holder\n\nMedian and 99th percentile, by the number of contenders.\n\n");
     head(page, &["lock", "2", "50", "500", "50, of the floor"]);
     for (system, costs) in rows(results) {
@@ -61,7 +77,7 @@ fn handoffs(page: &mut String, results: &Results) {
 
 fn of_each(page: &mut String, results: &Results) {
     page.push_str(
-        "### What a handoff takes\n\nRequests to the servers, by the number of contenders; more with more contenders is a herd that is \
+        "\n### What a handoff takes\n\nRequests to the servers, by the number of contenders; more with more contenders is a herd that is \
          woken in vain. Then the time of processors with 50 contenders: of all servers, and of all contenders.\n\n",
     );
     head(
@@ -83,7 +99,7 @@ fn of_each(page: &mut String, results: &Results) {
 
 fn waiting(page: &mut String, results: &Results) {
     page.push_str(
-        "### What a minute of waiting takes\n\nOf one more contender that waits: its requests, the time of processors, and the memory \
+        "\n### What a minute of waiting takes\n\nOf one more contender that waits: its requests, the time of processors, and the memory \
          of one more client in a process that has the library already.\n\n",
     );
     head(page, &["lock", "requests", "servers", "waiter", "memory"]);
@@ -94,10 +110,10 @@ fn waiting(page: &mut String, results: &Results) {
         let of = |pick: fn(&crate::cost::Waiting) -> f64| median(costs.waiting.iter().map(pick));
         let requests = median(costs.waiting.iter().filter_map(|one| one.requests));
         let cells = [
-            requests.map(|requests| format!("{requests:.1}")),
-            of(|one| one.servers).map(millis),
-            of(|one| one.waiter).map(millis),
-            of(|one| one.memory).map(|bytes| format!("{:.2} MB", bytes / 1e6)),
+            requests.map(|requests| difference(requests, |requests| format!("{requests:.1}"))),
+            of(|one| one.servers).map(|time| difference(time, millis)),
+            of(|one| one.waiter).map(|time| difference(time, millis)),
+            of(|one| one.memory).map(|bytes| difference(bytes, |bytes| format!("{:.2} MB", bytes / 1e6))),
         ];
         row(page, system, cells);
     }
@@ -110,7 +126,7 @@ fn fairness(page: &mut String, results: &Results) {
     };
     let _ = write!(
         page,
-        "### Who gets it\n\n50 contenders that queue again at once, for {:.0} minutes (`make rivals ARGS=\"--fairness\"`): the longest \
+        "\n### Who gets it\n\n50 contenders that queue again at once, for {:.0} minutes (`make rivals ARGS=\"--fairness\"`): the longest \
          wait, and Jain's index of how often each held: 1 is equally often, 0.02 is one alone.\n\n",
         seconds / 60.0
     );
@@ -153,7 +169,11 @@ fn head(page: &mut String, columns: &[&str]) {
 
 fn row(page: &mut String, system: &System, cells: impl IntoIterator<Item = Option<String>>) {
     let cells: Vec<_> = cells.into_iter().map(Option::unwrap_or_default).collect();
-    let _ = writeln!(page, "| {} | {} |", system.title, cells.join(" | "));
+    let title = match system.driver {
+        Driver::Own(_) => "Lockkeeper's library",
+        _ => system.title,
+    };
+    let _ = writeln!(page, "| {title} | {} |", cells.join(" | "));
 }
 
 fn value(costs: &Costs, size: u32, pick: impl Fn(&Handoffs) -> f64) -> Option<f64> {
@@ -162,6 +182,15 @@ fn value(costs: &Costs, size: u32, pick: impl Fn(&Handoffs) -> f64) -> Option<f6
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     percentile(&sorted(values), 50)
+}
+
+/// More with one more waiter than without.
+fn difference(more: f64, words: impl Fn(f64) -> String) -> String {
+    if more > 0.0 {
+        words(more)
+    } else {
+        "lost in what else is done".to_owned()
+    }
 }
 
 /// Three digits are what such a measurement can tell.
@@ -207,10 +236,10 @@ mod tests {
         );
         let mut page = String::new();
         render(&mut page, &results);
-        let ours = "| Lockkeeper `run` | 2.00 ms, 4.00 ms | 2.00 ms, 4.00 ms |  | 2.0 |\n";
+        let ours = "| Lockkeeper's library | 2.00 ms, 4.00 ms | 2.00 ms, 4.00 ms |  | 2.0 |\n";
         assert!(page.contains(ours), "{page}");
         assert!(
-            page.contains("| Lockkeeper `run` | 4 | 4 |  | 1.00 ms | 0.50 ms |\n"),
+            page.contains("| Lockkeeper's library | 4 | 4 |  | 1.00 ms | 0.50 ms |\n"),
             "{page}"
         );
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::cell::ONE_LINE;
 use crate::faults::{FAULTS, Fault};
 use crate::picture::{cell, seconds};
 use crate::probe::{Answer, Found, PROBES, Probe};
@@ -12,11 +13,13 @@ const HOW: &str = "## Properties\n\n\
     `make rivals ARGS=\"--properties\"` asks each lock on its real servers: its driver makes the library's calls, and ours is asked \
     by its command line. A cell that names a call or an option says that it does this. *Not offered*: the library has no such call.\n\n\
     * *Reentrant*: the holder asks a second time, and has the lock. Then it releases once, and another client asks. A lock that does \
-    not answer within 8 s waits for itself.\n\
+    not answer within 8 s waits for itself. A call that answers at once, and that the driver repeats, finds it taken. ShedLock's \
+    `DefaultLockingTaskExecutor`, which no driver uses, lets its own thread in.\n\
     * *Try*: a call returns at once while another client holds. *Timed*: a call gives up after a second. Both get a free lock.\n\
     * *Shared*: two clients hold at once, and a writer, or one more than there are permits, is kept out. Where the cell names another \
     class, the library has that one for it.\n\
-    * *Tells*: the library told its holder of a loss in the rounds below. *Never lost*: no fault took it from its holder.\n\
+    * *Tells*: the library told its holder of a loss in the rounds below. (ShedLock tells a user who extends the lock with its own calls; its \
+    `KeepAliveLockProvider` tells nobody.) *Never lost*: no fault took it from its holder.\n\
     * *Free after a death*: the next contender got it in [holder-killed](#holder-killed) and in [holder-crashed](#holder-crashed).\n\
     * *Stops the work*: the lock itself ended the program of a former holder in the rounds below. With a library the program that uses it \
     has to do that, and here the driver does.\n\
@@ -37,7 +40,7 @@ pub(super) fn render(page: &mut String, results: &Results) {
             let found = properties.and_then(|properties| properties.probed.get(&probe));
             found.map_or_else(
                 || "[not measured](#what-was-not-measured)".to_owned(),
-                |found| answer(probe, found),
+                |found| answer(system, probe, found),
             )
         });
         let of_rounds = [
@@ -53,8 +56,11 @@ pub(super) fn render(page: &mut String, results: &Results) {
     page.push('\n');
 }
 
-fn answer(probe: Probe, found: &Found) -> String {
+fn answer(system: &System, probe: Probe, found: &Found) -> String {
     match (found.answer, &found.call) {
+        (Answer::No, _) if probe == Probe::Reentrant && system.is_polled_by_driver() => {
+            "no: finds it taken".to_owned()
+        }
         (Answer::NotOffered, _) => "not offered".to_owned(),
         (Answer::No, _) => format!("no: {}", found.seen),
         (Answer::Yes, Some(call)) if probe != Probe::Reentrant => format!("`{call}`"),
@@ -75,9 +81,14 @@ fn tells(results: &Results, system: &System) -> String {
         .filter(|(_, cell)| cell.overlaps > 0 && cell.told_in == 0)
         .map(|(fault, _)| link(fault))
         .collect();
+    let yes = if system.is_watched_by_driver() {
+        "the driver does"
+    } else {
+        "yes"
+    };
     match (cells().any(|(_, cell)| cell.told_in > 0), silent.is_empty()) {
-        (true, true) => "yes".to_owned(),
-        (true, false) => format!("yes, but not after {}", silent.join(", ")),
+        (true, true) => yes.to_owned(),
+        (true, false) => format!("{yes}, but not after {}", silent.join(", ")),
         (false, false) => "no".to_owned(),
         (false, true) => "never lost".to_owned(),
     }
@@ -113,7 +124,10 @@ fn stops(results: &Results, system: &System) -> String {
     }
     worst.map_or_else(
         || "yes, in time".to_owned(),
-        |worst| format!("yes, up to {} late", seconds(worst)),
+        |worst| match worst {
+            worst if worst < ONE_LINE => format!("yes, less than {} late", seconds(ONE_LINE)),
+            worst => format!("yes, up to {} late", seconds(worst)),
+        },
     )
 }
 
@@ -132,7 +146,7 @@ fn queues(properties: &Properties) -> String {
     known.collect::<Vec<_>>().join("; ")
 }
 
-fn link(fault: Fault) -> String {
+pub(super) fn link(fault: Fault) -> String {
     format!("[{0}](#{0})", fault.name())
 }
 

@@ -157,7 +157,7 @@ fn play_in_order(first: &Side, second: &Side, site: &mut Site) -> anyhow::Result
         holder.end();
     }
     let got_it = runs(&waiter, PATIENCE)?.is_some();
-    let both = overlap(&stretches(&[holder.records()?, waiter.records()?]));
+    let both = overlap(&stretches(&[holder.records()?, waiter.records()?], &[]));
     let last = waiter.last_lines();
     for machine in &site.machines {
         machine.signal_contender(Signal::KILL)?;

@@ -10,6 +10,8 @@ pub(super) fn start() -> anyhow::Result<Ensemble> {
     let ensemble = Ensemble::start(Config {
         // As in production, and as the others have it: an acknowledged write is on the disk.
         java_arguments: vec!["-Dzookeeper.forceSync=yes".to_owned()],
+        // As in `zoo_sample.cfg`. A server that is cut off drops its clients before the fault ends.
+        sync_limit: 5,
         ..Config::default()
     })?;
     ensemble.network().can_cut()?;

@@ -12,9 +12,9 @@ use tempfile::TempDir;
 
 use super::config::{self, Config, TlsFiles};
 use crate::java::Release;
-use crate::network::{Host, Network, Unsupported};
 use crate::owner::{Owner, sweep_leftovers};
 use crate::process::Process;
+use crate::{Host, Network, Unsupported};
 
 /// The port for clients on every server.
 const CLIENT_PORT: u16 = 2181;

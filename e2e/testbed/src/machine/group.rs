@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-use crate::network::Unsupported;
+use crate::Unsupported;
 use crate::owner::Owner;
 use crate::process::wait_for;
 

@@ -3,7 +3,8 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::{Host, Kind, Network, ROUTER, Unsupported, ip};
+use super::{Host, Kind, Network, ROUTER, ip};
+use crate::Unsupported;
 
 /// All hosts of a [`Network`].
 const HOSTS: &str = "10.99.0.0/16";
@@ -62,6 +63,6 @@ impl Network {
             return self.can_cut();
         };
         let rules = format!("rule {verb} from {network} blackhole\nrule {verb} to {network} blackhole\n");
-        ip(router, &rules).map_err(|error| Unsupported(error.to_string()))
+        ip(router, &rules).map_err(|error| Unsupported::new(error.to_string()))
     }
 }

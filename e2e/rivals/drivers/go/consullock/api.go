@@ -2,12 +2,18 @@
 //
 // consul-api: Lock of the Go API.
 // Follows https://pkg.go.dev/github.com/hashicorp/consul/api#Lock.Lock: the channel that it returns "is closed if
-// our lock is lost", and one has to watch it. The library renews its session. --lease-ms is the TTL of the
-// session, of which Consul wants 10 s at least; everything else has its default. --servers is one agent.
+// our lock is lost", and one has to watch it. The library makes and renews its session, which has the check of its
+// node's health, as is the default. --lease-ms is the TTL of the session, of which Consul wants 10 s at least; everything
+// else has its default. --servers is one agent.
 //
-// Fencing token: ModifyIndex of the key, as acquiring it changes the key. Reentrant: no. Tells of a loss: by
-// that channel. After a crash: the servers end the session between one and two TTLs after the last renewal,
-// and give the key to nobody for a lock delay of 15 s more.
+// consul-api-ttl: the same with a session without checks. The comment of Lock says why: "It is NOT safe to assume that
+// the lock is held until Unlock() unless the Session is specifically created without any associated health checks. By
+// default Consul sessions prefer liveness over safety and an application must be able to handle the lock being lost."
+// The driver renews such a session by Session.RenewPeriodic, and takes its end for a loss, too.
+//
+// Fencing token: ModifyIndex of the key, as acquiring it changes the key; this driver asks for it. Reentrant: no. Tells
+// of a loss: by that channel. After a crash: the servers end the session when the check of its node fails, else between
+// one and two TTLs after the last renewal, and give the key to nobody for a lock delay of 15 s more.
 package consullock
 
 import (
@@ -27,6 +33,8 @@ type system struct {
 	options *contract.Options
 	client  *api.Client
 	lock    *api.Lock
+	// Ends the renewals of the driver's own session.
+	renewed chan struct{}
 }
 
 // Connect makes the client, which connects when it is used.
@@ -87,8 +95,14 @@ func (s *system) lockOptions() *api.LockOptions {
 }
 
 func (s *system) Acquire(ctx context.Context, lost func(string)) (*int64, error) {
+	options := s.lockOptions()
+	if s.options.System == "consul-api-ttl" {
+		if err := s.own(options, lost); err != nil {
+			return nil, err
+		}
+	}
 	var err error
-	s.lock, err = s.client.LockOpts(s.lockOptions())
+	s.lock, err = s.client.LockOpts(options)
 	if err != nil {
 		return nil, err
 	}
@@ -121,4 +135,31 @@ func (s *system) Release() error {
 	return s.lock.Unlock()
 }
 
-func (s *system) Close() {}
+// Close ends what the driver has begun itself. Renewals that end delete their session, if the process goes on; otherwise its
+// TTL ends it.
+func (s *system) Close() {
+	if s.renewed != nil {
+		close(s.renewed)
+		s.renewed = nil
+	}
+}
+
+// Gives the lock a session without checks, which this driver renews.
+func (s *system) own(options *api.LockOptions, lost func(string)) error {
+	s.Close()
+	entry := &api.SessionEntry{Name: s.options.Name, TTL: s.ttl()}
+	id, _, err := s.client.Session().CreateNoChecks(entry, nil)
+	if err != nil {
+		return err
+	}
+	options.Session = id
+	done := make(chan struct{})
+	s.renewed = done
+	go func() {
+		// Without an error the driver has ended it.
+		if err := s.client.Session().RenewPeriodic(s.ttl(), id, nil, done); err != nil {
+			lost("RenewPeriodic: " + err.Error())
+		}
+	}()
+	return nil
+}

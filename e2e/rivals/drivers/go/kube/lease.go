@@ -11,7 +11,9 @@
 // --servers is the URL of an API server, with its token in --token-file (the server's certificate is then not
 // verified), or kubeconfig:FILE.
 //
-// Fencing token: LeaseTransitions of the object; the page says that this implementation does no fencing.
+// A request times out after half the renewal's time, as in resourcelock.NewFromKubeconfig.
+//
+// Fencing token: LeaseTransitions of the object, which this driver asks for; the page says that this implementation does no fencing.
 // Reentrant: an elector runs once. Tells of a loss: by OnStoppedLeading. After a crash: another client takes over
 // when it has seen the object unchanged for the lease.
 package kube
@@ -57,11 +59,22 @@ func Connect(_ context.Context, o *contract.Options) (contract.System, error) {
 	if err != nil {
 		return nil, err
 	}
+	// As resourcelock.NewFromKubeconfig has it, so that one request that hangs leaves time for another one.
+	_, renewal, _ := times(o)
+	config.Timeout = max(time.Second, renewal/2)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
 	return &system{options: o, client: client}, nil
+}
+
+// The times of an elector: its own defaults, or the lease that all get with the others in the same proportion.
+func times(o *contract.Options) (lease, renewal, retry time.Duration) {
+	if strings.HasSuffix(o.System, "-defaults") {
+		return leaseDuration, renewDeadline, retryPeriod
+	}
+	return o.Lease, o.Lease * 2 / 3, o.Lease * 2 / 15
 }
 
 func config(o *contract.Options) (*rest.Config, error) {
@@ -120,15 +133,16 @@ func (s *system) Acquire(ctx context.Context, lost func(string)) (*int64, error)
 
 func (s *system) config(leading chan<- struct{}, lost func(string)) leaderelection.LeaderElectionConfig {
 	started := make(chan struct{})
-	config := leaderelection.LeaderElectionConfig{
+	lease, renewal, retry := times(s.options)
+	return leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Name: s.options.Lock, Namespace: namespace},
 			Client:     s.client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: s.options.Name + "_" + life},
 		},
-		LeaseDuration:   leaseDuration,
-		RenewDeadline:   renewDeadline,
-		RetryPeriod:     retryPeriod,
+		LeaseDuration:   lease,
+		RenewDeadline:   renewal,
+		RetryPeriod:     retry,
 		ReleaseOnCancel: strings.Contains(s.options.System, "-release"),
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {
@@ -145,12 +159,6 @@ func (s *system) config(leading chan<- struct{}, lost func(string)) leaderelecti
 			},
 		},
 	}
-	if !strings.HasSuffix(s.options.System, "-defaults") {
-		config.LeaseDuration = s.options.Lease
-		config.RenewDeadline = s.options.Lease * 2 / 3
-		config.RetryPeriod = s.options.Lease * 2 / 15
-	}
-	return config
 }
 
 // The library does not tell it. Not known if the API server does not answer now.

@@ -1,7 +1,7 @@
 // Judges the records of guarded programs a second time, by Porcupine: a checker of linearizability that knows nothing
 // of ours. It reads the files by itself.
 //
-//	porcupine [--silence-ms 50] FILE...
+//	porcupine [--silence-ms 50] [--paused INDEX,FROM,TO]... FILE...
 //
 // Each file has the lines of one contender:
 //
@@ -9,8 +9,10 @@
 //	beat TOKEN NANOSECONDS PID
 //	end TOKEN NANOSECONDS PID
 //
-// A stretch of lines without a longer silence is a time in which the contender ran. It got the lock at some moment
-// before the first line, and gave it back at some moment after the last one. A mutex allows that if there is an order
+// A program (a PID that begins) ran from its first line to its last one, but for a silence around the time in which the
+// machine of the file with this index, from 0, was stopped: from FROM, when it was, until TO, before it went on, in
+// nanoseconds. It got the
+// lock at some moment before the first line of such a stretch, and gave it back at some moment after the last one. A mutex allows that if there is an order
 // of all these moments in which nobody gets a lock that another one has. A fenced mutex demands as well that whoever
 // gets it has a higher token than everybody before: that is also the order of first come, first served, where tokens
 // are places in a queue.
@@ -34,40 +36,82 @@ import (
 // Longer than any check of a round needs.
 const patience = 20 * time.Second
 
-// One time in which a contender ran.
+// One time in which a program ran.
 type stretch struct {
 	from, to int64
 	token    int64
-	pid      string
 }
 
-// What a contender does at an unknown moment: it gets the lock, or gives it back.
+// All times in which a program ran.
+type program []stretch
+
+// A time in which the machine of a contender was stopped.
+type pause struct {
+	contender int
+	from, to  int64
+}
+
+type pauses []pause
+
+func (p *pauses) String() string { return fmt.Sprint(*p) }
+
+func (p *pauses) Set(text string) error {
+	var one pause
+	if _, err := fmt.Sscanf(text, "%d,%d,%d", &one.contender, &one.from, &one.to); err != nil {
+		return fmt.Errorf("%q is not INDEX,FROM,TO: %w", text, err)
+	}
+	*p = append(*p, one)
+	return nil
+}
+
+// Who takes part: a program of a contender. The contender may run another one when it gets the lock again, with the same
+// token if nobody had it in between.
+type who struct {
+	contender, program int
+}
+
+// What a program does at an unknown moment: it gets the lock, or gives it back.
 type operation struct {
 	gets  bool
 	token int64
-	// The contender: it may run another process when it gets the lock again, with the same token if nobody had it in
-	// between.
-	who int
+	who   who
 }
 
 // The lock: who has it, and the last one who got it.
 type state struct {
 	held  bool
 	token int64
-	who   int
+	who   who
 }
 
 func main() {
-	silence := flag.Int64("silence-ms", 50, "a longer one means that the contender did not run")
+	silence := flag.Int64("silence-ms", 50, "around a pause, a longer one is that pause")
+	var stopped pauses
+	flag.Var(&stopped, "paused", "when the machine of a file was stopped: INDEX,FROM,TO")
 	flag.Parse()
 	var history []porcupine.Operation
-	for client, file := range flag.Args() {
-		stretches, err := read(file, *silence*int64(time.Millisecond))
+	client := 0
+	for contender, file := range flag.Args() {
+		isPause := func(since, until int64) bool {
+			if until-since <= *silence*int64(time.Millisecond) {
+				return false
+			}
+			for _, one := range stopped {
+				if one.contender == contender && since < one.to && until > one.from {
+					return true
+				}
+			}
+			return false
+		}
+		programs, err := read(file, isPause)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}
-		history = append(history, operations(client, stretches)...)
+		for number, one := range programs {
+			history = append(history, operations(client, who{contender, number}, one)...)
+			client++
+		}
 	}
 	verdict := map[string]bool{}
 	for name, fenced := range map[string]bool{"mutex": false, "fenced": true} {
@@ -97,7 +141,7 @@ func model(fenced bool) porcupine.Model {
 				lock.held = false
 				return true, lock
 			}
-			goesOn := lock.who == does.who && lock.token == does.token
+			goesOn := lock.who.contender == does.who.contender && lock.token == does.token
 			if lock.held || fenced && does.token <= lock.token && !goesOn {
 				return false, lock
 			}
@@ -106,29 +150,29 @@ func model(fenced bool) porcupine.Model {
 	}
 }
 
-func operations(client int, stretches []stretch) []porcupine.Operation {
+func operations(client int, who who, ran program) []porcupine.Operation {
 	var all []porcupine.Operation
-	for index, one := range stretches {
+	for index, one := range ran {
 		// Since the last one ended, and until the next one begins, as far as a reader can know.
 		since, until := int64(0), int64(math.MaxInt64)
 		if index > 0 {
-			since = stretches[index-1].to
+			since = ran[index-1].to
 		}
-		if index+1 < len(stretches) {
-			until = stretches[index+1].from
+		if index+1 < len(ran) {
+			until = ran[index+1].from
 		}
 		all = append(all,
 			porcupine.Operation{
-				ClientId: client, Input: operation{true, one.token, client}, Call: since, Return: one.from,
+				ClientId: client, Input: operation{true, one.token, who}, Call: since, Return: one.from,
 			},
 			porcupine.Operation{
-				ClientId: client, Input: operation{false, one.token, client}, Call: one.to, Return: until,
+				ClientId: client, Input: operation{false, one.token, who}, Call: one.to, Return: until,
 			})
 	}
 	return all
 }
 
-func read(name string, silence int64) ([]stretch, error) {
+func read(name string, isPause func(since, until int64) bool) ([]program, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
@@ -136,7 +180,8 @@ func read(name string, silence int64) ([]stretch, error) {
 	lines := strings.Split(string(text), "\n")
 	// What comes after the last newline is nothing, or half a line.
 	lines = lines[:len(lines)-1]
-	var all []stretch
+	var all []program
+	byPid := map[string]int{}
 	for _, line := range lines {
 		fields := strings.Fields(line)
 		if len(fields) < 4 {
@@ -150,11 +195,18 @@ func read(name string, silence int64) ([]stretch, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		last := len(all) - 1
-		if fields[0] != "begin" && last >= 0 && all[last].pid == fields[3] && at-all[last].to <= silence {
-			all[last].to = at
+		number, known := byPid[fields[3]]
+		if fields[0] == "begin" || !known {
+			number = len(all)
+			byPid[fields[3]] = number
+			all = append(all, program{{at, at, token}})
+			continue
+		}
+		ran := all[number]
+		if last := &ran[len(ran)-1]; isPause(last.to, at) {
+			all[number] = append(ran, stretch{at, at, token})
 		} else {
-			all = append(all, stretch{at, at, token, fields[3]})
+			last.to = at
 		}
 	}
 	return all, nil

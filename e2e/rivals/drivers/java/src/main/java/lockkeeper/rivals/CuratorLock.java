@@ -10,21 +10,25 @@ import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.state.ConnectionState;
+import org.apache.curator.framework.state.ConnectionStateErrorPolicy;
 import org.apache.curator.framework.state.ConnectionStateListener;
 import org.apache.curator.framework.state.SessionConnectionStateErrorPolicy;
 import org.apache.curator.framework.state.StandardConnectionStateErrorPolicy;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /**
- * Apache Curator's locks on ZooKeeper: {@code curator-mutex}, {@code curator-mutex-session-policy} (InterProcessMutex)
- * and {@code curator-semaphore-mutex} (InterProcessSemaphoreMutex).
+ * Apache Curator's locks on ZooKeeper: {@code curator-mutex}, {@code curator-mutex-session-policy} and
+ * {@code curator-mutex-session-policy-33} (InterProcessMutex), and {@code curator-semaphore-mutex}
+ * (InterProcessSemaphoreMutex).
  *
  * <p>Pages: https://curator.apache.org/docs/recipes-shared-reentrant-lock and
  * https://curator.apache.org/docs/recipes-shared-lock, "Error Handling": "It is strongly recommended that you add a
  * ConnectionStateListener and watch for SUSPENDED and LOST state changes"; https://curator.apache.org/docs/errors,
  * "Error Policy": the standard policy takes both states for errors, the session policy LOST alone. The listener here
- * asks the client's policy, as LeaderSelectorListenerAdapter does, and ends the holder's work. Retries and connection
- * timeout are those of https://curator.apache.org/docs/getting-started.
+ * asks the client's policy, as LeaderSelectorListenerAdapter does, and ends the holder's work. Retries are those of
+ * https://curator.apache.org/docs/getting-started. The connection timeout is its default, or the session's if that is
+ * shorter: Curator warns of a longer one. {@code -33} has 33 for simulatedSessionExpirationPercent, by which the client
+ * takes the session for lost that much of its time after SUSPENDED; by default it is 100.
  *
  * <p>Fencing token: none. Reentrant: InterProcessMutex yes, InterProcessSemaphoreMutex no. Tells of a loss: through
  * the listener, by the client's own clock when it has no connection. After a crash: the session's timeout
@@ -40,6 +44,8 @@ final class CuratorLock implements Lock {
 
     private static final int DEFAULT_CONNECTION_MS = 15_000;
 
+    static final int DEFAULT_EXPIRATION_PERCENT = 100;
+
     private final CuratorFramework client;
     private final InterProcessLock lock;
     private final String path;
@@ -47,15 +53,15 @@ final class CuratorLock implements Lock {
     private ConnectionState error;
     private Tenure holding;
 
-    private CuratorLock(Options options, boolean sessionPolicy, boolean semaphore) {
+    private CuratorLock(Options options, ConnectionStateErrorPolicy policy, int expirationPercent, boolean semaphore) {
+        int sessionMs = (int) options.leaseMs(DEFAULT_SESSION_MS);
         client = CuratorFrameworkFactory.builder()
                 .connectString(options.servers())
-                .sessionTimeoutMs((int) options.leaseMs(DEFAULT_SESSION_MS))
-                .connectionTimeoutMs(DEFAULT_CONNECTION_MS)
+                .sessionTimeoutMs(sessionMs)
+                .connectionTimeoutMs(Math.min(DEFAULT_CONNECTION_MS, sessionMs))
                 .retryPolicy(new ExponentialBackoffRetry(1000, 3))
-                .connectionStateErrorPolicy(sessionPolicy
-                        ? new SessionConnectionStateErrorPolicy()
-                        : new StandardConnectionStateErrorPolicy())
+                .connectionStateErrorPolicy(policy)
+                .simulatedSessionExpirationPercent(expirationPercent)
                 .build();
         client.getConnectionStateListenable().addListener(
                 (ConnectionStateListener) (unused, state) -> changed(state));
@@ -65,12 +71,16 @@ final class CuratorLock implements Lock {
         lock = semaphore ? new InterProcessSemaphoreMutex(client, path) : new InterProcessMutex(client, path);
     }
 
-    static Lock mutex(Options options, boolean sessionPolicy) {
-        return new CuratorLock(options, sessionPolicy, false);
+    static Lock mutex(Options options) {
+        return new CuratorLock(options, new StandardConnectionStateErrorPolicy(), DEFAULT_EXPIRATION_PERCENT, false);
+    }
+
+    static Lock mutexBySession(Options options, int expirationPercent) {
+        return new CuratorLock(options, new SessionConnectionStateErrorPolicy(), expirationPercent, false);
     }
 
     static Lock semaphoreMutex(Options options) {
-        return new CuratorLock(options, false, true);
+        return new CuratorLock(options, new StandardConnectionStateErrorPolicy(), DEFAULT_EXPIRATION_PERCENT, true);
     }
 
     private synchronized void changed(ConnectionState state) {

@@ -41,6 +41,13 @@ final class Database implements AutoCloseable {
         Properties properties = new Properties();
         properties.setProperty("user", options.text("user", "lockkeeper"));
         properties.setProperty("password", options.text("password", "lockkeeper"));
+        if (options.keepalive()) {
+            // After half a lease of silence, and then twice more: https://www.postgresql.org/docs/current/
+            // runtime-config-connection.html, "TCP Settings". They are in whole seconds, and 0 is the system's default.
+            long lease = options.leaseMs(15_000) / 1000;
+            properties.setProperty("options", "-c tcp_keepalives_idle=" + Math.max(1, lease / 2)
+                    + " -c tcp_keepalives_interval=" + Math.max(1, lease / 4) + " -c tcp_keepalives_count=2");
+        }
         return properties;
     }
 

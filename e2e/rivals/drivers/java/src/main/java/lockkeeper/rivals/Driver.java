@@ -35,8 +35,10 @@ public final class Driver {
     }
 
     private static final Map<String, Opener> SYSTEMS = Map.ofEntries(
-            Map.entry("curator-mutex", options -> CuratorLock.mutex(options, false)),
-            Map.entry("curator-mutex-session-policy", options -> CuratorLock.mutex(options, true)),
+            Map.entry("curator-mutex", CuratorLock::mutex),
+            Map.entry("curator-mutex-session-policy",
+                    options -> CuratorLock.mutexBySession(options, CuratorLock.DEFAULT_EXPIRATION_PERCENT)),
+            Map.entry("curator-mutex-session-policy-33", options -> CuratorLock.mutexBySession(options, 33)),
             Map.entry("curator-semaphore-mutex", CuratorLock::semaphoreMutex),
             Map.entry("zk-naive", ZkNaive::new),
             Map.entry("jdbc-row", JdbcRow::new),

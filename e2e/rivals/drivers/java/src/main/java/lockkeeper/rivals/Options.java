@@ -9,17 +9,19 @@ import java.util.regex.Pattern;
 
 /**
  * The options that all drivers have, and the parts of a system's name:
- * {@code BASE[-checked][-defaults][@postgres|@mariadb]}.
+ * {@code BASE[-checked][-keepalive][-defaults][@postgres|@mariadb]}.
  *
  * <ul>
  *   <li>{@code -checked}: the driver asks the library three times in a lease whether it still holds, for those
  *       libraries that can be asked but never tell;
+ *   <li>{@code -keepalive}: the server asks a silent connection whether its client is alive, so that it notices within
+ *       the lease that a machine has gone;
  *   <li>{@code -defaults}: the library's own times instead of {@code --lease-ms}.
  * </ul>
  */
 final class Options {
     private static final Pattern SYSTEM = Pattern.compile(
-            "(?<base>.*?)(?<checked>-checked)?(?<defaults>-defaults)?(@(?<database>postgres|mariadb))?");
+            "(?<base>.*?)(?<checked>-checked)?(?<keepalive>-keepalive)?(?<defaults>-defaults)?(@(?<database>postgres|mariadb))?");
 
     private final Map<String, String> values = new HashMap<>();
     private final Matcher system;
@@ -71,6 +73,10 @@ final class Options {
 
     boolean checked() {
         return system.group("checked") != null;
+    }
+
+    boolean keepalive() {
+        return system.group("keepalive") != null;
     }
 
     boolean mariadb() {

@@ -13,7 +13,8 @@ import java.util.Map;
  *
  * <p>Fencing token: none. Reentrant: yes, it counts. Tells of a loss: never, unless the connection is used; with
  * {@code -checked} the driver calls Connection.isValid three times in a lease. After a crash: the server releases when
- * it notices that the connection is gone; {@code --lease-ms} has no meaning here.
+ * it notices that the connection is gone, which takes two hours by default if the machine has gone silently; with
+ * {@code -keepalive} it takes a lease. Otherwise {@code --lease-ms} has no meaning here.
  */
 final class PgAdvisory implements Lock {
     /** The SQLSTATE lock_not_available. */

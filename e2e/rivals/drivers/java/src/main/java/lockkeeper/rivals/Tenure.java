@@ -20,6 +20,8 @@ final class Tenure {
     private boolean over;
     private boolean stopped;
     private String lost;
+    /** Since when the library owes an answer (System.nanoTime()); null if nobody has asked. */
+    private Long asked;
 
     Tenure(Options options, Events events) {
         this.options = options;
@@ -50,6 +52,7 @@ final class Tenure {
     /** No more losses: the lock is being given back, or was never got. */
     synchronized void end() {
         over = true;
+        notifyAll();
     }
 
     synchronized boolean isLost() {
@@ -61,6 +64,11 @@ final class Tenure {
         start(token);
         long holdMs = options.number("hold-ms", 0);
         long checkMs = options.checked() ? options.leaseMs(15_000) / 3 : 0;
+        if (checkMs > 0) {
+            Thread watch = new Thread(() -> watch(checkMs), "watch");
+            watch.setDaemon(true);
+            watch.start();
+        }
         long began = System.nanoTime();
         long nextCheckMs = checkMs;
         while (true) {
@@ -83,13 +91,41 @@ final class Tenure {
         finish();
     }
 
+    /** Libraries answer the thread that has the lock only, so this one asks; another one watches how long it waits. */
     private void check(Lock lock) {
+        owes(System.nanoTime());
         try {
             if (!lock.stillHeld()) {
                 lose("asked, and the answer was: not held");
             }
         } catch (Exception e) {
             lose("asked, and it threw " + e);
+        }
+        owes(null);
+    }
+
+    private synchronized void owes(Long since) {
+        asked = since;
+        notifyAll();
+    }
+
+    /** Takes an answer that does not come in this time for a loss. */
+    private synchronized void watch(long patienceMs) {
+        try {
+            while (!over && lost == null) {
+                if (asked == null) {
+                    wait();
+                    continue;
+                }
+                long left = patienceMs - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - asked);
+                if (left > 0) {
+                    wait(left);
+                } else {
+                    lose("asked, and nobody answered within " + patienceMs + " ms");
+                }
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
         }
     }
 
