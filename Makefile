@@ -15,6 +15,7 @@ ACT ?=
 ARGS ?=
 # A private key, with which `make dist` signs.
 KEY ?=
+override KEY := $(abspath $(KEY))
 # The address of the repository, such as https://github.com/OWNER/NAME: `make dist` tells it in the charts, and `make site` leads
 # to it, or into this checkout.
 REPOSITORY ?=
@@ -35,6 +36,7 @@ CLUSTER := $(LINTED) $(CARGO) build --quiet --locked --workspace --bin lockkeepe
 ACTIONLINT := v1.7.12
 # Of Prometheus 3.16.
 PROMTOOL := v0.316.0
+CYCLONEDX := 0.5.9
 # Makes the site of the documentation.
 MDBOOK_VERSION := 0.5.4
 MDBOOK := target/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
@@ -68,7 +70,9 @@ tests-of = $(sort $(basename $(notdir $(wildcard $(addsuffix /tests/*.rs,$(1))))
     $(notdir $(patsubst %/main.rs,%,$(wildcard $(addsuffix /tests/*/main.rs,$(1))))))
 # Those of what `make dist` makes, which takes long: only `make test-dist` runs them.
 DIST_TESTS := dist
-TESTS := $(filter-out $(DIST_TESTS),$(call tests-of,* */*))
+# The one of an upgrade, which builds an older checkout: only `make test-upgrade` runs it.
+UPGRADE_TESTS := upgrade
+TESTS := $(filter-out $(DIST_TESTS) $(UPGRADE_TESTS),$(call tests-of,* */*))
 DEFAULT_MEMBERS := $(shell sed -n '/^default-members/,/^]/ s/"\([^"]*\)",\{0,1\}/\1/gp' Cargo.toml)
 # At once where tests wait more than they compute: for kubelets, servers, processes and deadlines.
 WAITING_THREADS ?= 6
@@ -144,12 +148,13 @@ sbom-of = SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct 2>/dev/null)" $(CARGO) c
 
 .PHONY: sbom
 sbom: ## Say in target/images/*.cdx.json what is in the images and in the plug-in of kubectl (CycloneDX)
-	@$(CARGO) cyclonedx --version >/dev/null 2>&1 || env -u RUSTC_WORKSPACE_WRAPPER $(CARGO) install cargo-cyclonedx --locked --debug --version '^0.5'
+	@$(CARGO) cyclonedx --version 2>/dev/null | grep -q ' $(CYCLONEDX)$$' || \
+	    env -u RUSTC_WORKSPACE_WRAPPER $(CARGO) install cargo-cyclonedx --locked --debug --version $(CYCLONEDX)
 	@mkdir -p target/images
 	@$(call sbom-of,sidecar,--features "$(FEATURES)",lockkeeper)
 	@$(call sbom-of,operator,,lockkeeper-operator)
 	@$(call sbom-of,operator/plugin,,kubectl-lockkeeper)
-	@rm -f */*_bin.cdx.json */*/*_bin.cdx.json
+	@find . -path ./target -prune -o -name '*_bin.cdx.json' -exec rm {} +
 	@for file in target/images/*.cdx.json; do echo "$$file: $$(grep -c '"bom-ref"' $$file) parts"; done
 
 .PHONY: package
@@ -167,8 +172,20 @@ dist: ## Make in target/dist all that the release VERSION consists of, and sign 
 test-dist: setup dist ## Check what `make dist` makes: run, install and verify it, and build it again elsewhere
 	@$(forget-skipped)
 	@failed=0; \
-	LOCKKEEPER_DIST=$(CURDIR)/target/dist RUST_TEST_THREADS=1 \
+	LOCKKEEPER_DIST=$(CURDIR)/target/dist LOCKKEEPER_RELEASE_KEY="$(KEY)" RUST_TEST_THREADS=1 \
 	    $(RUN_TESTS) --features lockkeeper-release/dist $(addprefix --test ,$(DIST_TESTS)) -- $(ARGS) || failed=1; \
+	$(skipped); \
+	$(took); \
+	exit $$failed
+
+FROM ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null)
+.PHONY: test-upgrade
+test-upgrade: setup ## Upgrade operator and sidecars under a lock from the release before, or FROM=REVISION, and go back (as root, with Go)
+	@.ci/release/older "$(FROM)" target/older
+	@$(prepare-tests)
+	@failed=0; \
+	LOCKKEEPER_OLDER=$(CURDIR)/target/older \
+	    $(RUN_TESTS) --features lockkeeper-release/dist $(addprefix --test ,$(UPGRADE_TESTS)) || failed=1; \
 	$(skipped); \
 	$(took); \
 	exit $$failed

@@ -1,6 +1,11 @@
 //! `make bench`, second part: from the last instruction of one guarded program to the first of the
-//! next, by clean releases, between `lockkeeper run`s on three servers; and the floor, the same between programs that a
-//! shell on one machine runs one after the other.
+//! next, by clean releases, between `lockkeeper run`s on three servers.
+//!
+//! Below it are two floors, and such a handoff has both in it: between programs that a shell on one machine runs one
+//! after the other; and from a deletion at one connection of a client to the watch event at another one.
+
+#[path = "handoff/floor.rs"]
+mod floor;
 
 use std::process::Command;
 use std::time::Duration;
@@ -14,7 +19,9 @@ use lockkeeper_testbed::{Config, Ensemble};
 /// Runs in the queue at once, each of which gives one handoff.
 const WORKERS: usize = 20;
 /// The number of queues.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 8;
+/// The first queues do not count: the servers' Java interprets at first what it compiles later.
+const WARM_UP: usize = 3;
 /// Bound for a whole round on a busy machine.
 const BOUND: Duration = Duration::from_secs(120);
 
@@ -42,6 +49,9 @@ fn main() -> anyhow::Result<()> {
         }
         let report = check(&worker::all_records(&workers)?, Rule::Exclusive);
         anyhow::ensure!(report.is_clean(), "{report}");
+        if round < WARM_UP {
+            continue;
+        }
         // The first handoffs may have come before the queue was full: only the later half counts.
         gaps.extend(
             report
@@ -52,13 +62,21 @@ fn main() -> anyhow::Result<()> {
         );
     }
     let own = print("Child to child, clean release, three servers", gaps);
-    let floor = print("One program after the other in a shell", floor(&ensemble)?);
-    println!("Child to child is {:.1} times the floor.", own / floor);
+    let shell = print("One program after the other in a shell", shell(&ensemble)?);
+    let watch = print(
+        "A deletion to its watch event, three servers",
+        floor::deletions(&ensemble, "child")?,
+    );
+    println!(
+        "Child to child is {:.1} times the shell, and {:.1} times the shell and the deletion together.",
+        own / shell,
+        own / (shell + watch)
+    );
     Ok(())
 }
 
 /// The times between programs of a shell, which waits for one and starts the next.
-fn floor(ensemble: &Ensemble) -> anyhow::Result<Vec<Duration>> {
+fn shell(ensemble: &Ensemble) -> anyhow::Result<Vec<Duration>> {
     let record = ensemble.directory().join("floor");
     let mut command = Command::new("sh");
     command
@@ -66,7 +84,7 @@ fn floor(ensemble: &Ensemble) -> anyhow::Result<Vec<Duration>> {
             "-c",
             "for turn in $(seq \"$0\"); do LOCKKEEPER_FENCING_TOKEN=$turn \"$@\" || exit; done",
         ])
-        .arg((WORKERS * ROUNDS / 2).to_string())
+        .arg((WORKERS * (ROUNDS - WARM_UP) / 2).to_string())
         .arg(binaries::recorder()?)
         .arg(&record)
         .args(RECORDER);

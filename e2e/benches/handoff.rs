@@ -1,6 +1,8 @@
 //! `make bench`, first part: the time from a release to the next holder, side by side with Curator's
 //! `InterProcessMutex` and with `zookeeper_client::Client::lock`, on one server, in one run.
 
+#[path = "handoff/floor.rs"]
+mod floor;
 #[path = "handoff/rivals.rs"]
 mod rivals;
 #[path = "handoff/rounds.rs"]
@@ -52,24 +54,29 @@ fn main() -> anyhow::Result<()> {
         "Release to next holder; everybody holds for {:?} and queues again. One server,",
         rounds::HOLD
     );
-    println!("no fsync; medians of {TURNS} turns of {HANDOFFS} handoffs each, the rivals in turn.\n");
     println!(
-        "| contenders | | Curator InterProcessMutex | zookeeper-client lock() | Lockkeeper | of Curator |"
+        "no fsync; medians of {TURNS} turns of {HANDOFFS} handoffs each, the rivals in turn. The floor: a deletion at\none connection to its watch event at another.\n"
     );
-    println!("|---|---|---|---|---|---|");
+    println!(
+        "| contenders | | the floor | Curator InterProcessMutex | zookeeper-client lock() | Lockkeeper | of the floor | of Curator | of zookeeper-client |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
     let mut ours = Vec::new();
     for contenders in CONTENDERS {
-        let [curator, client, lockkeeper] = measure(&ensemble, contenders)?;
+        let [floor, curator, client, lockkeeper] = measure(&ensemble, contenders)?;
         for (name, pick) in [
             ("p50", (|f| f.p50) as fn(Figures) -> Duration),
             ("p99", |f| f.p99),
         ] {
             println!(
-                "| {contenders} | {name} | {} | {} | {} | {:.2} |",
+                "| {contenders} | {name} | {} | {} | {} | {} | {:.2} | {:.2} | {:.2} |",
+                millis(pick(floor)),
                 millis(pick(curator)),
                 millis(pick(client)),
                 millis(pick(lockkeeper)),
+                pick(lockkeeper).as_secs_f64() / pick(floor).as_secs_f64(),
                 pick(lockkeeper).as_secs_f64() / pick(curator).as_secs_f64(),
+                pick(lockkeeper).as_secs_f64() / pick(client).as_secs_f64(),
             );
         }
         ours.push(lockkeeper.p50);
@@ -82,17 +89,19 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measure(ensemble: &Ensemble, contenders: usize) -> anyhow::Result<[Figures; 3]> {
-    let mut turns: [Vec<Figures>; 3] = Default::default();
+fn measure(ensemble: &Ensemble, contenders: usize) -> anyhow::Result<[Figures; 4]> {
+    let mut turns: [Vec<Figures>; 4] = Default::default();
     for turn in 0..TURNS {
-        turns[0].push(curator(ensemble, contenders, turn)?);
+        let name = format!("floor-{contenders}-{turn}");
+        turns[0].push(figures(floor::deletions(ensemble, &name)?));
+        turns[1].push(curator(ensemble, contenders, turn)?);
         let connect = ensemble.connect_string();
         let root = format!("/bench/client-{contenders}-{turn}");
-        turns[1].push(figures(block_on(ensemble.observer(), || {
+        turns[2].push(figures(block_on(ensemble.observer(), || {
             rivals::zookeeper_client(&connect, &root, contenders, HANDOFFS)
         })?));
         let root = format!("/bench/lockkeeper-{contenders}-{turn}");
-        turns[2].push(figures(block_on(ensemble.observer(), || {
+        turns[3].push(figures(block_on(ensemble.observer(), || {
             rivals::lockkeeper(&connect, &root, contenders, HANDOFFS)
         })?));
     }

@@ -1,6 +1,8 @@
 //! The metrics of the operator, except those of its webhooks: their names, their labels, and what counts for them.
 
+use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -26,6 +28,8 @@ pub struct Metrics {
     pub losses: Family<OfLock, Counter>,
     /// Contenders that were removed since their machines are known to be off, by lock.
     pub fenced: Family<OfLock, Counter>,
+    /// The locks with a series in one of the two.
+    counted: Arc<Mutex<HashSet<LockKey>>>,
     /// Objects that were left out since they are too long to be read, each time that they are.
     pub(crate) objects_too_long: Counter,
     /// 1 while this replica leads.
@@ -90,6 +94,7 @@ impl Metrics {
             handoffs: Family::default(),
             losses: Family::default(),
             fenced: Family::default(),
+            counted: Arc::default(),
             objects_too_long: Counter::default(),
             leading: Gauge::default(),
             connected: Gauge::default(),
@@ -165,5 +170,81 @@ impl Metrics {
 
     pub(crate) fn wrote(&self, kind: &'static str) {
         self.writes.get_or_create(&Write { kind }).inc();
+    }
+
+    /// So many holders of a lock ended without a clean release.
+    pub(crate) fn lost(&self, key: &LockKey, count: u64) {
+        let mut counted = self.counted();
+        counted.insert(key.clone());
+        self.losses.get_or_create(&OfLock::from(key)).inc_by(count);
+    }
+
+    /// A contender for a lock was removed.
+    pub(crate) fn fenced_one(&self, key: &LockKey) {
+        let mut counted = self.counted();
+        counted.insert(key.clone());
+        self.fenced.get_or_create(&OfLock::from(key)).inc();
+    }
+
+    /// Ends the series of a lock, whose object is gone. Tenants decide how many locks come and go.
+    pub(crate) fn forget(&self, key: &LockKey) {
+        let mut counted = self.counted();
+        if counted.remove(key) {
+            self.end(key);
+        }
+    }
+
+    /// Ends the series of all locks but these.
+    pub(crate) fn keep(&self, is_there: impl Fn(&LockKey) -> bool) {
+        self.counted().retain(|key| {
+            let stays = is_there(key);
+            if !stays {
+                self.end(key);
+            }
+            stays
+        });
+    }
+
+    fn end(&self, key: &LockKey) {
+        let of_lock = OfLock::from(key);
+        self.losses.remove(&of_lock);
+        self.fenced.remove(&of_lock);
+    }
+
+    /// Who changes it holds it until the series are changed, too. A thread that panicked has left it whole.
+    fn counted(&self) -> MutexGuard<'_, HashSet<LockKey>> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn the_series_of_a_lock_end_with_its_object_and_those_of_others_go_on() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let page = || {
+            let mut page = String::new();
+            encode(&mut page, &registry).unwrap();
+            page
+        };
+        let key = |name: &str| LockKey::new("shop", name);
+        for name in ["one", "two", "three"] {
+            metrics.lost(&key(name), 2);
+            metrics.fenced_one(&key(name));
+        }
+        metrics.forget(&key("one"));
+        metrics.forget(&key("never counted"));
+        metrics.keep(|key| &*key.name == "two");
+        let page = page();
+        assert!(
+            page.contains("lockkeeper_operator_losses_total{namespace=\"shop\",lock=\"two\"} 2\n"),
+            "{page}"
+        );
+        assert_eq!(page.matches("lock=\"").count(), 2, "{page}");
     }
 }

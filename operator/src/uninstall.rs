@@ -43,11 +43,8 @@ pub struct UninstallArgs {
 /// When.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Step {
-    /// Before: fail while a workload is behind a lock; otherwise delete the policies that refuse unguarded pods
+    /// Before: fail while a workload is behind a lock; change nothing
     Before {
-        /// ValidatingAdmissionPolicy, with its binding, that stays when the chart is removed; may be given more than once
-        #[arg(long = "policy", value_name = "NAME", required = true)]
-        policies: Vec<String>,
         /// Name of the helm release, for the message
         #[arg(long, value_name = "NAME")]
         release: String,
@@ -55,8 +52,19 @@ pub(crate) enum Step {
         #[arg(long, value_name = "NAMESPACE")]
         namespace: String,
     },
-    /// After: remove the finalizers, so that all DistributedLocks can be deleted
-    After,
+    /// After: delete the policies that refuse unguarded pods, and remove the finalizers, so that all DistributedLocks can be
+    /// deleted; fail while the operator is installed
+    After {
+        /// ValidatingAdmissionPolicy, with its binding, that stays when the chart is removed; may be given more than once
+        #[arg(long = "policy", value_name = "NAME", required = true)]
+        policies: Vec<String>,
+        /// Deployment of the operator, which is gone by then
+        #[arg(long, value_name = "NAME")]
+        deployment: String,
+        /// Namespace of that Deployment
+        #[arg(long, value_name = "NAMESPACE")]
+        namespace: String,
+    },
 }
 
 impl UninstallArgs {
@@ -70,26 +78,47 @@ impl UninstallArgs {
             .map_err(|error| Failure::unavailable(format!("there is no way to the API server: {error}")))?;
         let client = answers::bounded(client);
         match self.step {
-            Step::Before {
+            Step::Before { release, namespace } => {
+                before(&client, &format!("{release} --namespace {namespace}")).await
+            }
+            Step::After {
                 policies,
-                release,
+                deployment,
                 namespace,
-            } => before(&client, &policies, &format!("{release} --namespace {namespace}")).await,
-            Step::After => after(&client).await,
+            } => {
+                is_gone(&client, &namespace, &deployment).await?;
+                after(&client, &policies).await
+            }
         }
     }
 }
 
 /// Helm calls this and [`after`], and they write without a lease: one process does it, once, and there may be no operator
 /// any more that could lead.
-async fn before(client: &Client, policies: &[String], release: &str) -> Result<(), Failure> {
+async fn before(client: &Client, release: &str) -> Result<(), Failure> {
     let marked = marked(client).await?;
-    if !marked.is_empty() {
-        return Err(Failure::usage(refusal(&marked, release)));
+    match marked.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::usage(refusal(&marked, release))),
     }
-    for policy in policies {
-        delete::<ValidatingAdmissionPolicyBinding>(client, policy).await?;
-        delete::<ValidatingAdmissionPolicy>(client, policy).await?;
+}
+
+/// `helm template | kubectl apply` makes plain objects of the hooks, and so runs them at once: what may only go with the
+/// operator stays as long as it is installed. Helm has deleted its Deployment before this hook.
+async fn is_gone(client: &Client, namespace: &str, deployment: &str) -> Result<(), Failure> {
+    let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+    let params = ListParams::default().fields(&format!("metadata.name={deployment}"));
+    let found = api
+        .list(&params)
+        .await
+        .map_err(|error| failed("list deployments", &error))?;
+    let is_installed = |found: &Deployment| found.metadata.deletion_timestamp.is_none();
+    if found.items.iter().any(is_installed) {
+        return Err(Failure::usage(format!(
+            "nothing was changed, because the operator is installed (deployment {namespace}/{deployment}): this \
+             removes what may only go with it. It is a hook of helm, for after the end of the release. If a tool has \
+             applied it as a plain object, render the chart with helm template --no-hooks"
+        )));
     }
     Ok(())
 }
@@ -215,7 +244,11 @@ where
     }
 }
 
-async fn after(client: &Client) -> Result<(), Failure> {
+async fn after(client: &Client, policies: &[String]) -> Result<(), Failure> {
+    for policy in policies {
+        delete::<ValidatingAdmissionPolicyBinding>(client, policy).await?;
+        delete::<ValidatingAdmissionPolicy>(client, policy).await?;
+    }
     for _ in 0..ROUNDS {
         let locks: Api<LockPart> = Api::all(client.clone());
         let mut kept = Vec::new();
@@ -265,121 +298,4 @@ fn failed(what: &str, error: &kube::Error) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-    use std::sync::{Arc, Mutex};
-
-    use http_body_util::Full;
-    use hyper::body::{Bytes, Incoming};
-    use hyper::service::service_fn;
-    use hyper::{Method, Request, Response};
-    use hyper_util::rt::TokioIo;
-    use serde_json::{Value, json};
-    use tokio::net::TcpListener;
-
-    use super::*;
-
-    /// An API server with these objects at one path and nothing else, and what was deleted there.
-    async fn api(at: &'static str, items: Value) -> (Client, Arc<Mutex<Vec<String>>>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let deleted = Arc::<Mutex<Vec<String>>>::default();
-        let seen = Arc::clone(&deleted);
-        tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let (seen, items) = (Arc::clone(&seen), items.clone());
-                let service = service_fn(move |request: Request<Incoming>| {
-                    let path = request.uri().path().to_owned();
-                    let answer = match *request.method() {
-                        Method::GET if path == at => json!({ "metadata": {}, "items": items }),
-                        Method::GET => json!({ "metadata": {}, "items": [] }),
-                        _ => {
-                            seen.lock().unwrap().push(path);
-                            json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" })
-                        }
-                    };
-                    let answer = Response::new(Full::new(Bytes::from(answer.to_string())));
-                    async { Ok::<_, Infallible>(answer) }
-                });
-                let connection = hyper::server::conn::http1::Builder::new();
-                tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
-            }
-        });
-        let client = Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
-        (client, deleted)
-    }
-
-    #[tokio::test]
-    async fn the_operator_stays_while_a_pod_is_behind_a_lock_and_its_policy_with_it() {
-        let pod = json!({
-            "metadata": { "name": "app", "namespace": "shop", "labels": { keys::LOCK: "report" } },
-            "spec": { "containers": [{ "name": "app" }] },
-        });
-        let policies = ["marked".to_owned()];
-        let (client, deleted) = api("/api/v1/pods", json!([pod])).await;
-        let refused = before(&client, &policies, "lockkeeper").await.unwrap_err();
-        assert!(refused.sentence.contains("pod shop/app"), "{refused}");
-        assert!(deleted.lock().unwrap().is_empty());
-
-        let (client, deleted) = api("/api/v1/pods", json!([])).await;
-        before(&client, &policies, "lockkeeper").await.unwrap();
-        let deleted = deleted.lock().unwrap().clone();
-        assert_eq!(deleted.len(), 2, "{deleted:?}");
-        assert!(
-            deleted.iter().all(|path| path.ends_with("/marked")),
-            "{deleted:?}"
-        );
-    }
-
-    #[tokio::test]
-    async fn a_replica_set_keeps_the_operator_unless_a_deployment_that_is_looked_at_owns_it() {
-        let set = |name: &str, replicas: i32, owner: Option<(&str, &str)>| {
-            let owner = owner.map(|(version, kind)| {
-                json!({ "apiVersion": version, "kind": kind, "name": "app", "uid": "1", "controller": true })
-            });
-            json!({
-                "metadata": { "name": name, "namespace": "shop", "ownerReferences": owner.into_iter().collect::<Vec<_>>() },
-                "spec": {
-                    "replicas": replicas,
-                    "selector": {},
-                    "template": { "metadata": { "annotations": { keys::LOCK: "report" } } },
-                },
-            })
-        };
-        let sets = json!([
-            set("alone", 1, None),
-            set("of-deployment", 1, Some(("apps/v1", "Deployment"))),
-            set("of-rollout", 1, Some(("argoproj.io/v1alpha1", "Rollout"))),
-            set("at-zero", 0, Some(("argoproj.io/v1alpha1", "Rollout"))),
-            set("of-namesake", 1, Some(("example.org/v1", "Deployment"))),
-        ]);
-        let (client, deleted) = api("/apis/apps/v1/replicasets", sets).await;
-        let refused = before(&client, &["marked".to_owned()], "lockkeeper").await;
-        let sentence = refused.unwrap_err().sentence;
-        for name in ["alone", "of-rollout", "at-zero", "of-namesake"] {
-            assert!(
-                sentence.contains(&format!("replicaset shop/{name}")),
-                "{sentence}"
-            );
-        }
-        assert!(!sentence.contains("of-deployment"), "{sentence}");
-        assert!(deleted.lock().unwrap().is_empty());
-    }
-
-    #[test]
-    fn a_refusal_names_what_would_run_without_a_lock_and_all_ways_out() {
-        let many: Vec<_> = (0..25).map(|number| format!("pod shop/p{number}")).collect();
-        let sentence = refusal(&many, "mine --namespace system");
-        for part in [
-            "pod shop/p0, ",
-            "and 5 more",
-            "remove lockkeeper.io/lock from them",
-            "`helm rollback mine --namespace system REVISION`",
-            "helm upgrade --reset-then-reuse-values --set uninstall.allowUnguarded=true",
-        ] {
-            assert!(sentence.contains(part), "{sentence}");
-        }
-        assert!(!refusal(&many[..1], "mine").contains("more. Scale"));
-    }
-}
+mod tests;

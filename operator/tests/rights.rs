@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use kube::Resource;
-use lockkeeper_crds::DistributedLock;
 use lockkeeper_crds::keys::{self, FINALIZER, HANDOFF};
+use lockkeeper_crds::{DistributedLock, DistributedLockSpec};
 use lockkeeper_operator::admission::certificates::own;
 use lockkeeper_operator::identity::namespace_secret;
 use lockkeeper_operator::kubernetes::events;
@@ -42,7 +42,12 @@ fn the_policies_name_exactly_what_the_operator_writes() {
         words("pods"),
         BTreeSet::from([keys::LOCK, keys::ROLE, roles[0], roles[1]])
     );
-    assert_eq!(words("locks"), BTreeSet::from([FINALIZER, HANDOFF]));
+    let default = DistributedLockSpec::default().mode.as_str();
+    let prefix = keys::LOCK.split_inclusive('/').next().unwrap();
+    assert_eq!(
+        words("locks"),
+        BTreeSet::from([FINALIZER, HANDOFF, default, prefix])
+    );
     let kind = DistributedLock::kind(&());
     assert_eq!(words("events"), BTreeSet::from([events::REPORTER, &*kind]));
     assert_eq!(words("webhooks"), BTreeSet::new());

@@ -14,7 +14,7 @@ const FLOORS: [&[&str]; 5] = [
     &["identity"],
     &["zookeeper"],
     &["node_fencing"],
-    &["admission", "controller"],
+    &["admission", "controller", "uninstall"],
 ];
 
 /// Files that all rooms share and that import no room.

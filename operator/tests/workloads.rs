@@ -211,4 +211,7 @@ fn dangerous_combinations_are_warned_about() {
     assert!(warnings(&object, false).contains("spec.zookeeper.connect"));
     let request = copy("Deployment", &object, true).unwrap().request.unwrap();
     assert_eq!(request.readiness, Readiness::Holder);
+    object["spec"]["template"]["spec"]["containers"] =
+        json!([{ "name": "app", "resources": { "limits": { "cpu": "250m" } } }]);
+    assert!(warnings(&object, true).contains("shares its CPU limit of 250m"));
 }

@@ -45,6 +45,28 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- else }}{{ fail "no ensemble: set zookeeper.connect to its connect string, or zookeeper.server.enabled to true to try Lockkeeper out" }}{{ end }}
 {{- end }}
 
+{{- /* Values that would protect nothing by themselves are refused. */ -}}
+{{- define "lockkeeper.checkPairs" -}}
+{{- $zookeeper := .Values.zookeeper -}}
+{{- $strings := list (include "lockkeeper.connect" .) $zookeeper.podConnect | join "," -}}
+{{- $speaksTls := contains "tcp+tls://" $strings -}}
+{{- if and $speaksTls (not $zookeeper.tlsSecret) }}
+{{- fail "zookeeper.connect or zookeeper.podConnect has servers with TLS (tcp+tls://): set zookeeper.tlsSecret to the Secret with the authorities that sign their certificates" }}
+{{- end }}
+{{- if and $zookeeper.tlsSecret (not $speaksTls) }}
+{{- fail "zookeeper.tlsSecret is set, and no server of zookeeper.connect or zookeeper.podConnect speaks TLS: name servers as tcp+tls://HOST:PORT (the chart's own server speaks none)" }}
+{{- end }}
+{{- if and $zookeeper.tlsClientCertificate (not $zookeeper.tlsSecret) }}
+{{- fail "zookeeper.tlsClientCertificate is set: set zookeeper.tlsSecret to the Secret with that certificate" }}
+{{- end }}
+{{- if and $zookeeper.podTlsSecret (not $zookeeper.tlsSecret) }}
+{{- fail "zookeeper.podTlsSecret is set: set zookeeper.tlsSecret too, and name the servers as tcp+tls://HOST:PORT" }}
+{{- end }}
+{{- if and .Values.webhook.clients.names (not .Values.webhook.clients.ca) }}
+{{- fail "webhook.clients.names is set: set webhook.clients.ca to the authorities that sign the certificates with these names" }}
+{{- end }}
+{{- end }}
+
 {{- /* A duration of the values in milliseconds. */ -}}
 {{- define "lockkeeper.millis" -}}
 {{- if hasSuffix "ms" . }}{{ trimSuffix "ms" . | int }}{{ else if hasSuffix "m" . }}{{ trimSuffix "m" . | int | mul 60000 }}{{ else }}{{ trimSuffix "s" . | int | mul 1000 }}{{ end }}
@@ -76,4 +98,9 @@ need 1s each for the lock, the ID of its ensemble, and the workload of the pod. 
 {{- fail (printf "registry.timeout is %s: it must be between 100ms and 3s less than webhook.timeoutSeconds (%d), in which the operator also asks others" .Values.registry.timeout (int .Values.webhook.timeoutSeconds)) }}
 {{- end -}}
 {{ .Values.registry.timeout }}
+{{- end }}
+
+{{- /* The programs are built for Linux: a cluster may have other nodes too. */}}
+{{- define "lockkeeper.nodeSelector" -}}
+{{- merge (dict) .Values.nodeSelector (dict "kubernetes.io/os" "linux") | toYaml }}
 {{- end }}

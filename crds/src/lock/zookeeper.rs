@@ -22,7 +22,8 @@ pub struct ZooKeeperSpec {
     pub connect: String,
 
     /// The ensemble's `tickTime`, on which the safety of the lock depends: must not be shorter than the true one. A
-    /// duration, from `100ms` to `1m`. Default: `2s`, ZooKeeper's.
+    /// duration, from `100ms` to `1m`. Default: `2s`, as in ZooKeeper's sample of `zoo.cfg`. Without such a line ZooKeeper
+    /// takes 3 s: state that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = cel::between("tickTime", MIN_TICK_TIME, MAX_TICK_TIME))]
     pub tick_time: Option<ApiDuration>,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
+use lockkeeper_testbed::Unsupported;
 use lockkeeper_testbed::faults;
-use lockkeeper_testbed::network::Unsupported;
 
 use crate::cuts::{cut_off_with_a_way_out, cut_off_without};
 use crate::outcome::{LOOK, hand_over, outcome};

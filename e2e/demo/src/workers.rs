@@ -6,9 +6,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use lockkeeper_lock::BootInstant;
 use lockkeeper_product::binaries;
-use lockkeeper_testbed::network::{Network, Unsupported};
 use lockkeeper_testbed::owner::Owner;
 use lockkeeper_testbed::{Config, Ensemble, java};
+use lockkeeper_testbed::{Network, Unsupported};
 
 use crate::acts;
 use crate::console::Console;

@@ -19,6 +19,9 @@ pub const SUMMARY: &str = "docs/SUMMARY.md";
 /// Files of the site besides pages: mdBook's settings, and what it adds to each page.
 const SETTINGS: [&str; 3] = ["book.toml", "site.css", "pictures.js"];
 
+/// The project's logo, and where mdBook looks for the icon of the site.
+const LOGO: [&str; 2] = ["charts/logo.svg", "theme/favicon.svg"];
+
 /// The pages of the site, by their file in the repository, in the order of the list.
 pub fn listed() -> Vec<PathBuf> {
     let folder = Path::new(SUMMARY).parent().unwrap_or(Path::new(""));
@@ -52,6 +55,8 @@ pub fn write(folder: &Path, sources: &Sources) -> Result<(), String> {
     for name in SETTINGS {
         copy(&root().join("e2e/documents/site").join(name), &folder.join(name))?;
     }
+    let [logo, icon] = LOGO;
+    copy(&root().join(logo), &folder.join(icon))?;
     Ok(())
 }
 

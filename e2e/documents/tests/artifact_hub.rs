@@ -49,6 +49,8 @@ struct Chart {
     home: String,
     #[serde(default)]
     sources: Vec<String>,
+    #[serde(default)]
+    icon: String,
     keywords: Vec<String>,
     annotations: BTreeMap<String, String>,
 }
@@ -267,6 +269,12 @@ fn a_chart_of_a_release_leads_to_the_project() {
         let told: Chart = parse(&std::fs::read_to_string(&file).unwrap());
         assert_eq!(told.home, repository);
         assert_eq!(told.sources, [repository]);
+        let icon = told.icon.strip_prefix(&format!("{repository}/raw/v1.2.3/"));
+        assert!(
+            icon.is_some_and(|file| root().join(file).is_file()),
+            "{}",
+            told.icon
+        );
         let links: Vec<Link> = told.list("links");
         let names: Vec<_> = links.iter().map(|link| link.name.as_str()).collect();
         // Artifact Hub shows the link `support` as the one to report a problem.

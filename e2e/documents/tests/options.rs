@@ -180,8 +180,9 @@ fn every_command_of_a_page_has_options_that_the_program_knows() {
 }
 
 /// Options of other programs that pages name without the program.
-const OF_OTHERS: [&str; 11] = [
+const OF_OTHERS: [&str; 15] = [
     // kubectl
+    "cascade",
     "delete-emptydir-data",
     "force",
     "force-conflicts",
@@ -189,6 +190,10 @@ const OF_OTHERS: [&str; 11] = [
     // helm
     "no-hooks",
     "reuse-values",
+    "set",
+    // the node exporter
+    "collector.systemd.enable-restarts-metrics",
+    "collector.systemd",
     // the API server and its neighbours
     "admission-control-config-file",
     "leader-elect",

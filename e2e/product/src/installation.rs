@@ -2,7 +2,7 @@
 //! reach.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -25,12 +25,46 @@ const GONE: Duration = Duration::from_secs(90);
 /// How long helm waits until everything is ready.
 const WAIT: &str = "--timeout=3m";
 
+/// A checkout to install from: it has the charts, and the images are made of what was built in it.
+#[derive(Clone, Debug)]
+pub struct Source {
+    checkout: PathBuf,
+    is_own: bool,
+}
+
+impl Source {
+    /// The checkout that is tested.
+    pub fn own() -> Self {
+        Self {
+            checkout: PathBuf::from(WORKSPACE),
+            is_own: true,
+        }
+    }
+
+    /// Another one, in which `make image-contexts` was run.
+    pub fn built(checkout: PathBuf) -> Self {
+        Self {
+            checkout,
+            is_own: false,
+        }
+    }
+
+    fn image_context(&self, crate_folder: &str) -> anyhow::Result<PathBuf> {
+        if self.is_own {
+            binaries::image_context(crate_folder)
+        } else {
+            Ok(self.checkout.join("target/images").join(crate_folder))
+        }
+    }
+}
+
 /// The operator, in a cluster of this machine, and its ensemble.
 #[derive(Debug)]
 pub struct Installation<'a> {
     cluster: &'a Cluster,
     ensemble: Ensemble,
     helm: Helm,
+    /// With the images it began with.
     values: Value,
 }
 
@@ -42,6 +76,14 @@ impl<'a> Installation<'a> {
     /// When something does not build or start; [`Unsupported`] in a cluster of the user's own, whose pods
     /// cannot reach the ensemble.
     pub fn start(cluster: &'a Cluster, config: Config) -> anyhow::Result<Self> {
+        Self::start_from(cluster, config, &Source::own())
+    }
+
+    /// The same from another checkout.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_from(cluster: &'a Cluster, config: Config, source: &Source) -> anyhow::Result<Self> {
         let helm = Helm::of(cluster)?;
         let ensemble = Ensemble::start(config)?;
         ensemble
@@ -54,31 +96,20 @@ impl<'a> Installation<'a> {
             .network()
             .join(cluster.control_plane()?, &networks)
             .context("pods cannot be brought to the ensemble")?;
-        // Nodes do not look for a newer image of the same name, and the cluster may be an older one.
-        let tag = BootInstant::now().as_nanos();
-        let image = |crate_folder: &str, name: &str| {
-            let context = binaries::image_context(crate_folder)?;
-            cluster.push_image(&format!("lockkeeper/{name}:{tag}"), &context, Some("prebuilt"))
-        };
-        let sidecar = image("sidecar", "lockkeeper")?;
-        let operator = image("operator", "lockkeeper-operator")?;
-        let values = json!({
-            "image": parts(&operator),
-            "sidecar": { "image": parts(&sidecar) },
-            "zookeeper": {
-                "connect": ensemble.connect_string(),
-                "tickTime": format!("{}ms", ensemble.config().tick.as_millis()),
-            },
-            "registry": { "plainHttp": [REGISTRY_INSIDE] },
-            "logFormat": "text",
+        let mut values = push_images(cluster, source)?;
+        values["zookeeper"] = json!({
+            "connect": ensemble.connect_string(),
+            "tickTime": format!("{}ms", ensemble.config().tick.as_millis()),
         });
+        values["registry"] = json!({ "plainHttp": [REGISTRY_INSIDE] });
+        values["logFormat"] = json!("text");
         let installation = Self {
             cluster,
             ensemble,
             helm,
             values,
         };
-        installation.install(&json!({}))?;
+        installation.install_from(&source.checkout, &json!({}))?;
         Ok(installation)
     }
 
@@ -95,38 +126,84 @@ impl<'a> Installation<'a> {
     /// # Errors
     /// As [`Self::install`].
     pub fn install_from(&self, checkout: &Path, more: &Value) -> anyhow::Result<()> {
-        let charts = checkout.join("charts");
-        let chart = |name: &str| charts.join(name).display().to_string();
-        let crds = chart(CRDS);
-        let system = format!("--namespace={SYSTEM}");
-        self.helm(&["upgrade", "--install", CRDS, &crds, &system, "--create-namespace"])?;
-        let values = [&self.values, more].map(|values| -> anyhow::Result<_> {
+        self.install_resource(checkout)?;
+        self.upgrade(checkout, &["--install"], &[&self.values, more])
+    }
+
+    fn install_resource(&self, checkout: &Path) -> anyhow::Result<()> {
+        let (chart, system) = (chart(checkout, CRDS), format!("--namespace={SYSTEM}"));
+        self.helm(&[
+            "upgrade",
+            "--install",
+            CRDS,
+            &chart,
+            &system,
+            "--create-namespace",
+        ])
+        .map(drop)
+    }
+
+    fn upgrade(&self, checkout: &Path, how: &[&str], values: &[&Value]) -> anyhow::Result<()> {
+        let (chart, system) = (chart(checkout, RELEASE), format!("--namespace={SYSTEM}"));
+        // The files are there until helm has read them.
+        let files = values.iter().map(|values| -> anyhow::Result<_> {
             let file = NamedTempFile::new()?;
             fs::write(file.path(), values.to_string())?;
             Ok(file)
         });
-        let [own, more] = values;
-        let (own, more) = (own?, more?);
-        let files = [&own, &more].map(|file| format!("--values={}", file.path().display()));
-        let chart = chart(RELEASE);
-        self.helm(&[
-            "upgrade",
-            "--install",
-            RELEASE,
-            &chart,
-            &system,
-            &files[0],
-            &files[1],
-            "--wait",
-            WAIT,
-        ])
-        .with_context(|| self.story())?;
-        // A replica that is still ending would answer with the former settings.
+        let files = files.collect::<anyhow::Result<Vec<_>>>()?;
+        let files = files
+            .iter()
+            .map(|file| format!("--values={}", file.path().display()));
+        let files: Vec<_> = files.collect();
+        let mut words = vec!["upgrade", RELEASE, &chart, &system, "--wait", WAIT];
+        words.extend(how);
+        words.extend(files.iter().map(String::as_str));
+        self.helm(&words).with_context(|| self.story())?;
+        self.wait_for_operators()
+    }
+
+    /// Goes back to a revision of the operator's chart (`helm rollback`), and waits until all is ready.
+    ///
+    /// # Errors
+    /// As [`Self::install`].
+    pub fn roll_back(&self, revision: &str) -> anyhow::Result<()> {
+        let system = format!("--namespace={SYSTEM}");
+        self.helm(&["rollback", RELEASE, revision, &system, "--wait", WAIT])
+            .with_context(|| self.story())?;
+        self.wait_for_operators()
+    }
+
+    /// The newest revision of the operator's chart (`helm history`).
+    ///
+    /// # Errors
+    /// When helm fails, or there is none.
+    pub fn revision(&self) -> anyhow::Result<String> {
+        let system = format!("--namespace={SYSTEM}");
+        let history = self.helm(&["history", RELEASE, &system, "--max=1", "--output=json"])?;
+        let history: Value = serde_json::from_str(&history)?;
+        let revision = history[0]["revision"].as_u64();
+        Ok(revision.context("helm knows of no revision")?.to_string())
+    }
+
+    /// Waits for the end of former replicas: they would still answer with the former settings.
+    fn wait_for_operators(&self) -> anyhow::Result<()> {
         self.cluster
             .wait_for(GONE, &operators("--output=name"), |names| {
                 names.lines().count() == REPLICAS
             })
             .map(drop)
+    }
+
+    /// Upgrades to the charts and images of a checkout as docs/lifecycle.md says. Images here have tags of their own, which have to
+    /// be set anew.
+    ///
+    /// # Errors
+    /// As [`Self::install`], and when an image cannot be made.
+    pub fn change_to(&self, source: &Source) -> anyhow::Result<()> {
+        let images = push_images(self.cluster, source)?;
+        self.install_resource(&source.checkout)?;
+        self.upgrade(&source.checkout, &["--reset-then-reuse-values"], &[&images])
     }
 
     /// Checks that no two replicas of the operator are on one node.
@@ -242,6 +319,24 @@ pub fn operators(output: &str) -> [&str; 6] {
         "--selector=app.kubernetes.io/component=operator",
         output,
     ]
+}
+
+/// A chart of a checkout.
+fn chart(checkout: &Path, name: &str) -> String {
+    checkout.join("charts").join(name).display().to_string()
+}
+
+/// Pushes the images of a checkout. Returns the values of the chart that name them.
+fn push_images(cluster: &Cluster, source: &Source) -> anyhow::Result<Value> {
+    // Nodes do not look for a newer image of the same name, and the cluster may be an older one.
+    let tag = BootInstant::now().as_nanos();
+    let image = |crate_folder: &str, name: &str| {
+        let context = source.image_context(crate_folder)?;
+        cluster.push_image(&format!("lockkeeper/{name}:{tag}"), &context, Some("prebuilt"))
+    };
+    let sidecar = image("sidecar", "lockkeeper")?;
+    let operator = image("operator", "lockkeeper-operator")?;
+    Ok(json!({ "image": parts(&operator), "sidecar": { "image": parts(&sidecar) } }))
 }
 
 /// An image as values of the chart.

@@ -11,6 +11,7 @@
 #[cfg(feature = "kube")]
 pub mod beside;
 pub mod binaries;
+pub mod busybox_image;
 pub mod chart;
 mod deletions;
 pub mod installation;

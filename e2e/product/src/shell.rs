@@ -1,13 +1,15 @@
 //! One shell for all commands of a tutorial, as a reader has it: with variables, in the checkout.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use lockkeeper_lock::BootInstant;
-use lockkeeper_testbed::Process;
+use lockkeeper_testbed::{Cluster, Process};
 use rustix::process::{Signal, kill_process_group};
 use tempfile::TempDir;
 
@@ -67,6 +69,20 @@ impl Shell {
             process,
             _programs: programs,
         })
+    }
+
+    /// A shell with a cluster's kubectl and helm on the path, and with this plug-in of kubectl.
+    ///
+    /// # Errors
+    /// When bash cannot be started, or it is a cluster of the user's own.
+    pub fn on(cluster: &Cluster, plugin: &Path) -> anyhow::Result<Self> {
+        let programs = tempfile::tempdir()?;
+        for name in ["kubectl", "helm"] {
+            symlink(cluster.program(name)?, programs.path().join(name))?;
+        }
+        symlink(plugin, programs.path().join("kubectl-lockkeeper"))?;
+        let kubeconfig = cluster.kubeconfig().display().to_string();
+        Self::start(programs, &[("KUBECONFIG", &kubeconfig)])
     }
 
     /// The output of a command, errors included.

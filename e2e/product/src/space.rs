@@ -21,6 +21,7 @@ use rustix::process::Pid;
 use serde_json::Value;
 
 use crate::Installation;
+use crate::installation::Source;
 
 mod lock;
 mod manifests;
@@ -35,6 +36,15 @@ pub const BOUND: Duration = Duration::from_secs(180);
 /// Tests that break shared parts run alone.
 static STAYS: Stays = Stays::new();
 
+/// What the tests of this program install first; the checkout that is tested if they do not say.
+static FIRST: OnceLock<Source> = OnceLock::new();
+
+/// Has the tests of this program begin with an installation from another checkout. The first call counts; call it before there
+/// is a [`Space`].
+pub fn begin_with(source: Source) {
+    FIRST.get_or_init(|| source);
+}
+
 /// The installation of all tests of this program; `None` where no cluster can run.
 pub fn installation() -> Option<&'static Installation<'static>> {
     static SHARED: OnceLock<Option<Installation<'static>>> = OnceLock::new();
@@ -47,7 +57,7 @@ pub fn installation() -> Option<&'static Installation<'static>> {
                 extra,
                 ..Config::default()
             };
-            match Installation::start(cluster, config) {
+            match Installation::start_from(cluster, config, FIRST.get_or_init(Source::own)) {
                 Ok(installation) => Some(installation),
                 Err(error) if error.is::<lockkeeper_testbed::Unsupported>() => {
                     lockkeeper_skip::skip(format_args!("{error:#}"));

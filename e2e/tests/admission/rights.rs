@@ -26,6 +26,7 @@ const LABELS: &str = "changes no label of a pod but lockkeeper.io/role";
 const LOCK: &str = "does not change what a user has written into a lock";
 const LOCK_METADATA: &str = "may change only the finalizer lockkeeper.io/queue";
 const ELSEWHERE: &str = "creates locks only in its own ensemble";
+const FOR_ONE: &str = "creates locks only for one holder";
 const EVENTS: &str = "writes events about locks only, and changes no events of others";
 const WEBHOOKS: &str = "changes nothing in its webhooks but the caBundle";
 /// The sentence of RBAC.
@@ -281,6 +282,34 @@ async fn the_operator_leaves_what_users_have_written_into_a_lock_and_tells_of_lo
     );
     let said = refusal(locks.create(&dry(), &elsewhere).await, "a lock elsewhere");
     assert!(said.contains(ELSEWHERE), "{said}");
+    let plain = |metadata: Value| {
+        let mut metadata = metadata;
+        metadata["name"] = json!("made");
+        of::<DistributedLock>(json!({
+            "apiVersion": "lockkeeper.io/v1alpha1", "kind": "DistributedLock", "metadata": metadata, "spec": {},
+        }))
+    };
+    for (what, other) in [
+        ("more holders", lock("made", json!({ "maxHolders": 2 }))),
+        ("readers", lock("made", json!({ "mode": "ReadWrite" }))),
+        ("a finalizer", plain(json!({ "finalizers": ["example.com/x"] }))),
+        (
+            "an owner",
+            plain(
+                json!({ "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "u" }] }),
+            ),
+        ),
+        (
+            "a handoff",
+            plain(json!({ "annotations": { "lockkeeper.io/handoff": "x" } })),
+        ),
+    ] {
+        let said = refusal(locks.create(&dry(), &other).await, what);
+        assert!(said.contains(FOR_ONE), "{what}: {said}");
+    }
+    // What other webhooks write into every object.
+    let of_others = plain(json!({ "labels": { "team": "a" }, "annotations": { "team": "a" } }));
+    locks.create(&dry(), &of_others).await.unwrap();
 
     let events = api::<Event>(&operator, &space.name);
     let event = |reporter: &str, kind: &str| {

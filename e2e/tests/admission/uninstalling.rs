@@ -8,7 +8,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use lockkeeper_crds::DistributedLock;
 use lockkeeper_product::beside::account::kubeconfig_of;
@@ -41,10 +41,14 @@ async fn the_chart_stays_while_something_is_behind_a_lock_and_leaves_no_finalize
     let kept = ["lockkeeper-guarded", "lockkeeper-workloads"];
     let before = || {
         let release = ["before", "--release", "lockkeeper", "--namespace", SYSTEM];
+        hook(&kubeconfig, &release)
+    };
+    let after = || {
+        let operator = ["after", "--deployment", "lockkeeper", "--namespace", SYSTEM];
         let policies = kept.iter().flat_map(|policy| ["--policy", policy]);
         hook(
             &kubeconfig,
-            &release.into_iter().chain(policies).collect::<Vec<_>>(),
+            &operator.into_iter().chain(policies).collect::<Vec<_>>(),
         )
     };
     let client = webhooks.client().await;
@@ -91,10 +95,6 @@ async fn the_chart_stays_while_something_is_behind_a_lock_and_leaves_no_finalize
         before().status.success().then_some(())
     })
     .await;
-    for policy in kept {
-        assert!(policies.get_opt(policy).await.unwrap().is_none(), "{policy}");
-        assert!(bindings.get_opt(policy).await.unwrap().is_none(), "{policy}");
-    }
     assert!(
         space
             .api::<Deployment>()
@@ -104,10 +104,38 @@ async fn the_chart_stays_while_something_is_behind_a_lock_and_leaves_no_finalize
             .is_some()
     );
 
+    // What a tool does that applies the hooks as plain objects: nothing.
+    let installed = serde_json::from_value(workload("Deployment", "lockkeeper", json!({}))).unwrap();
+    let in_system: Api<Deployment> = Api::namespaced(client.clone(), SYSTEM);
+    in_system
+        .create(&PostParams::default(), &installed)
+        .await
+        .unwrap();
+    let refused = after();
+    let words = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        !refused.status.success() && words.contains("helm template --no-hooks"),
+        "{words}"
+    );
+    for policy in kept {
+        assert!(policies.get_opt(policy).await.unwrap().is_some(), "{policy}");
+        assert!(bindings.get_opt(policy).await.unwrap().is_some(), "{policy}");
+    }
+    let lock = locks.get("report").await.unwrap();
+    assert!(!lock.finalizers().is_empty(), "{lock:#?}");
+
     // Helm has deleted the operator by then.
+    in_system
+        .delete("lockkeeper", &DeleteParams::default())
+        .await
+        .unwrap();
     drop(webhooks.take_operator());
-    let after = hook(&kubeconfig, &["after"]);
-    assert!(after.status.success(), "{after:?}");
+    let done = after();
+    assert!(done.status.success(), "{done:?}");
+    for policy in kept {
+        assert!(policies.get_opt(policy).await.unwrap().is_none(), "{policy}");
+        assert!(bindings.get_opt(policy).await.unwrap().is_none(), "{policy}");
+    }
     let all: Api<DistributedLock> = Api::all(client);
     let left = all.list(&ListParams::default()).await.unwrap();
     let keeps = |lock: &DistributedLock| !lock.finalizers().is_empty();

@@ -27,9 +27,8 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
     installation.assert_spread();
     space.assert_undisturbed(&pair);
     let system = format!("--namespace={SYSTEM}");
-    installation
-        .helm(&["rollback", "lockkeeper", &system, "--wait", "--timeout=3m"])
-        .unwrap();
+    // Zero is the revision before.
+    installation.roll_back("0").unwrap();
     space.assert_undisturbed(&pair);
 
     // The uninstallation is refused while pods are behind a lock, and names them.
@@ -59,19 +58,7 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
         )),
         "{why}"
     );
-    let history = ["history", "lockkeeper", &system, "--max=1", "--output=json"];
-    let history: serde_json::Value = serde_json::from_str(&installation.helm(&history).unwrap()).unwrap();
-    let revision = history[0]["revision"].to_string();
-    installation
-        .helm(&[
-            "rollback",
-            "lockkeeper",
-            &revision,
-            &system,
-            "--wait",
-            "--timeout=3m",
-        ])
-        .unwrap();
+    installation.roll_back(&installation.revision().unwrap()).unwrap();
     // If they are switched off, the policies that outlive the chart refuse nothing.
     let off = json!({ "admissionPolicy": { "enabled": false } });
     installation.install(&off).unwrap();

@@ -192,6 +192,53 @@ fn a_tick_that_no_lock_could_state_is_refused_before_anything_is_installed() {
 }
 
 #[test]
+fn a_value_that_protects_nothing_by_itself_is_refused_with_the_one_that_is_missing() {
+    let Some(helm) = helm() else { return };
+    let connect = "--set=zookeeper.connect=zk:2181";
+    let with_tls = "--set=zookeeper.connect=tcp+tls://zk:2281";
+    for (connect, value, missing) in [
+        (with_tls, "zookeeper.root=/other", "set zookeeper.tlsSecret"),
+        (
+            connect,
+            "zookeeper.tlsSecret=tls",
+            "name servers as tcp+tls://HOST:PORT",
+        ),
+        (
+            connect,
+            "zookeeper.podTlsSecret=tls",
+            "set zookeeper.tlsSecret too",
+        ),
+        (
+            connect,
+            "zookeeper.tlsClientCertificate=true",
+            "set zookeeper.tlsSecret",
+        ),
+        (
+            connect,
+            "webhook.clients.names={apiserver}",
+            "set webhook.clients.ca",
+        ),
+        (connect, "webhook.clients.ca=PEM", "set webhook.clients.names"),
+        (
+            connect,
+            "zookeeper.podConnect=tcp+tls://zk:2281",
+            "set zookeeper.tlsSecret",
+        ),
+    ] {
+        let value = format!("--set={value}");
+        let (is_done, words) = run(&helm, &["template", "lockkeeper", CHART, GIVEN, connect, &value]);
+        assert!(!is_done && words.contains(missing), "{value}: {words}");
+    }
+    let whole =
+        "--set=zookeeper.tlsSecret=tls,zookeeper.podTlsSecret=pods,zookeeper.tlsClientCertificate=true";
+    let pods = "--set=zookeeper.tlsSecret=tls,zookeeper.podConnect=tcp+tls://zk:2281";
+    for (connect, values) in [(with_tls, whole), (connect, pods)] {
+        let (is_done, words) = run(&helm, &["template", "lockkeeper", CHART, GIVEN, connect, values]);
+        assert!(is_done, "{words}");
+    }
+}
+
+#[test]
 fn a_registry_that_may_take_longer_than_the_api_server_waits_is_refused_before_anything_is_installed() {
     let Some(helm) = helm() else { return };
     let template = |timeout: &str, seconds: u32| {

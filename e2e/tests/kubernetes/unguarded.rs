@@ -26,9 +26,7 @@ fn an_uninstallation_that_allows_it_removes_all_and_guards_only_the_pods_that_ru
     let before = pods();
     let standby = before.iter().find(|pod| **pod != pair.holder).unwrap();
 
-    let (_, value) = PAGE
-        .split_once("`helm upgrade --reset-then-reuse-values --set uninstall.")
-        .unwrap();
+    let (_, value) = PAGE.split_once(" --set uninstall.").unwrap();
     let (value, _) = value.split_once('`').unwrap();
     let value = format!("--set=uninstall.{value}");
     installation

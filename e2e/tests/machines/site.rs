@@ -42,16 +42,7 @@ impl Site {
     /// The same with the servers of all three, but only the first one or two machines.
     #[track_caller]
     pub fn with(machines: usize) -> Option<Self> {
-        match Self::try_start(machines) {
-            Ok(site) => Some(site),
-            Err(error) => match error.downcast_ref::<Unsupported>() {
-                Some(reason) => {
-                    lockkeeper_skip::skip(reason);
-                    None
-                }
-                None => panic!("{error:#}"),
-            },
-        }
+        Unsupported::or_skip(Self::try_start(machines))
     }
 
     fn try_start(count: usize) -> anyhow::Result<Self> {

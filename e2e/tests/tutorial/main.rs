@@ -2,13 +2,12 @@
 
 mod page;
 
-use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use lockkeeper_documents::replay;
-use lockkeeper_product::{Shell, binaries, zookeeper_image};
+use lockkeeper_product::{Shell, binaries, busybox_image, zookeeper_image};
+use lockkeeper_testbed::Cluster;
 use lockkeeper_testbed::cluster::{Config, Node};
-use lockkeeper_testbed::{Cluster, Unsupported};
 
 const NODES: u8 = 3;
 
@@ -21,18 +20,15 @@ const START_NODE: &str = "docker start ";
 
 #[test]
 fn every_command_of_the_tutorial_does_what_the_page_shows() {
-    let cluster = match Cluster::start(&Config {
+    let config = Config {
         nodes: NODES,
         ..Config::for_tests()
-    }) {
-        Ok(cluster) => cluster,
-        Err(error) => match error.downcast_ref::<Unsupported>() {
-            Some(reason) => return lockkeeper_skip::skip(reason),
-            None => panic!("{error:#}"),
-        },
+    };
+    let Some(cluster) = Cluster::start_or_skip(&config) else {
+        return;
     };
     load_images(&cluster);
-    let mut shell = shell(&cluster).unwrap();
+    let mut shell = Shell::on(&cluster, &binaries::plugin().unwrap()).unwrap();
     replay(page::PAGE, |command| {
         let answer = if let Some(node) = command.strip_prefix(STOP_NODE) {
             to_node(&cluster, &mut shell, node, |node| node.crash())
@@ -45,17 +41,6 @@ fn every_command_of_the_tutorial_does_what_the_page_shows() {
     });
 }
 
-/// A shell with kubectl, its plug-in and helm on the path.
-fn shell(cluster: &Cluster) -> anyhow::Result<Shell> {
-    let programs = tempfile::tempdir()?;
-    for name in ["kubectl", "helm"] {
-        symlink(cluster.program(name)?, programs.path().join(name))?;
-    }
-    symlink(binaries::plugin()?, programs.path().join("kubectl-lockkeeper"))?;
-    let kubeconfig = cluster.kubeconfig().display().to_string();
-    Shell::start(programs, &[("KUBECONFIG", &kubeconfig)])
-}
-
 /// As `kind load` does: nodes have the images by the names that the page and the charts give them.
 fn load_images(cluster: &Cluster) {
     let tag = env!("CARGO_PKG_VERSION");
@@ -65,10 +50,7 @@ fn load_images(cluster: &Cluster) {
         cluster.push_image(&name, &context, Some("prebuilt")).unwrap();
     }
     zookeeper_image::push(cluster, "library/zookeeper:3.9").unwrap();
-    let folder = page::busybox().unwrap();
-    cluster
-        .push_image("library/busybox:1.37", folder.path(), None)
-        .unwrap();
+    busybox_image::push(cluster, "library/busybox:1.37").unwrap();
 }
 
 /// Does something to the node that a word of the page names. The answer is its name, as from the engine of containers.

@@ -1,39 +1,11 @@
-//! What the page names: its commands, its manifest, and the image of busybox.
+//! What the page names: its commands, and its manifest.
 
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context, ensure};
 use lockkeeper_documents::{blocks, read, steps};
-use tempfile::TempDir;
 
 /// The page.
 pub const PAGE: &str = "docs/tutorial.md";
-
-/// What an image of busybox is made of: this machine's, which is static.
-pub fn busybox() -> anyhow::Result<TempDir> {
-    let found = Command::new("sh").args(["-c", "command -v busybox"]).output()?;
-    let busybox = String::from_utf8(found.stdout)?;
-    let folder = tempfile::tempdir()?;
-    let bin = folder.path().join("root/bin");
-    fs::create_dir_all(&bin)?;
-    fs::copy(busybox.trim(), bin.join("busybox")).context("there is no busybox")?;
-    let applets = Command::new(bin.join("busybox")).arg("--list").output()?;
-    ensure!(applets.status.success(), "busybox lists no applets");
-    for applet in String::from_utf8(applets.stdout)?
-        .lines()
-        .filter(|one| *one != "busybox")
-    {
-        symlink("busybox", bin.join(applet))?;
-    }
-    fs::write(
-        folder.path().join("Dockerfile"),
-        "FROM scratch\nCOPY root /\nCMD [\"sh\"]\n",
-    )?;
-    Ok(folder)
-}
 
 #[test]
 fn the_page_installs_rolls_out_crashes_a_node_and_uninstalls() {

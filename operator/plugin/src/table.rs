@@ -95,7 +95,7 @@ pub(crate) fn describe(lock: &DistributedLock, now: Timestamp) -> String {
     line("Lock", &lock.name_any());
     line("Mode", lock.spec.mode.as_str());
     if let Some(budget) = status.stop_budget {
-        line("Stop budget", &format!("{budget} between SIGTERM and SIGKILL"));
+        line("Stop grace", &format!("{budget} between SIGTERM and SIGKILL"));
     }
     line("Lease", &lease(lock.spec.lease_duration, &status.holders));
     for holder in status.holders.iter().take(HOLDERS_TOLD) {
@@ -225,7 +225,7 @@ mod tests {
             serde_json::from_value(json!({ "processes": 2, "pid": 4711 })).unwrap();
         let said = describe(&lock, now());
         let kept =
-            "Kept:        by report-1: 2 processes of its application have outlived SIGKILL (process 4711)\n";
+            "Kept:       by report-1: 2 processes of its application have outlived SIGKILL (process 4711)\n";
         assert!(said.contains(kept), "{said}");
     }
 
@@ -258,9 +258,9 @@ mod tests {
     #[test]
     fn a_lock_is_described_with_its_queue_and_how_many_are_not_shown() {
         let text = describe(&lock(), now());
-        assert!(text.contains("Ready:       True (Provisioned: there)"), "{text}");
+        assert!(text.contains("Ready:      True (Provisioned: there)"), "{text}");
         assert!(
-            text.contains("Stop budget: 3s between SIGTERM and SIGKILL"),
+            text.contains("Stop grace: 3s between SIGTERM and SIGKILL"),
             "{text}"
         );
         assert!(
@@ -268,14 +268,14 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("1       report-2   -      -"), "{text}");
-        assert!(text.contains("Ensemble:    6f1d\n"), "{text}");
+        assert!(text.contains("Ensemble:   6f1d\n"), "{text}");
         assert!(text.ends_with("and 11 more\n"), "{text}");
     }
 
     #[test]
     fn a_lock_is_described_with_from_whom_each_of_the_first_holders_has_taken_it() {
         let mut lock = lock();
-        let told = "Taken over:  by report-1 from report-0, which was silent for 8612ms\n";
+        let told = "Taken over: by report-1 from report-0, which was silent for 8612ms\n";
         assert!(
             describe(&lock, now()).contains(told),
             "{}",

@@ -37,6 +37,7 @@ pub use context::{ClusterFacts, Context, ImageConfig, ImageUnknown, Replicas, Si
 use json::object;
 pub use mode::Mode;
 pub use refusal::Refusal;
+pub(crate) use resources::of_little_cpu;
 use target::Target;
 
 /// A pod behind its lock.
@@ -182,6 +183,10 @@ pub fn inject(subject: &Subject<'_>, context: &Context<'_>) -> Result<Option<Inj
         }
         if said == Said::ByPlace {
             warnings.push(by_place("pod", &container.name));
+        }
+        if mode == Mode::Wrap {
+            let spec = &pod["spec"];
+            warnings.extend(of_little_cpu(&spec["containers"][position], spec));
         }
         (mode, warnings)
     };

@@ -25,6 +25,7 @@ mod history;
 mod readiness;
 pub(crate) mod report;
 pub(crate) mod resolve;
+mod roots;
 pub(crate) mod situation;
 mod status_events;
 pub(crate) mod validate;

@@ -51,6 +51,7 @@ pub(crate) fn locks(
                 Ok(Event::InitDone) => {
                     let is_there = |key: &LockKey| known.get(&object(key)).is_some();
                     ctx.memories.keep(is_there);
+                    ctx.metrics.keep(is_there);
                     if let Some((fencing, _)) = &ctx.fencing {
                         fencing.keep(is_there);
                     }
@@ -59,6 +60,7 @@ pub(crate) fn locks(
                 Ok(Event::Delete(lock)) => {
                     let gone = followed_locks::key(lock);
                     ctx.memories.forget(&gone);
+                    ctx.metrics.forget(&gone);
                     if let Some((fencing, _)) = &ctx.fencing {
                         fencing.forget(&gone);
                     }

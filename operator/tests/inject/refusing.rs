@@ -177,6 +177,14 @@ fn what_cannot_be_guarded_safely_is_refused_with_the_way_out() {
             .refusal(&non_root)
             .contains("set securityContext.runAsUser")
     );
+    // The kubelet would take it in the place of the gate, and start the container without the lock.
+    let mut gateless = signal.clone();
+    gateless["spec"]["containers"][0]["env"] = json!([{ "name": "LOCKKEEPER_FENCING_TOKEN", "value": "1" }]);
+    assert!(
+        Cluster::new(NEW)
+            .refusal(&gateless)
+            .contains("the pod has a variable named `LOCKKEEPER_FENCING_TOKEN` that is not Lockkeeper's"),
+    );
     let mut unshared = signal;
     unshared["spec"]["shareProcessNamespace"] = json!(false);
     assert!(
@@ -270,6 +278,28 @@ fn a_sidecar_that_may_wait_for_a_proxy_that_waits_for_it_is_warned_of() {
         .clone();
     wrapped["spec"]["containers"].as_array_mut().unwrap().push(proxy);
     assert!(!warned(&wrapped));
+}
+
+#[test]
+fn a_guard_that_shares_little_cpu_with_its_application_is_warned_of() {
+    let cluster = Cluster::new(NEW);
+    let warned = |limit: Value, security: Value| {
+        let mut pod = simple();
+        pod["metadata"]["annotations"]["lockkeeper.io/container"] = json!("app");
+        pod["spec"]["containers"][0]["resources"] = json!({ "limits": limit });
+        pod["spec"]["containers"][0]["securityContext"] = security;
+        let warnings = cluster.injected(&pod).warnings.join("\n");
+        warnings.contains("shares its CPU limit of 100m with its guard")
+    };
+    let little = json!({ "cpu": "100m" });
+    let nice = |user: i64| json!({ "runAsUser": user, "capabilities": { "add": ["SYS_NICE"] } });
+    assert!(warned(little.clone(), json!({})));
+    // Capabilities are effective for root only.
+    assert!(warned(little.clone(), nice(1000)));
+    assert!(!warned(little.clone(), nice(0)));
+    assert!(!warned(little, json!({ "runAsUser": 0, "privileged": true })));
+    assert!(!warned(json!({ "cpu": 1 }), json!({})));
+    assert!(!warned(json!({ "memory": "64Mi" }), json!({})));
 }
 
 #[test]

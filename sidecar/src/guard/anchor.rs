@@ -113,6 +113,10 @@ pub(super) fn run(
         }
         Err(error) => give_up(&pipes.exec, Errno::from_io_error(&error).unwrap_or(Errno::IO)),
     };
+    // After the fork, which would take the user's nice value from the application. Until the gate is open the application
+    // waits for this process, and after that it may fill the machine with forks.
+    let mut precedence = Precedence::default();
+    precedence.set(true);
     if let Err(error) = rustix::process::setsid().and_then(|_| rustix::io::write(&left, &[1])) {
         give_up(&pipes.exec, error);
     }
@@ -138,8 +142,6 @@ pub(super) fn run(
 
     // A lock is not inherited (mlock(2)).
     sys::lock_memory();
-    let mut precedence = Precedence::default();
-    precedence.set(true);
     if !is_first {
         processes.rehearse();
     }

@@ -7,6 +7,7 @@ mod process;
 #[cfg(test)]
 mod tests;
 
+use std::hint::black_box;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -24,6 +25,9 @@ use crate::sys;
 /// machine with more of them gets incomplete scans, which never count as "nothing left".
 const MOST_PROCESSES: usize = 65_536;
 
+/// How many processes a rehearsal looks at that comes while an application starts. To look at one takes 20 µs.
+const FEW: usize = 16;
+
 /// Bytes of directory entries read at once.
 const DIRECTORY_BUFFER: usize = 4096;
 
@@ -36,6 +40,8 @@ pub(super) struct Processes {
     threads: Box<[MaybeUninit<u8>]>,
     table: Vec<Process>,
     complete: bool,
+    /// How many the first rehearsal has seen.
+    rehearsed: usize,
     /// When the newest was started of what was stopped last, in ticks since boot.
     newest_stopped: u64,
 }
@@ -69,6 +75,7 @@ impl Processes {
             threads: Box::new_uninit_slice(DIRECTORY_BUFFER),
             table: Vec::with_capacity(MOST_PROCESSES),
             complete: false,
+            rehearsed: 0,
             newest_stopped: u64::MAX,
         })
     }
@@ -252,13 +259,24 @@ impl Processes {
     }
 
     /// Does once what a sweep does, but for this process alone and with signal 0.
+    ///
+    /// The first rehearsal looks at all processes. Later ones come while an application starts, which they must not hold
+    /// up: they look at [`FEW`], and only touch the memory for twice as many as there were.
     pub(crate) fn rehearse(&mut self) {
         let own = rustix::process::getpid();
         self.chase(own, 0, &|_| true);
-        self.scan();
+        match self.rehearsed {
+            0 => self.scan(),
+            _ => self.scan_up_to(FEW),
+        }
+        self.rehearsed = self.rehearsed.max(self.table.len());
         self.mark_descendants(own, None, None, 0);
         if let Some(started) = self.started(own) {
             let _ = self.signal(own, started, 0);
+        }
+        if let Some(&any) = self.table.first() {
+            self.table.resize(MOST_PROCESSES.min(2 * self.rehearsed), any);
+            black_box(&mut self.table);
         }
         // The marks of the rehearsal must not be used for a real sweep.
         self.table.clear();

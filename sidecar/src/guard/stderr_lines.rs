@@ -167,7 +167,8 @@ pub(super) fn refusal(why: Refusal) -> &'static str {
         }
         Refusal::Clock => {
             "the keeper is in another time namespace (time_namespaces(7)), so its deadlines mean nothing here: run \
-             `lockkeeper sidecar` and `lockkeeper guard` in the same one; nothing was started here"
+             `lockkeeper sidecar` and `lockkeeper guard` in the same one, and `lockkeeper run` by `unshare --time --fork`; \
+             nothing was started here"
         }
     }
 }

@@ -14,8 +14,9 @@ use rustix::process::Pid;
 pub use self::connection::Heard;
 pub use self::listener::GuardListener;
 use self::parent::Parent;
-use super::protocol::ToGuard;
+use super::protocol::{Hello, Refusal, ToGuard};
 use crate::peer::Users;
+use crate::time_namespace;
 
 /// Where the guard is.
 #[derive(Debug)]
@@ -24,6 +25,19 @@ pub(crate) enum KeeperEnd {
     Parent(Option<Parent>),
     /// It connects to a path.
     Listener(Box<GuardListener>),
+}
+
+/// What a guard is told whose clock is not ours: no moment of one means anything to the other.
+fn refused_for_its_clock(hello: &Hello) -> Option<ToGuard> {
+    if hello.clock == time_namespace::own() {
+        return None;
+    }
+    tracing::error!(
+        pid = hello.pid,
+        "A guard in another time namespace (time_namespaces(7)) was refused: its clock is not ours"
+    );
+    let why = Refusal::Clock;
+    Some(ToGuard::Refuse { why })
 }
 
 impl KeeperEnd {

@@ -24,6 +24,7 @@ tests![
     guard_and_anchor_go_before_what_they_stop_where_the_kernel_permits_it,
     a_guard_that_watches_a_paused_application_holds_up_no_other_process,
     a_policy_that_a_user_has_chosen_stays_with_the_guard_and_its_application,
+    a_nice_value_that_a_user_has_chosen_stays_with_the_application,
 ];
 
 const STUBBORN: &str = "trap '' TERM; exec $recorder role:record record";
@@ -184,10 +185,15 @@ fn the_guard_is_small() {
     }
 }
 
-/// The policy of the scheduler, as a number (sched(7)): field 41 of proc_pid_stat(5); the third comes after the name.
+/// The policy of the scheduler, as a number (sched(7)).
 fn policy(pid: Pid) -> Option<i32> {
+    stat(pid, 41)
+}
+
+/// A field of proc_pid_stat(5); the third comes after the name.
+fn stat(pid: Pid, field: usize) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(41 - 3)?.parse().ok()
+    stat.rsplit_once(") ")?.1.split(' ').nth(field - 3)?.parse().ok()
 }
 
 /// Whether `chrt` (util-linux) may give a program a real-time policy.
@@ -235,4 +241,11 @@ fn a_policy_that_a_user_has_chosen_stays_with_the_guard_and_its_application() {
         [guard.pid(), application].map(policy),
         [Some(libc::SCHED_BATCH); 2]
     );
+}
+
+fn a_nice_value_that_a_user_has_chosen_stays_with_the_application() {
+    let mut guard = Guard::start(&["nice", "-n", "5"], &["subreaper"], &shell(STUBBORN));
+    guard.begin(A, 60_000, 60_000);
+    let application = guard.recorders("record", 1)[0];
+    assert_eq!(stat(application, 19), Some(5));
 }

@@ -98,8 +98,8 @@ fn draw(trial: &str, spares: &Sample, settings: &str) -> anyhow::Result<()> {
     if spares.is_empty() {
         return Ok(());
     }
-    let title = "From an application's last instruction to the deletion of its node at the leader";
-    let subtitle = format!("make campaign, trial {trial}, {settings}: {spares}");
+    let title = "From an application's last instruction to the deletion of its node";
+    let subtitle = format!("trial {trial}, {settings}: {spares}");
     let file = binaries::target_directory()?.join(format!("campaign-{trial}.svg"));
     let files = lockkeeper_palette::write(&file, |theme| {
         histogram::render(spares.all(), title, &subtitle, theme)

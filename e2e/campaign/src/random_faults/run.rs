@@ -7,9 +7,9 @@ use anyhow::Context;
 use lockkeeper_judge::timeline::{Mark, MarkKind, Timeline};
 use lockkeeper_lock::BootInstant;
 use lockkeeper_testbed::faults::{Rationing, resume, stop};
-use lockkeeper_testbed::network::{Host, Unsupported};
 use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Ensemble, faults};
+use lockkeeper_testbed::{Host, Unsupported};
 use rustix::process::Pid;
 
 use super::plan::{Fault, Plan, Role, Step};

@@ -8,7 +8,7 @@ use lockkeeper_lock::{BootInstant, Timing};
 use lockkeeper_product::Space;
 use lockkeeper_product::chart::SYSTEM;
 use lockkeeper_testbed::Cluster;
-use lockkeeper_testbed::network::Unsupported;
+use lockkeeper_testbed::Unsupported;
 use lockkeeper_testbed::process::wait_for;
 use serde_json::{Value, json};
 

@@ -43,7 +43,8 @@ impl Space {
 
     /// Asks the pod that holds the lock to step down.
     pub fn release(&self, pod: &str) {
-        self.ask_to_release(pod).unwrap();
+        self.ask_to_release(pod)
+            .unwrap_or_else(|error| panic!("{error:#}\n{}", self.story()));
     }
 
     /// As [`Self::release`].

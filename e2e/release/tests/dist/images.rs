@@ -33,18 +33,26 @@ fn unpacked(dist: &Path, image: &str) -> tempfile::TempDir {
     layout
 }
 
+/// The descriptor of the one image of a layout: of the index of both machines.
+fn outer(layout: &Path) -> Value {
+    let outer: Value = serde_json::from_slice(&fs::read(layout.join("index.json")).unwrap()).unwrap();
+    assert_eq!(outer["manifests"].as_array().unwrap().len(), 1, "one image");
+    outer["manifests"][0].clone()
+}
+
+/// The digest by which registries know an image.
+pub(crate) fn digest(dist: &Path, image: &str) -> String {
+    let outer = outer(unpacked(dist, image).path());
+    outer["digest"].as_str().unwrap().to_owned()
+}
+
 /// The manifest of each machine.
 fn manifests(layout: &Path) -> BTreeMap<String, Value> {
     let version = fs::read_to_string(layout.join("oci-layout")).unwrap();
     assert!(version.contains("\"imageLayoutVersion\""), "{version}");
-    let outer: Value = serde_json::from_slice(&fs::read(layout.join("index.json")).unwrap()).unwrap();
-    let outer = outer["manifests"].as_array().unwrap();
-    assert_eq!(outer.len(), 1, "one image");
-    assert_eq!(
-        outer[0]["annotations"]["org.opencontainers.image.ref.name"],
-        VERSION
-    );
-    let index = json(layout, &outer[0]);
+    let outer = outer(layout);
+    assert_eq!(outer["annotations"]["org.opencontainers.image.ref.name"], VERSION);
+    let index = json(layout, &outer);
     assert_eq!(index["mediaType"], "application/vnd.oci.image.index.v1+json");
     let manifests = index["manifests"].as_array().unwrap().iter();
     manifests
@@ -59,8 +67,15 @@ fn manifests(layout: &Path) -> BTreeMap<String, Value> {
 #[test]
 fn an_image_is_one_index_of_both_machines_whose_parts_have_their_digests() {
     let Some(dist) = dist() else { return };
+    let digests = fs::read_to_string(dist.join(format!("images-{VERSION}.txt"))).unwrap();
+    assert_eq!(digests.lines().count(), IMAGES.len(), "{digests}");
     for image in IMAGES {
         let layout = unpacked(&dist, image);
+        let digest = digest(&dist, image);
+        assert!(
+            digests.lines().any(|line| line == format!("{image}@{digest}")),
+            "{digests}"
+        );
         let manifests = manifests(layout.path());
         assert!(manifests.keys().eq(MACHINES), "{image}: {manifests:?}");
         for (machine, manifest) in &manifests {

@@ -5,6 +5,7 @@
 mod again;
 mod arm64;
 mod images;
+mod installed;
 mod krew;
 mod packages;
 mod published;

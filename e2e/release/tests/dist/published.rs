@@ -1,8 +1,9 @@
 //! What a registry has after `.ci/release/publish`.
 
 use std::net::TcpListener;
+use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use lockkeeper_testbed::Process;
@@ -10,7 +11,8 @@ use lockkeeper_testbed::cluster::build::Programs;
 use lockkeeper_testbed::process::wait_for;
 use serde_json::json;
 
-use crate::{MACHINES, VERSION, dist, extract, has, repository, said, words};
+use crate::images::digest;
+use crate::{MACHINES, VERSION, dist, has, repository, said, words};
 
 /// As Artifact Hub gives one to a repository of charts.
 const ID: &str = "0f9a5b3e-6a3c-4b8e-9f6e-2f1f0d9c8b7a";
@@ -39,6 +41,24 @@ fn registry(programs: &Programs, folder: &Path) -> (Process, String) {
     (registry, address)
 }
 
+/// Runs `.ci/release/publish` for a registry without TLS.
+pub(crate) fn publish(dist: &Path, registry: &str, helm: &Path, more: &[(&str, &str)]) {
+    let published = try_to_publish(dist, registry, helm, more);
+    let errors = String::from_utf8_lossy(&published.stderr);
+    assert!(published.status.success(), "{errors}");
+}
+
+fn try_to_publish(dist: &Path, registry: &str, helm: &Path, more: &[(&str, &str)]) -> Output {
+    Command::new(repository().join(".ci/release/publish"))
+        .args([VERSION, registry])
+        .arg(dist)
+        .env("HELM", helm)
+        .env("PLAIN_HTTP", "1")
+        .envs(more.iter().copied())
+        .output()
+        .unwrap()
+}
+
 #[test]
 fn images_and_charts_are_in_the_registry_as_they_are_in_the_release() {
     let Some(dist) = dist() else { return };
@@ -52,23 +72,15 @@ fn images_and_charts_are_in_the_registry_as_they_are_in_the_release() {
     let folder = tempfile::tempdir().unwrap();
     let (_registry, address) = registry(&programs, folder.path());
     let helm = programs.path("helm");
-    let published = Command::new(repository().join(".ci/release/publish"))
-        .args([VERSION, &format!("{address}/Tools")])
-        .arg(&dist)
-        .env("HELM", &helm)
-        .env("PLAIN_HTTP", "1")
-        .env("ARTIFACTHUB_IDS", format!("lockkeeper={ID}"))
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&published.stderr);
-    assert!(published.status.success(), "{errors}");
+    publish(
+        &dist,
+        &format!("{address}/Tools"),
+        &helm,
+        &[("ARTIFACTHUB_IDS", &format!("lockkeeper={ID}"))],
+    );
 
     for image in ["lockkeeper", "lockkeeper-operator"] {
-        let layout = tempfile::tempdir().unwrap();
-        extract(&dist.join(format!("{image}-{VERSION}.oci.tar")), layout.path());
-        let index: serde_json::Value =
-            serde_json::from_slice(&std::fs::read(layout.path().join("index.json")).unwrap()).unwrap();
-        let wanted = index["manifests"][0]["digest"].as_str().unwrap();
+        let wanted = digest(&dist, image);
         let name = format!("docker://{address}/tools/{image}");
         for machine in MACHINES {
             let inspect = words![
@@ -105,6 +117,29 @@ fn images_and_charts_are_in_the_registry_as_they_are_in_the_release() {
         );
     }
     assert_is_claimed(&format!("{address}/tools/charts/lockkeeper"));
+    // Once more the same is the same; anything else would replace what users have.
+    publish(&dist, &format!("{address}/tools"), &helm, &[]);
+    let images = format!("images-{VERSION}.txt");
+    for changed in [images, format!("lockkeeper-crds-{VERSION}.tgz")] {
+        let other = tempfile::tempdir().unwrap();
+        for file in std::fs::read_dir(&dist).unwrap().map(|file| file.unwrap().path()) {
+            symlink(&file, other.path().join(file.file_name().unwrap())).unwrap();
+        }
+        std::fs::remove_file(other.path().join(&changed)).unwrap();
+        std::fs::write(other.path().join(&changed), "other").unwrap();
+        let refused = try_to_publish(other.path(), &format!("{address}/tools"), &helm, &[]);
+        let told = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(64), "{told}");
+        assert!(told.contains("is in the registry already"), "{told}");
+    }
+    // A registry that does not answer says nothing of what it has.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let nowhere = silent.local_addr().unwrap().to_string();
+    drop(silent);
+    let refused = try_to_publish(&dist, &format!("{nowhere}/tools"), &helm, &[]);
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(69), "{told}");
+    assert!(told.contains("does not say whether it has"), "{told}");
 }
 
 /// Artifact Hub finds its ID of a repository of charts where its documentation says.

@@ -38,7 +38,7 @@ fn a_release_consists_of_what_the_page_about_releases_says_and_of_nothing_else()
     for chart in ["lockkeeper", "lockkeeper-crds"] {
         expected.insert(format!("{chart}-{VERSION}.tgz"));
     }
-    expected.insert(statement());
+    expected.extend([statement(), format!("images-{VERSION}.txt")]);
     let mut made = names(&dist);
     // Only where there was a key.
     made.retain(|name| !SIGNATURES.contains(&name.as_str()));
@@ -126,6 +126,25 @@ fn is_genuine_for_cosign(file: &Path, public: &Path) -> bool {
     let is_told = told.contains("Verified OK") || told.contains("invalid signature");
     assert!(is_told, "cosign gives another answer: {told}");
     output.status.success()
+}
+
+#[test]
+fn the_list_is_signed_by_the_key_that_was_given_and_by_none_otherwise() {
+    let Some(dist) = dist() else { return };
+    let key = std::env::var("LOCKKEEPER_RELEASE_KEY").unwrap_or_default();
+    if key.is_empty() {
+        assert!(SIGNATURES.iter().all(|name| !dist.join(name).exists()));
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let public = folder.path().join("public");
+    said("openssl", words!["pkey", "-in", key, "-pubout", "-out", &public]);
+    for name in [SUMS].iter().chain(&SIGNATURES) {
+        fs::copy(dist.join(name), folder.path().join(name)).unwrap();
+    }
+    let file = folder.path().join(SUMS);
+    assert!(is_genuine(&file, &public));
+    assert!(is_genuine_for_cosign(&file, &public));
 }
 
 /// Signs a copy of the list, and has it verified as it is, with another key, and after a change.

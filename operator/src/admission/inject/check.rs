@@ -101,6 +101,23 @@ pub(crate) fn is_for(
     Ok(())
 }
 
+/// Refuses a container to be guarded by signals that has a variable of its own in the place of the gate: the kubelet would
+/// start it without the lock.
+///
+/// # Errors
+/// The name of the variable.
+pub(crate) fn variable_is_free(container: &Container) -> Result<(), Refusal> {
+    let gate = signal::gate();
+    let is_taken = |var: &EnvVar| var.name == gate.name && *var != gate;
+    match container.env.iter().flatten().any(is_taken) {
+        true => Err(Refusal::NameTaken {
+            kind: "variable",
+            name: names::TOKEN,
+        }),
+        false => Ok(()),
+    }
+}
+
 /// Refuses a wrapped container that mounts something of its own in our folders: in the place of the guard, it would start
 /// the application without one.
 ///

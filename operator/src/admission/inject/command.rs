@@ -54,13 +54,40 @@ fn words(container: &Map<String, Value>, field: &str) -> Vec<String> {
         .collect()
 }
 
+/// Also a guard that is left when another one is taken out of it. One pass: a client decides how many words there are.
 fn without_guard(words: &mut Vec<String>) {
-    while let Some(at) = words.windows(GUARD.len()).position(|window| window == GUARD) {
-        words.drain(at..at + GUARD.len());
+    let mut rest: Vec<String> = Vec::with_capacity(words.len());
+    for word in words.drain(..) {
+        rest.push(word);
+        let is_guard = |last: &[String; GUARD.len()]| last.each_ref().map(String::as_str) == GUARD;
+        if rest.last_chunk().is_some_and(is_guard) {
+            rest.truncate(rest.len() - GUARD.len());
+        }
     }
+    *words = rest;
 }
 
 /// The kubelet expands `$(NAME)` in a pod's command and never in an image's.
 pub(crate) fn escape(word: &str) -> String {
     word.replace("$(", "$$(")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_guard_is_left_in_a_command_also_none_that_stood_around_another_one() {
+        let [binary, guard, end] = GUARD;
+        for (given, rest) in [
+            (vec![binary, guard, end, "/app"], vec!["/app"]),
+            (vec!["/vault", binary, guard, end, "/app"], vec!["/vault", "/app"]),
+            (vec![binary, binary, guard, end, guard, end, "/app"], vec!["/app"]),
+            (vec![binary, guard, "/app"], vec![binary, guard, "/app"]),
+        ] {
+            let mut words: Vec<_> = given.iter().copied().map(str::to_owned).collect();
+            without_guard(&mut words);
+            assert_eq!(words, rest, "{given:?}");
+        }
+    }
 }

@@ -106,6 +106,7 @@ impl Target<'_> {
                 );
             }
             Mode::Signal => {
+                check::variable_is_free(self.container)?;
                 push(container, "env", &signal::gate());
                 object(pod, "spec").insert("shareProcessNamespace".to_owned(), json!(true));
             }

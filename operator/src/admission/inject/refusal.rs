@@ -36,7 +36,7 @@ pub enum Refusal {
     /// A name that we need is taken.
     #[error("the pod has a {kind} named `{name}` that is not Lockkeeper's: rename it")]
     NameTaken {
-        /// Container or volume.
+        /// Container, volume or variable.
         kind: &'static str,
         name: &'static str,
     },

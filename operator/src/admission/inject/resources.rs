@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use lockkeeper_crds::keys::{SidecarResources, amount};
+use serde_json::Value;
 
 type Amounts = BTreeMap<String, Quantity>;
 
@@ -40,6 +41,39 @@ const KINDS: [Kind; 3] = [
         limit: "128Mi",
     },
 ];
+
+/// CPUs below which a wrapped container's guard may get its turn too late, if the application uses the limit up. Threads that
+/// are over the limit take turns of some 4 ms in each period of 100 ms (`sched-bwc`): among forty of them the guard comes
+/// within two periods here, which safety.md grants it, and later with less.
+const LITTLE: f64 = 1.0;
+
+/// The warning that a wrapped container has so little. Both are as in the object: of a pod with this `spec`, or of a workload
+/// with such a template.
+pub(crate) fn of_little_cpu(container: &Value, spec: &Value) -> Option<String> {
+    let limit = match &container["resources"]["limits"]["cpu"] {
+        Value::Null => return None,
+        Value::String(limit) => limit.clone(),
+        limit => limit.to_string(),
+    };
+    let is_little = amount(&limit).is_some_and(|limit| limit < LITTLE);
+    (is_little && !has_precedence(container, spec)).then(|| {
+        format!(
+            "container `{}` shares its CPU limit of {limit} with its guard: an application that uses it up with many \
+             threads may delay the guard beyond the end of the lease; give it a whole CPU or more, or no CPU limit",
+            container["name"].as_str().unwrap_or_default()
+        )
+    })
+}
+
+/// Whether the guard may come before everything else, which no limit stops (safety.md). Capabilities are effective for root
+/// only, and of an image's user nothing is known here.
+fn has_precedence(container: &Value, spec: &Value) -> bool {
+    let (own, of_pod) = (&container["securityContext"], &spec["securityContext"]);
+    let user = own["runAsUser"].as_i64().or_else(|| of_pod["runAsUser"].as_i64());
+    let added = own["capabilities"]["add"].as_array().into_iter().flatten();
+    let is_enough = |one: &Value| ["ALL", "SYS_NICE", "CAP_SYS_NICE"].map(Value::from).contains(one);
+    user == Some(0) && (own["privileged"] == true || added.into_iter().any(is_enough))
+}
 
 /// Classes of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,13 +5,13 @@
 //! template stays.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use lockkeeper_crds::keys::{KeyError, LockRequest, Readiness};
+use lockkeeper_crds::keys::{Guard, KeyError, LockRequest, Readiness};
 use lockkeeper_crds::{DistributedLockSpec, keys};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::admission::inject::{
-    DEFAULT_CONTAINER, HOLDER_OF_MANY, Refusal, Said, by_place, chosen, is_windows,
+    DEFAULT_CONTAINER, HOLDER_OF_MANY, Refusal, Said, by_place, chosen, is_windows, of_little_cpu,
 };
 
 /// In the list of what was copied: the container that we have named ourselves, with its name.
@@ -177,6 +177,14 @@ pub fn advise(
     };
     if request.readiness == Readiness::Holder && replicas > 1 {
         warnings.push(HOLDER_OF_MANY.to_owned());
+    }
+    // The template names it by now.
+    let named = request.container.as_deref();
+    let mut containers = spec["containers"].as_array().into_iter().flatten();
+    if let Some(container) = containers.find(|one| named.is_some() && one["name"].as_str() == named)
+        && request.guard != Guard::Signal
+    {
+        warnings.extend(of_little_cpu(container, spec));
     }
     if !has_ensemble && lock.is_none_or(|lock| lock.zookeeper.is_none()) {
         warnings.push(format!(

@@ -11,7 +11,6 @@ use crate::controller::context::Context;
 use crate::controller::error::Error;
 use crate::controller::removals::Removals;
 use crate::controller::writer::{LeasedWay, Writer};
-use crate::metrics::OfLock;
 use crate::node_fencing::Suspect;
 use crate::zookeeper::nodes::TreeError;
 
@@ -84,7 +83,7 @@ async fn remove_all(
             Err(error) => return Err(error),
         }
         tracing::debug!(lock = %key, contender = %one.contender, pod = %one.pod, node = %one.node, "Removed a contender");
-        ctx.metrics.fenced.get_or_create(&OfLock::from(key)).inc();
+        ctx.metrics.fenced_one(key);
         let (previous, at) = (resolved.lock.status.as_ref(), Timestamp::now());
         log.add(one, None, at);
         ctx.memories

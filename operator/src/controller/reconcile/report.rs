@@ -16,7 +16,6 @@ use crate::controller::error::Error;
 use crate::controller::status::is_between_holders;
 use crate::controller::writer::StatusWriter;
 use crate::kubernetes::events::Notice;
-use crate::metrics::OfLock;
 use crate::zookeeper::nodes::{Ending, TreeError};
 
 /// Least time between two writes of one status.
@@ -56,9 +55,7 @@ pub(crate) async fn report(
             notices.extend(ctx.memories.of(&resolved.key).removals.notice());
             tell(&writer, resolved, &notices).await;
             ctx.memories.forget(&resolved.key);
-            let of_lock = OfLock::from(&resolved.key);
-            ctx.metrics.losses.remove(&of_lock);
-            ctx.metrics.fenced.remove(&of_lock);
+            ctx.metrics.forget(&resolved.key);
             return Ok(None);
         }
     }
@@ -190,8 +187,7 @@ async fn endings(
 fn count(ctx: &Context, resolved: &Resolved, lost: &[String]) {
     if !lost.is_empty() {
         tracing::warn!(lock = %resolved.key, contenders = ?lost, "A holder ended without a clean release");
-        let losses = ctx.metrics.losses.get_or_create(&OfLock::from(&resolved.key));
-        losses.inc_by(lost.len() as u64);
+        ctx.metrics.lost(&resolved.key, lost.len() as u64);
     }
 }
 

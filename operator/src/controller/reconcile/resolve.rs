@@ -9,6 +9,7 @@ use lockkeeper_crds::DistributedLock;
 use lockkeeper_crds::lock::{DistributedLockSpec, Handoff, LockMode, Reason, Trial};
 use lockkeeper_lock::{Mode, Participant};
 
+use super::roots;
 use super::situation::{Situation, Ticks, standing};
 use super::which_ensemble::{self, Claim, Membership};
 use super::workload::workload;
@@ -133,15 +134,22 @@ pub(crate) async fn resolve(
                             again = Some(LOOK);
                             Situation::Crowded { way, problem }
                         }
-                        None => Situation::Followed {
-                            way,
-                            is_own: ensemble.is_own,
-                            ticks: Ticks {
-                                stated: ctx.tick_time,
-                                told: ensemble.view.tick_time(),
-                            },
-                            problem: problem.or(member.problem),
-                        },
+                        None => {
+                            let own = ensemble.is_own.then_some(&ensemble.view);
+                            let too_many = own.and_then(|view| roots::too_many(view, &key, &queue));
+                            if too_many.is_some() {
+                                again = Some(LOOK);
+                            }
+                            Situation::Followed {
+                                way,
+                                is_own: ensemble.is_own,
+                                ticks: Ticks {
+                                    stated: ctx.tick_time,
+                                    told: ensemble.view.tick_time(),
+                                },
+                                problem: problem.or(member.problem).or(too_many),
+                            }
+                        }
                     }
                 }
             }

@@ -44,6 +44,12 @@ impl View {
         self.shared.read().queue(key).cloned().unwrap_or_default()
     }
 
+    /// How many of a namespace's locks have roots.
+    pub(crate) fn roots_of(&self, namespace: &str) -> usize {
+        let picture = self.shared.read();
+        picture.keys().filter(|key| &*key.namespace == namespace).count()
+    }
+
     /// The locks of a namespace whose roots are there.
     pub(crate) fn locks_of(&self, namespace: &str) -> Vec<LockKey> {
         let picture = self.shared.read();

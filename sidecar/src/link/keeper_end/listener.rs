@@ -19,10 +19,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::Instant;
 
 use super::connection::{Connection, Heard};
+use super::refused_for_its_clock;
 use crate::link::protocol::{FrameError, FromGuard, Hello, Refusal, ToGuard};
 use crate::peer::{Peer, PeerProcess, Users};
 use crate::socket_file::SocketFile;
-use crate::time_namespace;
 
 /// How long a connection may take to say [`FromGuard::Hello`]. A guard sends it at once.
 const PATIENCE_FOR_HELLO: Duration = Duration::from_secs(1);
@@ -37,8 +37,6 @@ pub struct GuardListener {
     /// Removed with this.
     _file: SocketFile,
     users: Users,
-    /// Our time namespace.
-    clock: u32,
     /// Connections before their `Hello`, the oldest first.
     pending: VecDeque<Pending>,
     connection: Option<Connection>,
@@ -93,7 +91,6 @@ impl GuardListener {
             listener,
             _file: file,
             users,
-            clock: time_namespace::own(),
             pending: VecDeque::new(),
             connection: None,
             known: None,
@@ -216,14 +213,8 @@ impl GuardListener {
             }
             return;
         };
-        if hello.clock != self.clock {
-            tracing::error!(
-                pid = hello.pid,
-                "A guard in another time namespace (time_namespaces(7)) was refused: its clock is not ours"
-            );
-            return newcomer
-                .connection
-                .send_last(&ToGuard::Refuse { why: Refusal::Clock });
+        if let Some(refusal) = refused_for_its_clock(&hello) {
+            return newcomer.connection.send_last(&refusal);
         }
         match self.look_at(&hello, newcomer.process.as_ref()) {
             Newcomer::Same => {

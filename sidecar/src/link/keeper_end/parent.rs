@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getppid, kill_process, pidfd_open, pidfd_send_signal};
 
 use super::connection::Connection;
+use super::refused_for_its_clock;
 use crate::link::protocol::{FromGuard, ToGuard};
 
 /// A guard that started us.
@@ -42,9 +43,18 @@ impl Parent {
         getppid() == Some(self.pid)
     }
 
-    /// As [`Connection::recv`].
+    /// As [`Connection::recv`]. A guard whose clock is not ours is refused, and that is the end: before Linux 6.3 a program
+    /// that `unshare --time` starts keeps the clock that it had, and its children, of which the keeper is one, have the other
+    /// one.
     pub(super) async fn recv(&mut self) -> Option<FromGuard> {
-        self.connection.recv().await
+        let frame = self.connection.recv().await?;
+        if let FromGuard::Hello(hello) = &frame
+            && let Some(refusal) = refused_for_its_clock(hello)
+        {
+            self.connection.send(refusal);
+            return None;
+        }
+        Some(frame)
     }
 
     /// As [`Connection::send`].
@@ -63,6 +73,45 @@ impl Parent {
             }
             None => Err(Errno::SRCH),
             Some(sent) => sent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::link::protocol::{Containment, Hello, Refusal};
+    use crate::time_namespace;
+
+    #[tokio::test]
+    async fn a_parent_whose_clock_is_another_one_is_refused() {
+        let own = time_namespace::own();
+        for (clock, is_taken) in [(own, true), (own + 1, false)] {
+            let (ours, mut guard) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let mut parent = Parent::new(ours).unwrap();
+            let hello = Hello {
+                pid: 1,
+                instance: 1,
+                is_first: false,
+                tree: None,
+                has_ticket: false,
+                containment: Containment::Sweep,
+                clock,
+            };
+            guard.write_all(&FromGuard::Hello(hello).encode()).unwrap();
+            assert_eq!(parent.recv().await.is_some(), is_taken);
+            if !is_taken {
+                guard.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+                let why = Refusal::Clock;
+                let expected = ToGuard::Refuse { why }.encode();
+                let mut word = vec![0; expected.len()];
+                guard.read_exact(&mut word).unwrap();
+                assert_eq!(word[..], expected[..]);
+            }
         }
     }
 }
