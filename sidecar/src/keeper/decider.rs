@@ -174,6 +174,8 @@ impl Decider {
                 self.wishes.leaves_at(),
             ],
             App::OutOfSight { deadline, .. } => [deadline, None, None, None],
+            // From then on a guard that is late is killed sooner.
+            App::Stopping { .. } => [self.queue.status().deadline(), None, None, None],
             _ => [None; 4],
         };
         let of_the_guard = match self.application.state() {
@@ -249,7 +251,12 @@ impl Decider {
     /// the application dies with it; beside a container it is one of a pod that shares its processes. As the first
     /// process of a container it can be neither stopped nor killed from the inside.
     fn watch_the_guard(&mut self, now: BootInstant, acts: &mut Vec<Act>) {
-        if self.policy.kind != Kind::Wrap && self.watch.is_over(now) {
+        if self.policy.kind == Kind::Wrap {
+            return;
+        }
+        let token = self.application.state().token();
+        let is_held = self.queue.held(now).is_some_and(|(held, _)| Some(held) == token);
+        if self.watch.is_over(now, is_held) {
             acts.push(Act::KillGuard);
         }
     }

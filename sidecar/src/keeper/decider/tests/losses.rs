@@ -106,6 +106,46 @@ fn a_guard_that_does_not_carry_out_a_revocation_or_a_stop_is_killed_too() {
 }
 
 #[test]
+fn a_guard_that_is_late_for_a_wish_has_two_seconds_while_the_lock_is_held_and_a_tenth_after_that() {
+    let stopping = |end: u64| {
+        let mut desk = Desk::running(run());
+        desk.decider.step_down_wanted();
+        assert_eq!(desk.decide(), [Act::RemoveLease, stop(3_000)]);
+        assert_eq!(desk.at(3_000), []);
+        assert_eq!(desk.lock(held(A, end)), []);
+        desk
+    };
+    let mut desk = stopping(16_000);
+    assert_eq!(desk.wake_at(), Some(ms(5_000)));
+    assert_eq!(desk.at(4_999), []);
+    assert_eq!(desk.at(5_000), [Act::KillGuard]);
+    assert_eq!(desk.at(60_000), []);
+
+    let mut desk = stopping(4_350);
+    assert_eq!(
+        desk.wake_at(),
+        Some(ms(4_000)),
+        "350 ms before the end of the lease"
+    );
+    assert_eq!(desk.at(4_000), []);
+    assert_eq!(desk.wake_at(), Some(ms(4_100)));
+    assert_eq!(desk.at(4_099), []);
+    assert_eq!(desk.at(4_100), [Act::KillGuard]);
+
+    let mut desk = stopping(16_000);
+    desk.now = 4_000;
+    assert_eq!(desk.lock(lost(LossReason::SessionExpired)), []);
+    assert_eq!(desk.at(4_099), []);
+    assert_eq!(desk.at(4_100), [Act::KillGuard]);
+
+    let mut desk = stopping(16_000);
+    desk.now = 4_900;
+    assert_eq!(desk.said(FromGuard::AtWork { token: A }), []);
+    assert_eq!(desk.wake_at(), Some(ms(6_900)), "it is at work");
+    assert_eq!(desk.said(GONE), [RELEASE]);
+}
+
+#[test]
 fn a_keeper_that_was_stopped_itself_hears_the_guard_out_before_it_judges() {
     let mut desk = Desk::running(run());
     assert_eq!(desk.at(60_000), [Act::RemoveLease]);
