@@ -46,11 +46,8 @@ fn queue(stage: &mut Stage) -> anyhow::Result<()> {
          only grows.",
     )?;
     for name in ["alice", "bob", "carol"] {
-        let mut options = stage.worker_options(name)?;
-        if name == "bob" {
-            // For the third act.
-            options = options.with_recorder(&["--fork", "2"]);
-        }
+        // Two daemons each, for the third act.
+        let options = stage.worker_options(name)?.with_recorder(&["--fork", "2"]);
         stage.start_worker(options)?;
         if name == "alice" {
             let run = stage.holder()?;
@@ -75,7 +72,11 @@ fn release(stage: &mut Stage) -> anyhow::Result<()> {
 }
 
 fn kill(stage: &mut Stage) -> anyhow::Result<()> {
-    let holder = stage.holder()?;
+    // Its daemons may just have started; and on a busy machine the lock may move meanwhile.
+    let holder = stage.wait("the application and its daemons run", |stage| {
+        let (_, run) = stage.runs.last_key_value()?;
+        (run.pids.len() == 3).then(|| run.clone())
+    })?;
     let Run { name, token, .. } = &holder;
     stage.announce(
         &format!("3. kill -9 for {name}."),
@@ -86,11 +87,7 @@ fn kill(stage: &mut Stage) -> anyhow::Result<()> {
              the proof that none of them is left, so the next one does not wait for the end of a lease.",
         ),
     )?;
-    // Its daemons may just have started.
-    let pids = stage.wait("the application and its daemons run", |stage| {
-        let pids = &stage.runs[token].pids;
-        (pids.len() == 3).then(|| pids.clone())
-    })?;
+    let pids = holder.pids.clone();
     let killed = BootInstant::now();
     faults::kill(stage.worker(name).guard_pid())?;
     stage.note(format!("{name}: kill -9"), killed);

@@ -23,7 +23,7 @@ const MANIFEST: &str = r#"
 apiVersion: lockkeeper.io/v1alpha1
 kind: DistributedLock
 metadata: {name: report}
-spec: {sessionTimeout: 6s, stopGrace: 600ms}
+spec: {sessionTimeout: 15s, stopGrace: 600ms}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -150,7 +150,7 @@ fn act(scene: &mut Scene<'_>, image: &str, results: &Path) -> anyhow::Result<(Ru
     scene.mark(MarkKind::Note, ROLLOUT);
     scene.kubectl(&["set", "env", "deployment/report", "VERSION=2"])?;
     let second = scene.runs_after(first.token)?;
-    scene.kubectl(&["rollout", "status", "deployment/report", "--timeout=120s"])?;
+    scene.kubectl(&["rollout", "status", "deployment/report", "--timeout=600s"])?;
     scene.timeline.unmark(ROLLOUT, BootInstant::now());
     say_gap(scene, &first, &second)?;
     scene.kubectl_until(&locks, shows(&second, 1))?;

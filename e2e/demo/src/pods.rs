@@ -130,7 +130,7 @@ impl<'a> Scene<'a> {
 
 impl Watched for Scene<'_> {
     /// Kubernetes takes some seconds to notice a dead node, and to pull images.
-    const BOUND: Duration = Duration::from_secs(120);
+    const BOUND: Duration = Duration::from_secs(300);
 
     fn look(&mut self) -> anyhow::Result<()> {
         Interrupted::check(&self.interrupted)?;

@@ -9,7 +9,7 @@ mod tenant;
 
 pub use environment::Environment;
 pub use operator::{Launch, Operator, Pages};
-pub use tenant::Tenant;
+pub use tenant::{BUSY, Tenant};
 
 /// How the operator identifies itself to the ensemble, as user and password of ZooKeeper's scheme `digest`.
 pub const IDENTITY: &str = "operator:secret";

@@ -103,9 +103,9 @@ pub fn sweep_leftovers() {
 }
 
 /// A process may fork while it is being killed, so this looks again until it finds none. It is bounded, since
-/// a process in uninterruptible sleep dies only later.
+/// a process in uninterruptible sleep dies only later. Others need a processor to die.
 fn kill_until_none(find: impl Fn() -> Vec<Pid>) {
-    const ROUNDS: usize = 200;
+    const ROUNDS: usize = 2000;
     for _ in 0..ROUNDS {
         let found = find();
         if found.is_empty() {

@@ -11,7 +11,7 @@ use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Cluster, Process};
 use rustix::process::{Pid, Signal};
 
-const BOUND: Duration = Duration::from_secs(60);
+const BOUND: Duration = Duration::from_secs(180);
 
 /// A number that no other tests give their cluster.
 const ANOTHER: &str = "9";

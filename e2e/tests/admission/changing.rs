@@ -4,6 +4,7 @@ use lockkeeper_product::beside::Tenant;
 use lockkeeper_testbed::eventually::eventually;
 use serde_json::{Value, json};
 
+use crate::nodes::{NEW, Node};
 use crate::pods::workload;
 use crate::webhooks::{Webhooks, alone, shared};
 use lockkeeper_product::chart::Said;
@@ -111,11 +112,9 @@ async fn pod_of(webhooks: &Webhooks, space: &Tenant) -> String {
 
 /// Puts it on a node without a kubelet, so that it ends when the test says so. Of a pod without a node, the collector of pods
 /// says within 20 s that it has failed (`gcUnscheduledTerminating`), and then no controller waits for it.
-fn place(webhooks: &Webhooks, space: &Tenant, pod: &str) {
+fn place<'a>(webhooks: &Webhooks, space: &'a Tenant, pod: &str) -> Node<'a> {
     let name = pod.trim_start_matches("pod/");
-    let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": space.name } });
-    let said = webhooks.kubectl(space, &["create", "--filename=-"], &node);
-    assert!(said.is_done, "{}", said.words);
+    let node = Node::new(webhooks.cluster, &space.name, NEW);
     let binding = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name },
         "target": { "apiVersion": "v1", "kind": "Node", "name": space.name },
@@ -123,18 +122,20 @@ fn place(webhooks: &Webhooks, space: &Tenant, pod: &str) {
     let at = format!("/api/v1/namespaces/{}/pods/{name}/binding", space.name);
     let said = webhooks.kubectl(space, &["create", "--raw", &at, "--filename=-"], &binding);
     assert!(said.is_done, "{}", said.words);
+    node
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_does_not_leave_recreate_while_a_pod_with_its_lock_before_still_ends() {
-    let Some(webhooks) = shared().await else { return };
+    // Alone, since the operators of other tests read the nodes, too.
+    let Some(webhooks) = alone().await else { return };
     let space = webhooks.namespace("recreating").await;
     let mut object = workload("Deployment", "report", json!({ LOCK: "report" }));
     object["spec"]["strategy"] = json!({ "type": "Recreate" });
     let said = webhooks.kubectl(&space, &["create", "--filename=-"], &object);
     assert!(said.is_done, "{}", said.words);
     let pod = pod_of(&webhooks, &space).await;
-    place(&webhooks, &space, &pod);
+    let node = place(&webhooks, &space, &pod);
     let said = annotate(&webhooks, &space, "deployment", &["lockkeeper.io/lock=other"]);
     assert!(said.is_done, "{}", said.words);
     // Afterwards nothing would show that it was behind a lock, so the policy could not see it leave Recreate.
@@ -166,8 +167,7 @@ async fn a_deployment_does_not_leave_recreate_while_a_pod_with_its_lock_before_s
     })
     .await;
     assert_ne!(pod_of(&webhooks, &space).await, pod);
-    let node = ["delete", "node", &space.name];
-    assert!(webhooks.kubectl(&space, &node, &Value::Null).is_done);
+    drop(node);
     space.abandon().await;
 }
 

@@ -7,17 +7,20 @@ use serde_json::{Value, json};
 use crate::pods::{marked, words, wrapped};
 use crate::webhooks::alone;
 
+/// Has the gate, and mounts images.
+pub const NEW: &str = "v1.35.0";
+
 /// The first kubelet that reads the lease file before it starts a container is 1.35 (docs/operator.md#admission).
 const OLDER: &str = "v1.34.9";
 
 /// A node of the API server alone, without a kubelet. Drop deletes it: other tests count nodes, too.
-struct Node {
+pub struct Node<'a> {
     cluster: &'static Cluster,
-    name: &'static str,
+    name: &'a str,
 }
 
-impl Node {
-    fn new(cluster: &'static Cluster, name: &'static str, kubelet: &str) -> Self {
+impl<'a> Node<'a> {
+    pub fn new(cluster: &'static Cluster, name: &'a str, kubelet: &str) -> Self {
         let node = Self { cluster, name };
         let object = json!({
             "apiVersion": "v1", "kind": "Node",
@@ -43,7 +46,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for Node<'_> {
     fn drop(&mut self) {
         let words = ["delete", "node", self.name, "--wait=false", "--ignore-not-found"];
         if let Err(error) = self.cluster.kubectl(&words) {
@@ -130,7 +133,7 @@ async fn a_pod_that_may_go_to_a_node_without_the_gate_is_not_guarded_by_signals(
     for pod in of_signals() {
         refused(&pod, "node older has kubelet of an unknown version").await;
     }
-    older.report("v1.35.0");
+    older.report(NEW);
     for pod in of_signals() {
         admitted(&pod).await;
     }
@@ -156,7 +159,7 @@ async fn while_a_kubelet_mounts_no_images_the_binary_is_copied_into_the_pod() {
     // Its runtime could mount them, and the API server keeps the field.
     let older = Node::new(webhooks.cluster, "no-images", OLDER);
     gets(&["lockkeeper-install", "lockkeeper"]).await;
-    older.report("v1.35.0");
+    older.report(NEW);
     gets(&["lockkeeper"]).await;
     drop(older);
     space.leave().await;

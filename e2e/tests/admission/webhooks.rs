@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, PostParams};
-use lockkeeper_product::beside::{Environment, Operator, Tenant};
+use lockkeeper_product::beside::{BUSY, Environment, Operator, Tenant};
 use lockkeeper_product::chart::{Helm, SYSTEM, Said};
 use lockkeeper_testbed::eventually::eventually;
 use lockkeeper_testbed::shared::{Shared, Story, Visit};
@@ -105,6 +105,9 @@ impl Webhooks {
         let options = [
             "--registry-plain-http",
             &plain_http,
+            // Longer than the chart's, as PATIENT: what stands for a registry in a test may answer late, too.
+            "--registry-timeout",
+            "20s",
             "--client-ca",
             authority.to_str().unwrap(),
             "--client-names",
@@ -210,8 +213,18 @@ impl Webhooks {
         space
     }
 
-    /// Runs kubectl as a user does, with warnings.
+    /// Runs kubectl as a user does, with warnings. Again while the operator says that the API server has not answered it: a
+    /// user would do the same.
     pub fn kubectl(&self, space: &Tenant, arguments: &[&str], input: &Value) -> Said {
+        loop {
+            let said = self.kubectl_once(space, arguments, input);
+            if said.is_done || !said.words.contains(BUSY) {
+                return said;
+            }
+        }
+    }
+
+    fn kubectl_once(&self, space: &Tenant, arguments: &[&str], input: &Value) -> Said {
         let mut child = Command::new(self.cluster.program("kubectl").unwrap())
             .args(["--namespace", &space.name])
             .args(arguments)

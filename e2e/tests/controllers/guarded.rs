@@ -46,7 +46,7 @@ impl Guarded {
             ("control", format!("/lockkeeper/control/{}/{lock}", space.name)),
             ("auth-file", in_volume("auth")),
             ("reader", format!("digest:{}", operator_identity().acl_id())),
-            ("session-timeout", "8s".to_owned()),
+            ("session-timeout", "15s".to_owned()),
             ("stop-grace", "400ms".to_owned()),
             ("tick-time", "1s".to_owned()),
             ("admin-listen", door.to_string()),

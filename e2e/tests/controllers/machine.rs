@@ -133,17 +133,24 @@ fn kubelet(api: &Api<Node>, name: &str) -> JoinHandle<()> {
     let (api, name) = (api.clone(), Arc::<str>::from(name));
     tokio::spawn(async move {
         loop {
-            write_ready(&api, &name, "True").await;
+            // A kubelet goes on as well if the API server does not answer once.
+            if let Err(error) = try_to_write_ready(&api, &name, "True").await {
+                eprintln!("{name}: {error}");
+            }
             tokio::time::sleep(BEAT).await;
         }
     })
 }
 
 async fn write_ready(api: &Api<Node>, name: &str, status: &str) {
+    try_to_write_ready(api, name, status).await.unwrap();
+}
+
+async fn try_to_write_ready(api: &Api<Node>, name: &str, status: &str) -> kube::Result<Node> {
     let now = Time(Timestamp::now());
     let ready = json!({ "type": "Ready", "status": status, "reason": "Played", "message": "",
                         "lastHeartbeatTime": now, "lastTransitionTime": now });
     let patch = Patch::Merge(json!({ "status": { "conditions": [ready] } }));
     let params = PatchParams::default();
-    api.patch_status(name, &params, &patch).await.unwrap();
+    api.patch_status(name, &params, &patch).await
 }

@@ -9,7 +9,7 @@ use lockkeeper_testbed::eventually::eventually;
 use serde_json::{Value, json};
 
 /// What the operator says of an API server that is late.
-const BUSY: &str = "(the API server has not answered for ";
+pub const BUSY: &str = "(the API server has not answered for ";
 
 /// A tenant's namespace. Its functions panic when the API server refuses a request.
 pub struct Tenant {
