@@ -8,7 +8,7 @@ use std::fs;
 use std::time::Duration;
 
 use lockkeeper_lock::BootInstant;
-use lockkeeper_product::space::{BOUND, GUARD, KEEPER, Mend, Space};
+use lockkeeper_product::space::{BOUND, GUARD, KEEPER, Mend, Space, short};
 use lockkeeper_testbed::process::wait_for;
 use rustix::process::Pid;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn main() {
 
 /// Two pods behind one lock; the benchmark asks the holder to step down again and again.
 fn handoffs(space: &Space, guard: &str, rounds: usize) {
-    space.apply(&[space.lock("report", &json!({})), behind(space, guard, 2)]);
+    space.apply(&[space.lock("report", &short()), behind(space, guard, 2)]);
     let pair = space.started();
     let (mut token, mut holder) = (pair.token, pair.holder);
     for _ in 0..rounds {
@@ -60,7 +60,7 @@ fn handoffs(space: &Space, guard: &str, rounds: usize) {
 /// containers before.
 fn losses() {
     let space = Space::alone("bench-loss").expect("there is a cluster");
-    space.apply(&[space.lock("report", &json!({})), behind(&space, "signal", 1)]);
+    space.apply(&[space.lock("report", &short()), behind(&space, "signal", 1)]);
     let (mut token, mut holder, _) = space.wait_until_it_runs(0);
     for _ in 0..LOSSES {
         space.release(&holder);
@@ -108,7 +108,7 @@ fn rest() {
 /// From the creation of a pod to its application's first instruction, with and without a lock.
 fn starts() {
     let space = Space::alone("bench-start").expect("there is a cluster");
-    space.apply(&[space.lock("report", &json!({}))]);
+    space.apply(&[space.lock("report", &short())]);
     space
         .kubectl(&["wait", "--for=condition=Ready", "dlock/report", "--timeout=60s"])
         .unwrap();
@@ -168,7 +168,7 @@ fn start(space: &Space, marks: &Value, round: usize) -> Duration {
 /// From the cut of the holder's node to the next application's first instruction.
 fn cuts(rounds: usize) {
     let space = Space::alone("bench-cut").expect("there is a cluster");
-    let pair = space.pair(&json!({}), &["--ignore-sigterm"]);
+    let pair = space.pair(&short(), &["--ignore-sigterm"]);
     let (mut token, mut holder) = (pair.token, pair.holder);
     let mut times = Vec::new();
     for _ in 0..rounds {

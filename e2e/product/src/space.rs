@@ -27,7 +27,7 @@ mod lock;
 mod manifests;
 mod pair;
 
-pub use manifests::{UNTIL_TOLD, calm, recorder};
+pub use manifests::{UNTIL_TOLD, calm, recorder, short};
 pub use pair::Pair;
 
 /// Generous: the machine may be busy.

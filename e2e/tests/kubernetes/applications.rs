@@ -39,11 +39,11 @@ fn an_application_that_exits_and_is_to_hold_starts_again_under_its_token() {
     let Some(space) = Space::new("holds") else {
         return;
     };
-    let pair = space.pair(&json!({ "sessionTimeout": "15s", "onExit": "Hold" }), &UNTIL_TOLD);
+    let pair = space.pair(&json!({ "sessionTimeout": "30s", "onExit": "Hold" }), &UNTIL_TOLD);
     space.end_application();
     let again = || {
-        let began = space.begins();
-        (began.len() > 1).then_some(began)
+        let began = space.begins_after(&pair);
+        (!began.is_empty()).then_some(began)
     };
     let began = wait_for(BOUND, again).unwrap_or_else(|| panic!("{}", space.story()));
     assert!(

@@ -6,6 +6,7 @@ use std::process::Command;
 use lockkeeper_product::binaries;
 use lockkeeper_product::chart::SYSTEM;
 use lockkeeper_product::space::{BOUND, Mend, Space, calm};
+use lockkeeper_testbed::process::wait_for;
 use serde_json::json;
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -74,11 +75,12 @@ fn an_upgrade_a_rollback_and_an_uninstallation_cost_nobody_the_lock() {
     let (code, said) = checked(&space);
     assert!(code == 0 && said.contains("\npolicies      warning   "), "{said}");
     installation.install(&json!({})).unwrap();
-    let (code, said) = checked(&space);
-    assert!(
-        code == 0 && said.lines().all(|line| line.contains("   good      ")),
-        "{said}"
-    );
+    // A replica may still be starting, or answer late.
+    let good = || {
+        let (code, said) = checked(&space);
+        (code == 0 && said.lines().all(|line| line.contains("   good      "))).then_some(())
+    };
+    wait_for(BOUND, good).unwrap_or_else(|| panic!("{}", checked(&space).1));
     space.assert_undisturbed(&pair);
     // Marked pods also do not run unguarded if the hooks are skipped.
     installation
@@ -236,8 +238,8 @@ fn the_small_ensemble_of_the_chart_carries_locks_and_survives_the_loss_of_a_serv
     // With its shorter tick it grants as much as with the default one.
     let ask = "echo conf | nc -w 2 127.0.0.1 2181";
     let pod = ["exec", "lockkeeper-zookeeper-0", &system, "--", "sh", "-c", ask];
-    let settings = space.cluster.kubectl(&pod).unwrap();
-    assert!(settings.contains("maxSessionTimeout=40000"), "{settings}");
+    let granted = |settings: &str| settings.contains("maxSessionTimeout=40000");
+    space.cluster.wait_for(BOUND, &pod, granted).unwrap();
     // A server keeps its data on its claim, if it has one.
     let rendered = installation
         .helm(&[
@@ -259,8 +261,7 @@ fn the_small_ensemble_of_the_chart_carries_locks_and_survives_the_loss_of_a_serv
         space.lock("report", &calm()),
         space.workload("Deployment", "report", Some(2), pod),
     ]);
-    space.wait_until_waiting("report", 1);
-    let (token, holder, _) = space.wait_until_it_runs(0);
+    let (token, holder) = space.wait_until_settled(1);
     let server = ["delete", "pod", "lockkeeper-zookeeper-0", "--namespace", SYSTEM];
     space.cluster.kubectl(&server).unwrap();
     space.assert_somebody_runs();

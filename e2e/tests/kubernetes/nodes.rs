@@ -3,7 +3,7 @@
 use lockkeeper_lock::ContenderData;
 use lockkeeper_product::chart::SYSTEM;
 use lockkeeper_product::installation::operators;
-use lockkeeper_product::space::{Mend, Pair, Space, calm};
+use lockkeeper_product::space::{Mend, Pair, Space, calm, short};
 use lockkeeper_testbed::cluster::Node;
 use lockkeeper_testbed::ensemble::{SUPER, block_on, connector};
 use lockkeeper_testbed::eventually::eventually;
@@ -51,7 +51,7 @@ fn a_node_that_is_cut_off_loses_the_lock_to_the_other_one_and_its_application_is
     let Some(space) = Space::alone("node-cut") else {
         return;
     };
-    let (pair, number) = on_a_node(&space, &json!({}));
+    let (pair, number) = on_a_node(&space, &short());
     let mended = Mend(|| {
         node(&space, number).restore()?;
         space.wait_for_nodes()
@@ -67,7 +67,7 @@ fn a_node_that_reaches_everybody_but_the_ensemble_loses_the_lock_in_time() {
     let Some(space) = Space::alone("node-off-ensemble") else {
         return;
     };
-    let (pair, number) = on_a_node(&space, &json!({}));
+    let (pair, number) = on_a_node(&space, &short());
     let mended = Mend(|| Ok(space.installation.heal_to_ensemble(number)?));
     space.installation.cut_from_ensemble(number).unwrap();
     space.assert_other_runs(&pair);

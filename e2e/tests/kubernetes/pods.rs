@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use lockkeeper_product::space::Space;
+use lockkeeper_product::space::{Mend, Space, short};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
@@ -23,7 +23,7 @@ fn the_lock_of_a_pod_that_is_deleted_by_force_goes_to_the_other_one() {
     let Some(space) = Space::new("forced") else {
         return;
     };
-    let pair = space.pair(&json!({}), &["--ignore-sigterm"]);
+    let pair = space.pair(&short(), &["--ignore-sigterm"]);
     space
         .kubectl(&[
             "delete",
@@ -70,6 +70,7 @@ fn a_drained_node_loses_its_lock_to_the_other_one() {
     };
     let pair = space.pair(&json!({}), &[]);
     let node = format!("n{}", space.node_of(&pair.holder));
+    let open = Mend(|| space.kubectl(&["uncordon", &node]).map(drop));
     let drained = space.kubectl(&[
         "drain",
         &node,
@@ -77,9 +78,10 @@ fn a_drained_node_loses_its_lock_to_the_other_one() {
         "--delete-emptydir-data",
         "--timeout=120s",
     ]);
-    let next = drained.map(|_| space.wait_until_it_runs(pair.token));
-    space.kubectl(&["uncordon", &node]).unwrap();
-    assert_ne!(next.unwrap().1, pair.holder);
+    drained.unwrap();
+    let (_, next, _) = space.wait_until_it_runs(pair.token);
+    drop(open);
+    assert_ne!(next, pair.holder);
     space.assert_handed_over(&pair);
 }
 

@@ -16,7 +16,7 @@ fn of_two_pods_of_an_annotated_deployment_one_runs_and_the_lock_is_shown() {
         space.lock("report", &json!({})),
         space.workload("Deployment", "report", Some(2), pod),
     ]);
-    let (token, holder, _) = space.wait_until_it_runs(0);
+    let (token, holder) = space.wait_until_settled(1);
     let row = space.wait_for(&["get", "distributedlock", "report", "--no-headers"], |row| {
         row.contains(&holder)
     });
@@ -138,8 +138,7 @@ fn a_statefulset_whose_pods_come_one_after_the_other_has_one_that_runs() {
     );
     workload["spec"]["serviceName"] = json!("report");
     space.apply(&[space.lock("report", &json!({})), workload]);
-    space.wait_until_waiting("report", 2);
-    let (token, holder, _) = space.wait_until_it_runs(0);
+    let (token, holder) = space.wait_until_settled(2);
     assert_eq!(holder, "report-0");
     let next = space.assert_replaced(token, &holder);
     assert_eq!(next, "report-1", "first come, first served");
@@ -152,8 +151,7 @@ fn a_daemonset_runs_on_one_node_and_goes_to_the_other_when_its_pod_is_deleted() 
     };
     let workload = space.workload("DaemonSet", "report", None, space.pod(&[space.recording(&[])]));
     space.apply(&[space.lock("report", &json!({})), workload]);
-    space.wait_until_waiting("report", 1);
-    let (token, holder, _) = space.wait_until_it_runs(0);
+    let (token, holder) = space.wait_until_settled(1);
     space.assert_replaced(token, &holder);
 }
 
@@ -184,15 +182,31 @@ fn the_pod_of_a_job_that_loses_the_lock_runs_its_command_again_and_the_loss_is_n
     let Some(space) = Space::alone("job-loses") else {
         return;
     };
-    let mut pod = space.pod(&[space.recording(&["--hold", "15s"])]);
+    let lock = json!({ "leaseDuration": "3s", "stopGrace": "400ms" });
+    space.apply(&[space.lock("report", &lock)]);
+    let is_shown = (1..=3).any(|round| completes_after_a_loss(&space, &format!("round-{round}")));
+    assert!(
+        is_shown,
+        "its application always outlives SIGKILL\n{}",
+        space.story()
+    );
+    // More than two if the machine was so busy that another lease ended.
+    assert!(space.assert_exclusive().holds.len() >= 2);
+}
+
+/// False if the guard has ended its container because SIGKILL was not seen to work within 0.1 s, as may happen on a busy
+/// machine. That fails a pod of this Job, as documented.
+fn completes_after_a_loss(space: &Space, name: &str) -> bool {
+    let last = space.begins().last().map_or(0, |(token, _)| *token);
+    let mut pod = space.pod(&[space.recording(&["--hold", "60s"])]);
     pod["restartPolicy"] = json!("Never");
-    let mut job = space.workload("Job", "report", None, pod);
+    let mut job = space.workload("Job", name, None, pod);
     job["apiVersion"] = json!("batch/v1");
+    job["metadata"]["annotations"]["lockkeeper.io/lock"] = json!("report");
     job["spec"].as_object_mut().unwrap().remove("selector");
     job["spec"]["backoffLimit"] = json!(0);
-    let lock = json!({ "leaseDuration": "3s", "stopGrace": "400ms" });
-    space.apply(&[space.lock("report", &lock), job]);
-    let (token, holder, _) = space.wait_until_it_runs(0);
+    space.apply(&[job]);
+    let (token, holder, _) = space.wait_until_it_runs(last);
     let node = space.node_of(&holder);
     let process = space.process(&holder, APPLICATION);
     let healed = Mend(|| Ok(space.installation.heal_to_ensemble(node)?));
@@ -200,13 +214,23 @@ fn the_pod_of_a_job_that_loses_the_lock_runs_its_command_again_and_the_loss_is_n
     let folder = std::path::PathBuf::from(format!("/proc/{}", process.as_raw_pid()));
     wait_for(BOUND, || (!folder.exists()).then_some(())).unwrap_or_else(|| panic!("{}", space.story()));
     drop(healed);
-    let (_, again, _) = space.wait_until_it_runs(token);
-    assert_eq!(again, holder, "{}", space.story());
+    let code = "--output=jsonpath={.status.containerStatuses[0].state.terminated.exitCode}";
+    let goes_on = || {
+        if let Some((_, again)) = space.begins().into_iter().find(|(newer, _)| *newer > token) {
+            assert_eq!(again, holder, "{}", space.story());
+            return Some(true);
+        }
+        let code = space.kubectl(&["get", "pod", &holder, code]).ok()?;
+        (code == "75").then_some(false)
+    };
+    if !wait_for(BOUND, goes_on).unwrap_or_else(|| panic!("{}", space.story())) {
+        return false;
+    }
+    let job = format!("job/{name}");
     space
-        .kubectl(&["wait", "--for=condition=Complete", "job/report", "--timeout=180s"])
+        .kubectl(&["wait", "--for=condition=Complete", &job, "--timeout=180s"])
         .unwrap_or_else(|error| panic!("{error:#}\n{}", space.story()));
-    // More than two if the machine was so busy that another lease ended.
-    assert!(space.assert_exclusive().holds.len() >= 2);
+    true
 }
 
 #[test]
@@ -257,6 +281,9 @@ fn of_four_pods_of_a_semaphore_two_run_and_never_three() {
     space.wait_until_waiting("report", 2);
     let holders = space.holders("report");
     assert_eq!(holders.len(), 2, "{holders:?}");
+    // A keeper says that it holds before its program has begun.
+    let begun = |count: usize| wait_for(BOUND, || (space.begins().len() >= count).then_some(()));
+    begun(2).unwrap_or_else(|| panic!("{}", space.story()));
     space
         .kubectl(&["delete", "pod", &holders[0], &holders[1], "--wait=false"])
         .unwrap();
@@ -265,9 +292,9 @@ fn of_four_pods_of_a_semaphore_two_run_and_never_three() {
         (now.len() == 2 && !now.iter().any(|name| holders.contains(name))).then_some(())
     };
     wait_for(BOUND, others).unwrap_or_else(|| panic!("{}", space.story()));
+    begun(4).unwrap_or_else(|| panic!("{}", space.story()));
     let report = check(&space.records(), Rule::AtMost(2));
     assert!(report.is_clean(), "{:#?}", report.violations);
-    assert!(report.holds.len() >= 4);
 }
 
 #[test]

@@ -266,7 +266,8 @@ impl Schedule {
                         mode.remove_lease(out);
                         self.pause(grant.token, pid, now, out);
                     } else {
-                        self.kill(grant.token, Outcome::Gone(None), now, out);
+                        let held_until = active.held_until;
+                        self.kill(grant.token, Outcome::Gone(None), now, out).held_until = held_until;
                     }
                     return;
                 }
@@ -340,6 +341,7 @@ impl Schedule {
             sweep_at: now + interval(Duration::ZERO),
             outcome,
             had_sigterm,
+            held_until: None,
             tell_at: now,
             next: None,
             finish: None,

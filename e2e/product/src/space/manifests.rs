@@ -9,23 +9,28 @@ use serde_json::{Value, json};
 use super::Space;
 use crate::binaries;
 
-/// Settings of a lock whose holder keeps it on a busy machine: with a tick of 1 s it tolerates 6.5 s without
-/// an answer, and with the settings of [`Space::lock`] 2.1 s.
+/// Settings of a lock whose holder keeps it for minutes on a busy machine: with a tick of 1 s it tolerates some 14 s without
+/// an answer, and with the settings of [`Space::lock`] some 9 s.
 pub fn calm() -> Value {
-    json!({ "sessionTimeout": "15s" })
+    json!({ "sessionTimeout": "30s" })
+}
+
+/// Settings of a lock that is soon lost without an answer, after 2.1 s: where a loss is what a test is about.
+pub fn short() -> Value {
+    json!({ "sessionTimeout": "6s" })
 }
 
 /// Arguments of a recorder that runs until [`Space::end_application`].
 pub const UNTIL_TOLD: [&str; 2] = ["--until", "/records/end"];
 
 impl Space {
-    /// A lock with short times.
+    /// A lock that moves when a test wants it to.
     pub fn lock(&self, name: &str, spec: &Value) -> Value {
         let mut lock = json!({
             "apiVersion": "lockkeeper.io/v1alpha1",
             "kind": "DistributedLock",
             "metadata": { "name": name, "namespace": self.name },
-            "spec": { "sessionTimeout": "6s", "stopGrace": "600ms" },
+            "spec": { "sessionTimeout": "20s", "stopGrace": "600ms" },
         });
         merge(&mut lock["spec"], spec);
         lock

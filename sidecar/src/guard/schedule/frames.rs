@@ -23,6 +23,7 @@ impl Schedule {
             ToGuard::Stop { token, kill_at } => match &mut self.phase {
                 Phase::Active(active) if active.grant.token == token => {
                     active.stopping = true;
+                    active.held_until.get_or_insert(active.grant.kill_at);
                     active.grant.kill_at = active.grant.kill_at.min(kill_at);
                     active.terminate(out);
                     self.tick(now, out);
@@ -124,6 +125,9 @@ impl Schedule {
             }
             Phase::Killing(killing) => match &mut killing.next {
                 Some(next) if next.token == grant.token => next.renew(&grant),
+                _ if grant.token == killing.token => {
+                    killing.held_until = killing.held_until.map(|until| until.min(grant.kill_at));
+                }
                 _ if grant.start && grant.token != killing.token && killing.finish.is_none() => {
                     killing.next = Some(grant);
                 }
@@ -160,6 +164,7 @@ impl Schedule {
             Phase::Killing(killing) => {
                 killing.next.take_if(|next| next.token == token);
                 killing.token = token;
+                killing.held_until = None;
             }
             _ => self.never_began(token, now, out),
         }

@@ -32,7 +32,8 @@ impl Schedule {
                     Outcome::Gone(Some(code))
                 };
                 let token = active.grant.token;
-                self.kill(token, outcome, now, out);
+                let held_until = active.held_until.unwrap_or(active.grant.kill_at);
+                self.kill(token, outcome, now, out).held_until = Some(held_until);
             }
             // Another process sent it SIGKILL: the rest must not stay behind.
             Phase::Pausing { token, .. } | Phase::Paused { token, .. } => {
@@ -96,7 +97,7 @@ impl Schedule {
                 if !sight.alive {
                     let killing = *killing;
                     self.gone(killing, now, out);
-                } else if now - killing.since >= PATIENCE {
+                } else if now >= killing.last_resort_at() {
                     if now >= killing.tell_at {
                         killing.tell_at = now + SURVIVORS_EVERY;
                         out.push(Action::ReportSurvivors(killing.token));
@@ -107,7 +108,7 @@ impl Schedule {
                         out.push(Action::Exit(killing.finish.unwrap_or(self.loss_code)));
                     }
                 } else if self.mode != Mode::Pid1 && now >= killing.tell_at {
-                    killing.tell_at = (now + AT_WORK_EVERY).min(killing.since + PATIENCE);
+                    killing.tell_at = (now + AT_WORK_EVERY).min(killing.last_resort_at());
                     out.push(Action::Report(FromGuard::AtWork { token: killing.token }));
                 }
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockkeeper_lock::{BootInstant, FencingToken};
 
 use super::actions::{Action, Actions, Sweep};
-use super::times::interval;
+use super::times::{PATIENCE, PATIENCE_WHILE_HELD, interval};
 use crate::link::protocol::Grant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub(super) struct Active {
     pub term_forwarded: bool,
     /// `Stop` was received: nothing moves the deadline later any more.
     pub stopping: bool,
+    /// The deadline of the lease, when a `Stop` was received that may be earlier.
+    pub held_until: Option<BootInstant>,
     pub suspended: Option<Suspended>,
     /// What the keeper said of its connection when a deadline had passed that the next grant may move.
     pub late: Option<Doubt>,
@@ -75,6 +77,8 @@ pub(super) struct Killing {
     pub sweep_at: BootInstant,
     pub outcome: Outcome,
     pub had_sigterm: bool,
+    /// Before this deadline nobody else can get the lock, if it is known.
+    pub held_until: Option<BootInstant>,
     /// When the keeper is told next that something is still there.
     pub tell_at: BootInstant,
     pub next: Option<Grant>,
@@ -120,6 +124,7 @@ impl Active {
             told_to_end: false,
             term_forwarded: false,
             stopping: false,
+            held_until: None,
             suspended: None,
             late: None,
             has_begun: false,
@@ -129,6 +134,7 @@ impl Active {
     pub(crate) fn renew(&mut self, newer: &Grant, now: BootInstant, out: &mut Actions) {
         if self.stopping {
             self.grant.kill_at = self.grant.kill_at.min(newer.kill_at);
+            self.held_until = self.held_until.map(|until| until.min(newer.kill_at));
             return;
         }
         self.grant.renew(newer);
@@ -190,6 +196,14 @@ impl Active {
 }
 
 impl Killing {
+    /// When the harsher measure is taken.
+    pub(crate) fn last_resort_at(&self) -> BootInstant {
+        let soonest = self.since + PATIENCE;
+        self.held_until.map_or(soonest, |until| {
+            soonest.max(until.min(self.since + PATIENCE_WHILE_HELD))
+        })
+    }
+
     pub(crate) fn interval(&self, now: BootInstant) -> Duration {
         interval(now - self.since)
     }

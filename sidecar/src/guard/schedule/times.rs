@@ -7,6 +7,11 @@ use std::time::Duration;
 /// (`lockkeeper_lock::KILL_ALLOWANCE`), so that the harsher measure still has the other half.
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
+/// How long SIGKILL may take at most while nobody else can get the lock: before the deadline of the lease, after a stop
+/// that was wished or an end of the main process. On a machine that is short of processors, killed processes end late,
+/// and the harsher measure would cost a container its exit code, and a Job its pod.
+pub(super) const PATIENCE_WHILE_HELD: Duration = Duration::from_secs(2);
+
 /// How often a keeper that is our child is told that we are at work: it takes a guard that is silent for [`PATIENCE`]
 /// as stopped.
 pub(super) const AT_WORK_EVERY: Duration = Duration::from_millis(20);

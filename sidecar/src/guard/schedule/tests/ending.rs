@@ -82,6 +82,44 @@ fn all_say_that_something_outlives_sigkill_before_a_keeper_takes_them_for_dead_a
 }
 
 #[test]
+fn pid_1_waits_for_two_seconds_while_nobody_else_can_get_the_lock_before_it_ends_for_what_outlives_sigkill() {
+    let granted_until = |kill_at: u64| {
+        let mut run = Run::new(Mode::Pid1, true);
+        run.at(0, granted(A, true, kill_at, kill_at));
+        run.at(1, Event::Started { pid: 42 });
+        run
+    };
+    let stopped = |lease: u64| {
+        let mut run = granted_until(lease);
+        let kill_at = ms(20);
+        run.at(10, Event::Frame(ToGuard::Stop { token: A, kill_at }));
+        assert_eq!(run.at(20, Event::Tick), [Action::Sweep(Sweep::Kill)]);
+        run
+    };
+    let ends = |run: &mut Run, at: u64| run.at(at, ALIVE).contains(&Action::Exit(EXIT_LOST));
+    // Counted from SIGKILL; by the lease; and at least as long as without one.
+    for (lease, end) in [(10_000, 2_020), (1_000, 1_000), (60, 120)] {
+        let mut run = stopped(lease);
+        assert!(!ends(&mut run, end - 1), "{lease}");
+        assert!(ends(&mut run, end), "{lease}");
+    }
+    // The lock is lost meanwhile.
+    let mut run = stopped(10_000);
+    run.at(500, Event::Frame(ToGuard::Revoke { token: A }));
+    assert!(ends(&mut run, 501));
+    // A server grants less time than the one before.
+    let mut run = stopped(10_000);
+    run.at(500, granted(A, false, 600, 700));
+    assert!(!ends(&mut run, 699));
+    assert!(ends(&mut run, 700));
+    // The main process has ended by itself.
+    let mut run = granted_until(10_000);
+    run.at(10, Event::MainExited { code: 3 });
+    assert!(!ends(&mut run, 2_009));
+    assert!(ends(&mut run, 2_010));
+}
+
+#[test]
 fn a_container_without_the_lock_is_killed_whenever_something_appears_in_it() {
     let mut run = Run::new(Mode::Container, false);
     run.at(0, GONE);

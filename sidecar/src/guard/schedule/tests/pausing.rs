@@ -154,7 +154,7 @@ fn a_process_in_doubt_is_no_start_hides_no_end_and_is_never_called_gone() {
         run.at(200, doubt).contains(&Action::Sweep(Sweep::Kill)),
         "it has ended"
     );
-    assert!(run.at(300, doubt).contains(&Action::ReportSurvivors(A)));
+    assert!(run.at(2_200, doubt).contains(&Action::ReportSurvivors(A)));
     assert!(
         run.at(9_000, GONE)
             .contains(&report(FromGuard::Exited { token: A, code: 0 }))
