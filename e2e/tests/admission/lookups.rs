@@ -188,7 +188,10 @@ async fn a_registry_that_hangs_holds_up_no_pod_for_long_and_decides_nothing() {
     let Some(webhooks) = alone().await else { return };
     let space = webhooks.namespace("hangs").await;
     // The timeouts of the chart and of the operator belong together.
+    drop(webhooks.take_operator());
+    webhooks.put_operator(webhooks.operator_of_the_chart("operator-of-the-chart").await);
     webhooks.apply_chart(&["webhook"], &[]);
+    webhooks.wait_until_injected().await;
     let gate = Gate::open(&webhooks.host, webhooks.gate(), None);
     gate.behave(Behaviour::Hangs);
     let image = format!("{}/team/hangs:1", gate.name);
@@ -229,6 +232,9 @@ async fn a_registry_that_hangs_holds_up_no_pod_for_long_and_decides_nothing() {
         assert_eq!(pod["metadata"][keys]["lockkeeper.io/guard"], "signal");
     }
     webhooks.apply_chart(&["webhook"], &[PATIENT]);
+    drop(webhooks.take_operator());
+    webhooks.put_operator(webhooks.operator("operator-patient", &[]).await);
+    webhooks.wait_until_injected().await;
     space.leave().await;
 }
 

@@ -105,9 +105,6 @@ impl Webhooks {
         let options = [
             "--registry-plain-http",
             &plain_http,
-            // Longer than the chart's, as PATIENT: what stands for a registry in a test may answer late, too.
-            "--registry-timeout",
-            "20s",
             "--client-ca",
             authority.to_str().unwrap(),
             "--client-names",
@@ -133,6 +130,18 @@ impl Webhooks {
         webhooks.put_operator(webhooks.operator("operator-0", &[]).await);
         webhooks.wait_until_injected().await;
         Some(webhooks)
+    }
+
+    /// An operator that also waits longer for a registry than the chart lets it, as [`PATIENT`]: what stands for one in a test
+    /// may answer late, too.
+    pub async fn operator(&self, name: &str, more: &[&str]) -> Operator {
+        let more = [more, &["--registry-timeout", "20s"]].concat();
+        self.environment.operator(name, &more).await
+    }
+
+    /// An operator with the timeouts of the chart.
+    pub async fn operator_of_the_chart(&self, name: &str) -> Operator {
+        self.environment.operator(name, &[]).await
     }
 
     /// Adds a replica to the Service of the chart, so that the API server calls it.
