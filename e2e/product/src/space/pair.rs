@@ -43,14 +43,20 @@ impl Space {
         }
     }
 
-    /// Waits until the pod that has begun last holds the lock `report`, and so many wait. Returns its token and name.
+    /// Waits until the pod that holds the lock `report` has begun under the newest token, and so many wait. Returns its token
+    /// and name.
     pub fn wait_until_settled(&self, waiting: usize) -> (i64, String) {
         let shown = "--output=jsonpath={.status.waiting} {.status.holders[*].pod}";
+        let wanted = format!("{waiting} ");
         let settled = || {
-            let (token, holder) = self.begins().pop()?;
             // It may fail on a busy machine.
             let shown = self.kubectl(&["get", "distributedlock", "report", shown]).ok()?;
-            (shown == format!("{waiting} {holder}")).then_some((token, holder))
+            let holder = shown.strip_prefix(&wanted)?;
+            let begins = self.begins();
+            // Children of an application begin under names of their own.
+            let (token, _) = begins.iter().rfind(|(_, name)| name == holder)?;
+            let is_newest = begins.iter().all(|(other, _)| other <= token);
+            is_newest.then(|| (*token, holder.to_owned()))
         };
         wait_for(BOUND, settled).unwrap_or_else(|| panic!("nobody runs\n{}", self.story()))
     }
