@@ -12,15 +12,21 @@ use lockkeeper_testbed::{Config, Ensemble};
 
 const BOUND: Duration = Duration::from_secs(60);
 
+/// The longest session of an ensemble with a tick of 1 s.
+fn calm(options: Options) -> Options {
+    Options {
+        session_timeout: Duration::from_secs(20),
+        ..options
+    }
+}
+
 #[test]
 fn workers_run_one_after_the_other_in_the_order_in_which_they_queued() {
     let ensemble = Ensemble::start(Config::default()).unwrap();
     let lock = "/locks/report";
     let mut workers = Vec::new();
     for name in ["first", "second", "third"] {
-        let options = Options::new(&ensemble, name, lock)
-            .unwrap()
-            .with_recorder(&["--hold", "300ms"]);
+        let options = calm(Options::new(&ensemble, name, lock).unwrap()).with_recorder(&["--hold", "300ms"]);
         let worker = Worker::start(&ensemble, options).unwrap();
         if workers.is_empty() {
             worker.wait_until_it_runs(0, BOUND).unwrap();
@@ -49,13 +55,14 @@ fn stop_the_guard_and_cut(lock: &str, run: &[&str], grants: u32) {
         return;
     }
     let deletions = DeletionWatch::begin(&ensemble, lock).unwrap();
-    let options = Options::new(&ensemble, "holder", lock)
-        .unwrap()
-        .with_run(run)
-        .with_recorder(&["--fork", "1"]);
-    let holder = Worker::start(&ensemble, options).unwrap();
+    let options = |name: &str| {
+        let options = calm(Options::new(&ensemble, name, lock).unwrap());
+        options.with_run(&["--lease-duration", "6s"])
+    };
+    let holding = options("holder").with_run(run).with_recorder(&["--fork", "1"]);
+    let holder = Worker::start(&ensemble, holding).unwrap();
     let token = holder.wait_until_it_runs(0, BOUND).unwrap();
-    let waiter = Worker::start(&ensemble, Options::new(&ensemble, "waiter", lock).unwrap()).unwrap();
+    let waiter = Worker::start(&ensemble, options("waiter")).unwrap();
 
     faults::stop(holder.guard_pid()).unwrap();
     let are_sent = || {
@@ -65,12 +72,12 @@ fn stop_the_guard_and_cut(lock: &str, run: &[&str], grants: u32) {
             .then_some(())
     };
     wait_for(BOUND, are_sent).unwrap_or_else(|| panic!("{}", holder.log()));
+    let cut = BootInstant::now();
     for server in 0..ensemble.len() {
         ensemble
             .cut(&holder.options().host, ensemble.server(server))
             .unwrap();
     }
-    let cut = BootInstant::now();
     waiter.wait_until_it_runs(token, BOUND).unwrap();
     let deleted = deletions
         .wait_for_deletion(token, BOUND)
@@ -108,13 +115,8 @@ fn a_holder_that_is_cut_off_has_stopped_when_the_next_one_takes_its_place_long_b
     let lock = "/locks/silent";
     let deletions = DeletionWatch::begin(&ensemble, lock).unwrap();
     let start = |name: &str| {
-        let options = Options::new(&ensemble, name, lock).unwrap();
-        // The longest session of an ensemble with a tick of 1 s.
-        let options = Options {
-            session_timeout: Duration::from_secs(20),
-            ..options.with_run(&["--lease-duration", "6s"])
-        };
-        Worker::start(&ensemble, options).unwrap()
+        let options = calm(Options::new(&ensemble, name, lock).unwrap());
+        Worker::start(&ensemble, options.with_run(&["--lease-duration", "6s"])).unwrap()
     };
     let holder = start("holder");
     let token = holder.wait_until_it_runs(0, BOUND).unwrap();

@@ -21,7 +21,7 @@ exec "$(PATH=$PATH:/usr/sbin:/sbin command -v chroot)" "$0" "$@"
 
 /// The binary and its options.
 const OPTIONS: &str = "/lockkeeper run --connect zk0:2181,zk1:2181,zk2:2181 --lock /static/report --socket /lock.sock \
-                       --session-timeout 4s --stop-grace 400ms --tick-time 1s --wait-timeout 30s";
+                       --session-timeout 15s --stop-grace 400ms --tick-time 1s --wait-timeout 30s";
 
 /// Fills `root` with the binary, and with the needed files that every container gets from its runtime:
 /// `/etc/hosts`, `/etc/resolv.conf`, and places for `/proc` and `/dev/null`.

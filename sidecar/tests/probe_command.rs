@@ -90,7 +90,8 @@ fn without_a_keeper_nothing_is_restarted_and_nothing_is_ready() {
 #[test]
 fn a_startup_check_comes_before_the_others_and_its_budget_counts_from_each_start() {
     let scratch = tempfile::tempdir().unwrap();
-    let check = r#"{"startup":{"exec":{"command":["test","-e","up"]},"failureThreshold":1}}"#;
+    let check =
+        r#"{"startup":{"exec":{"command":["test","-e","up"]},"timeoutSeconds":20,"failureThreshold":1}}"#;
     let served = serve(scratch.path(), check);
     let probe = |kind| probe(scratch.path(), kind, "test -e healthy");
     run_since(&served, 1, 0);
@@ -122,7 +123,7 @@ fn without_a_command_the_keeper_asks_the_application_after_its_startup_check() {
     let scratch = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let check = format!(
-        r#"{{"tcpSocket":{{"port":{}}}}}"#,
+        r#"{{"timeoutSeconds":20,"tcpSocket":{{"port":{}}}}}"#,
         listener.local_addr().unwrap().port()
     );
     let served = serve(

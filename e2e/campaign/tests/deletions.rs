@@ -19,7 +19,10 @@ fn a_release_is_told_apart_from_a_node_whose_place_was_taken() {
     // The lock's control node is below this, too.
     let deletions = DeletionWatch::begin(&ensemble, "/locks").unwrap();
     let start = |name: &str| {
-        let options = Options::new(&ensemble, name, "/locks/report").unwrap();
+        let options = Options {
+            session_timeout: Duration::from_secs(15),
+            ..Options::new(&ensemble, name, "/locks/report").unwrap()
+        };
         Worker::start(&ensemble, options).unwrap()
     };
     let first = start("first");

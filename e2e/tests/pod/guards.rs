@@ -15,15 +15,18 @@ use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::{Config, Ensemble, faults};
 use rustix::process::{Signal, kill_process};
 
+use crate::CALM;
 use crate::judging::{all, assert_gone_before_the_deletion, is_root};
 
-/// Longer than two session timeouts of 8 s: a contender that could get the lock would have it by then.
-const LONG: Duration = Duration::from_secs(18);
-const LONGER_THAN_A_SESSION: Duration = Duration::from_secs(12);
+/// Longer than a session timeout of 15 s, and a lease: a contender that could get the lock would have it by then.
+const LONG: Duration = Duration::from_secs(25);
+const LONGER_THAN_A_SESSION: Duration = Duration::from_secs(20);
 
 /// Two pods, of which the first runs and the second waits, and the token of the first.
 fn two_pods(ensemble: &Ensemble, more: &[&str]) -> (Pod, Pod, i64) {
     let lock = "/locks/pod";
+    let calm = [&CALM[..], more].concat();
+    let more = if more.contains(&CALM[0]) { more } else { &calm };
     let first = Pod::start_with(ensemble, "first", lock, more, &[]);
     let token = first.wait_until_it_runs(0);
     let second = Pod::start_with(ensemble, "second", lock, more, &[]);

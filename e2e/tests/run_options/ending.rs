@@ -92,8 +92,7 @@ fn who_kills_all_that_bears_the_name_of_the_job_kills_the_whole_application() {
     ];
     for held in ["cgroup", "sweep"] {
         // If the keeper has the word too, the lock expires.
-        let options = [&["--containment", held], &SHORT[..]].concat();
-        let mut run = Run::start(&ensemble, held, lock, &options, &command);
+        let mut run = Run::start(&ensemble, held, lock, &["--containment", held], &command);
         let socket = PathBuf::from(run.first_line());
         wait_for(BOUND, || (processes(&socket).len() == 4).then_some(())).expect("keeper and application");
         let bearers = bearers(b"nightly-report");
@@ -147,7 +146,7 @@ fn a_ctrl_c_in_the_terminal_ends_the_command_and_frees_the_lock() {
     let lock = "/ending/ctrl-c";
     let lockkeeper = binaries::lockkeeper().unwrap();
     let inside = format!(
-        "{} run --connect {} --lock {lock} --session-timeout 4s --stop-grace 400ms --tick-time 1s -- \
+        "{} run --connect {} --lock {lock} --session-timeout 15s --stop-grace 400ms --tick-time 1s -- \
          sh -c 'echo $LOCKKEEPER_SOCKET; exec sleep 600'",
         lockkeeper.display(),
         ensemble.connect_string()

@@ -55,9 +55,9 @@ fn a_lock_that_somebody_else_holds_is_given_up_with_80_at_once_or_81_after_the_w
     let holder = worker(&ensemble, "exit-holder", lock, &[], &[]);
     holder.wait_until_it_runs(0, BOUND).unwrap();
     for (name, options, code) in [
-        ("exit-wait-1s", &["--wait-timeout", "1s"][..], 81),
+        ("exit-wait-10s", &["--wait-timeout", "10s"][..], 81),
         ("exit-wait-0", &["--wait-timeout", "0s"], 80),
-        ("exit-wait-1s-told", &["--wait-timeout", "1s", "-E", "3"], 3),
+        ("exit-wait-10s-told", &["--wait-timeout", "10s", "-E", "3"], 3),
         (
             "exit-wait-0-told",
             &["--wait-timeout", "0s", "--conflict-exit-code", "0"],

@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use lockkeeper_judge::checker::{Rule, check};
 use lockkeeper_judge::record::{Record, Records};
@@ -13,7 +14,7 @@ use lockkeeper_testbed::Ensemble;
 use lockkeeper_testbed::process::wait_for;
 
 use crate::harness::{BOUND, Run, client, ensemble, wait_for_contenders, worker};
-use crate::survivors::{SOME_SESSIONS, survivor};
+use crate::survivors::survivor;
 
 /// A file system of its own on a loop device.
 pub struct Disk(pub PathBuf);
@@ -75,6 +76,9 @@ fn do_as<'a>(program: &str, arguments: impl IntoIterator<Item = &'a OsStr>) -> b
     })
 }
 
+/// Of 20 s, by which alone another one could get the lock.
+const LONGER_THAN_A_SESSION: Duration = Duration::from_secs(24);
+
 /// A holder whose application writes to the disk, and the next contender.
 struct Pair {
     run: Run,
@@ -96,7 +100,9 @@ impl Pair {
         let socket = socket.to_str().unwrap().to_owned();
         let options = [
             "--session-timeout",
-            "8s",
+            "20s",
+            "--lease-duration",
+            "off",
             "--socket",
             &socket,
             "--containment",
@@ -176,7 +182,7 @@ fn nobody_runs_beside_what_hangs(test: &str, fault: impl Fn(&mut Pair)) {
         fault(pair);
     }
     pairs.iter().for_each(Pair::wait_for_survivor);
-    std::thread::sleep(SOME_SESSIONS);
+    std::thread::sleep(LONGER_THAN_A_SESSION);
     pairs.iter().for_each(Pair::assert_that_it_keeps_the_lock);
     disk.thaw();
     pairs.iter().for_each(Pair::assert_that_they_alternate);

@@ -84,7 +84,7 @@ fn a_holder_that_crashed_while_nobody_waited_is_told_as_lost_without_a_time() {
     let ensemble = ensemble();
     let lock = "/observe/history-lost";
     let history = || json(&ensemble, &["history", "--lock", lock]);
-    let holder = Run::start(&ensemble, "lost-1", lock, &["--session-timeout", "4s"], &SLEEP);
+    let holder = Run::start(&ensemble, "lost-1", lock, &[], &SLEEP);
     wait_for_contenders(&ensemble, lock, 1);
     wait_until_held(&ensemble, lock);
     // Its record comes after it holds.

@@ -166,7 +166,7 @@ fn the_lock_delay_passes_after_a_killed_holder_and_not_after_a_clean_release() {
     let start = |name: &str| {
         let options = Options {
             // The test waits for the end of one session.
-            session_timeout: Duration::from_secs(6),
+            session_timeout: Duration::from_secs(15),
             ..Options::new(&ensemble, name, lock).unwrap()
         };
         Worker::start(&ensemble, options.with_run(&["--lock-delay", &delay])).unwrap()

@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 
 use crate::harness::{BOUND, with_client};
 
-/// T of the holder: with a tick of 1 s it tolerates 4.3 s without an answer.
-const SESSION: Duration = Duration::from_secs(10);
+/// T of the holder, the longest for a tick of 1 s: it tolerates 9 s without an answer.
+const SESSION: Duration = Duration::from_secs(20);
 
 /// Requests at one moment: more than the server processes at once, so that the last ones wait for too long.
 const CROWD: usize = 64;

@@ -17,7 +17,7 @@ use crate::harness::{BOUND, client, ensemble};
 
 /// T of the storm. By the session alone the next one comes some seconds after the deadline: enough for a sweep that is
 /// outrun for a while.
-const SESSION: Duration = Duration::from_secs(8);
+const SESSION: Duration = Duration::from_secs(15);
 
 /// So many processes in the record show that the chains are running.
 const MANY: usize = 100;
@@ -67,10 +67,11 @@ impl Storm {
             deletions,
             log: ensemble.directory().join(format!("storm-{name}-holder.log")),
         };
-        let pids = check(&storm.holder.records().unwrap(), Rule::Exclusive).holds[0]
-            .pids
-            .len();
-        assert!(pids > MANY, "{pids} processes are no storm");
+        let is_one = || {
+            let report = check(&storm.holder.records().unwrap(), Rule::Exclusive);
+            (report.holds.first()?.pids.len() > MANY).then_some(())
+        };
+        wait_for(BOUND, is_one).expect("there is a storm");
         storm
     }
 

@@ -132,10 +132,10 @@ fn with_a_lock_delay_of_a_session_nobody_runs_beside_a_holder_whose_session_a_st
     let path = ensemble.directory().join("ended-delay.sock");
     let socket = path.to_str().unwrap();
     let options = |name| Options {
-        session_timeout: Duration::from_secs(6),
+        session_timeout: Duration::from_secs(15),
         ..Options::new(&ensemble, name, lock)
             .unwrap()
-            .with_run(&["--lock-delay", "6s"])
+            .with_run(&["--lock-delay", "15s"])
     };
     let holder = Worker::start(&ensemble, options("holder").with_run(&["--socket", socket]));
     let holder = holder.unwrap();

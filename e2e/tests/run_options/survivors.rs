@@ -18,13 +18,10 @@ use serde_json::Value;
 
 use crate::harness::{BOUND, Run, client, ensemble, wait_for_contenders, worker};
 
-/// Longer than a session of 8 s lives, with one and a half ticks: a contender that could get the lock would have it by then.
-pub const SOME_SESSIONS: Duration = Duration::from_secs(12);
-
 /// A session that outlives the pauses of a keeper on a busy machine.
 const CALM: &str = "20s";
 
-/// As [`SOME_SESSIONS`], for these.
+/// By then another contender would have the lock if the session alone counted.
 const SOME_CALM_SESSIONS: Duration = Duration::from_secs(24);
 
 /// The state of the lock of `run` once the keeper knows of a survivor.

@@ -29,6 +29,9 @@ fn is_at(ensemble: &Ensemble, host: &Host, server: usize) -> bool {
         .any(|line| line.contains(&address) && line.contains("sid=0x"))
 }
 
+/// So often a server may be too busy to tell its tick in time.
+const TRIES: u8 = 5;
+
 /// Leaves the host only these servers, and waits until its session is at one of them.
 fn move_to(ensemble: &Ensemble, host: &Host, servers: &[usize]) {
     for server in 0..ensemble.len() {
@@ -54,31 +57,25 @@ fn who_states_a_shorter_tick_than_the_longest_of_all_servers_is_refused_and_asks
     let (_, followers) = ensemble.wait_for_roles().unwrap();
     set_tick(&ensemble, followers[0], "3000");
     set_tick(&ensemble, followers[1], "500");
-    let lock = "/ticks/stated";
-    let run = |stated: &str| {
-        let options = ["--tick-time", stated];
-        Run::start(
-            &ensemble,
-            &format!("tick-{stated}"),
-            lock,
-            &options,
-            &["echo", "ran"],
-        )
+    let run = |name: &str, lock: &str, stated: &str, command: &[&str]| {
+        Run::start(&ensemble, name, lock, &["--tick-time", stated], command)
     };
     for stated in ["500ms", "1s", "2900ms"] {
-        let mut refused = run(stated);
-        assert_eq!(
-            (refused.code(), refused.stdout().as_str()),
-            (64, ""),
-            "{}",
-            refused.stderr()
-        );
-        let sentences = refused.sentences();
-        assert_eq!(sentences.len(), 1, "{}", refused.stderr());
-        assert!(sentences[0].contains("--tick-time 3000ms"), "{sentences:?}");
-        assert_eq!(contenders(&ensemble, lock), None, "it was at the servers");
+        // A server that is busy for half a second tells its tick later; then the run is refused later.
+        let is_refused_at_once = (0..TRIES).any(|round| {
+            let name = format!("tick-{stated}-{round}");
+            let lock = format!("/ticks/{name}");
+            let mut refused = run(&name, &lock, stated, &["sleep", "600"]);
+            assert_eq!(refused.code(), 64, "{}", refused.stderr());
+            let sentences = refused.sentences();
+            sentences.len() == 1
+                && sentences[0].contains("--tick-time 3000ms")
+                // It was at no server.
+                && contenders(&ensemble, &lock).is_none()
+        });
+        assert!(is_refused_at_once, "{stated}");
     }
-    let mut right = run("3s");
+    let mut right = run("tick-3s", "/ticks/right", "3s", &["echo", "ran"]);
     assert_eq!(
         (right.code(), right.stdout().as_str()),
         (0, "ran\n"),
@@ -108,7 +105,7 @@ fn a_holder_is_stopped_and_ends_with_64_when_another_server_than_its_own_has_com
     }
     let mut holder = Worker::start(&ensemble, options).unwrap();
     holder.wait_until_it_runs(0, BOUND).unwrap();
-    assert!(is_at(&ensemble, &host, own));
+    wait_for(BOUND, || is_at(&ensemble, &host, own).then_some(())).expect("it is at its server");
     for server in [leader, changed] {
         ensemble.heal(&host, ensemble.server(server)).unwrap();
     }

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::figures::{Figures, Violations};
 use crate::fixture::{BOUND, Fixture};
 use crate::sample::{Sample, seconds};
-use crate::times::SESSION_TIMEOUT;
+use crate::times::{CALM, SESSION_TIMEOUT};
 
 pub(super) fn deleted(context: &mut Context<'_>) -> anyhow::Result<Figures> {
     let mut fixture = Fixture::new("deleted")?;
@@ -22,6 +22,7 @@ pub(super) fn deleted(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         let all = round.server_names();
         let options = fixture.options(&round, "holder", &all)?;
         // A grace would be visible, because none of its processes ends on SIGTERM.
+        let options = fixture.with_times(options, CALM);
         let mut holder = fixture.start(options.with_recorder(&["--fork", "1", "--ignore-sigterm"]))?;
         let token = holder.wait_until_it_runs(0, BOUND)?;
         let options = fixture.options(&round, "waiter", &all)?;

@@ -47,15 +47,18 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
             let options = fixture.with_times(
                 options,
                 match fault {
-                    Fault::Killed => SESSION_TIMEOUT * 2,
-                    Fault::KilledWhileWaiting => CALM,
+                    Fault::Killed | Fault::KilledWhileWaiting => CALM,
                     Fault::Stopped | Fault::Starved => SESSION_TIMEOUT,
                 },
             );
             let session_timeout = options.session_timeout;
             let mut holder = fixture.start(options.with_recorder(&["--fork", "1"]))?;
             let token = holder.wait_until_it_runs(0, BOUND)?;
-            let options = fixture.options(&round, "waiter", &all)?;
+            let mut options = fixture.options(&round, "waiter", &all)?;
+            if matches!(fault, Fault::Stopped) {
+                // It has to keep the lock, while the resumed one ends.
+                options = fixture.with_times(options, CALM);
+            }
             let waiter = fixture.start(options)?;
             round.wait_until_queued(2)?;
             std::thread::sleep(Duration::from_millis(context.random.u64(500..2_500)));
@@ -69,7 +72,7 @@ pub(super) fn keeper(context: &mut Context<'_>) -> anyhow::Result<Figures> {
                     faults::kill(keeper_of(&holder)?)?;
                     let at = BootInstant::now();
                     // Longer than the session would live without a keeper.
-                    let end = at + session_timeout * 2;
+                    let end = at + session_timeout * 4 / 3;
                     if goes_on(&holder, token, end, &waiter) {
                         let silence = longest_silence(&holder.records()?, token, at)?;
                         silences.add(silence);
