@@ -111,7 +111,10 @@ fn the_second_act_shows_a_rollout_and_a_node_that_is_cut_off_and_leaves_nothing_
     let pid = demo.pid();
     let said = ends_well(&mut demo, directory.path());
     if !said.contains("This act is left out") {
-        assert!(said.contains(" holds, 0 overlaps, tokens grew."), "{said}");
+        // On a busy machine the lock may move once more.
+        let (before, _) = said.split_once(" holds, 0 overlaps, tokens grew.").expect(&said);
+        let holds: u32 = before.split_whitespace().last().unwrap().parse().unwrap();
+        assert!(holds >= 3, "{said}");
         let drawn = fs::read_to_string(directory.path().join("kubernetes-light.svg")).unwrap();
         assert!(drawn.contains("node cut off"), "the fault is not drawn");
         for (picture, shown) in [

@@ -12,7 +12,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, PostParams};
 use lockkeeper_product::beside::{BUSY, Environment, Operator, Tenant};
 use lockkeeper_product::chart::{Helm, SYSTEM, Said};
-use lockkeeper_testbed::eventually::eventually;
+use lockkeeper_testbed::eventually::{BOUND, eventually};
+use lockkeeper_testbed::process::wait_for;
 use lockkeeper_testbed::shared::{Shared, Story, Visit};
 use lockkeeper_testbed::{Cluster, Config, Ensemble, Host};
 use serde_json::{Value, json};
@@ -225,12 +226,11 @@ impl Webhooks {
     /// Runs kubectl as a user does, with warnings. Again while the operator says that the API server has not answered it: a
     /// user would do the same.
     pub fn kubectl(&self, space: &Tenant, arguments: &[&str], input: &Value) -> Said {
-        loop {
+        let answered = || {
             let said = self.kubectl_once(space, arguments, input);
-            if said.is_done || !said.words.contains(BUSY) {
-                return said;
-            }
-        }
+            (said.is_done || !said.words.contains(BUSY)).then_some(said)
+        };
+        wait_for(BOUND, answered).expect("the API server answers the operator")
     }
 
     fn kubectl_once(&self, space: &Tenant, arguments: &[&str], input: &Value) -> Said {

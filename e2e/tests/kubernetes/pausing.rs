@@ -3,7 +3,7 @@
 
 use lockkeeper_product::space::{APPLICATION, BOUND, Mend, Pair, Space};
 use lockkeeper_testbed::process::wait_for;
-use rustix::process::Pid;
+use rustix::process::{Pid, test_kill_process};
 use serde_json::json;
 
 /// Of a test that a machine without a processor for 0.1 s may spoil.
@@ -73,5 +73,5 @@ fn is_stopped(process: Pid) -> bool {
 
 /// A guard that does not see SIGSTOP work within 0.1 s kills, as it may on a busy machine.
 fn was_killed(process: Pid) -> bool {
-    !std::path::PathBuf::from(format!("/proc/{}", process.as_raw_pid())).exists()
+    test_kill_process(process).is_err()
 }

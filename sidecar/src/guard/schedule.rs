@@ -262,7 +262,7 @@ impl Schedule {
                 if now >= grant.kill_at {
                     // If no keeper can come back, nothing could ever resume a paused tree.
                     let may_resume = (self.connected || self.returns) && !self.is_refused;
-                    if grant.pause && !active.stopping && may_resume {
+                    if grant.pause && !active.is_stopping() && may_resume {
                         mode.remove_lease(out);
                         self.pause(grant.token, pid, now, out);
                     } else {

@@ -21,8 +21,8 @@ pub(super) fn deleted(context: &mut Context<'_>) -> anyhow::Result<Figures> {
         let round = fixture.begin()?;
         let all = round.server_names();
         let options = fixture.options(&round, "holder", &all)?;
-        // A grace would be visible, because none of its processes ends on SIGTERM.
         let options = fixture.with_times(options, CALM);
+        // A grace would be visible, because none of its processes ends on SIGTERM.
         let mut holder = fixture.start(options.with_recorder(&["--fork", "1", "--ignore-sigterm"]))?;
         let token = holder.wait_until_it_runs(0, BOUND)?;
         let options = fixture.options(&round, "waiter", &all)?;

@@ -84,12 +84,7 @@ impl Space {
     pub fn assert_handed_over(&self, pair: &Pair) -> (i64, String) {
         let (token, next, _) = self.wait_until_it_runs(pair.token);
         let deleted = pair.deletions.wait_for_deletion(pair.token, BOUND);
-        // A session that was interrupted may have missed it.
-        assert!(
-            deleted.is_some() || pair.deletions.interrupted().is_some(),
-            "{}",
-            self.story()
-        );
+        assert!(deleted.is_some(), "{}", self.story());
         let report = self.assert_exclusive();
         if pair.deletions.interrupted().is_none() {
             for spare in report.spares(&pair.deletions.lives()) {

@@ -22,7 +22,6 @@ impl Schedule {
             ToGuard::Confirm { token } => self.doubt(token, Doubt::Confirmed, now, out),
             ToGuard::Stop { token, kill_at } => match &mut self.phase {
                 Phase::Active(active) if active.grant.token == token => {
-                    active.stopping = true;
                     active.held_until.get_or_insert(active.grant.kill_at);
                     active.grant.kill_at = active.grant.kill_at.min(kill_at);
                     active.terminate(out);
@@ -199,7 +198,7 @@ impl Schedule {
     /// Whether an application runs that was not told to end, and so may handle signals. While the rest of it is
     /// killed, its main process has ended already.
     fn application_hears(&self) -> bool {
-        matches!(self.phase, Phase::Active(active) if active.is_started && !active.stopping)
+        matches!(self.phase, Phase::Active(active) if active.is_started && !active.is_stopping())
     }
 
     pub(super) fn signal(&mut self, signo: u8, to_group: bool, now: BootInstant, out: &mut Actions) {

@@ -42,9 +42,7 @@ pub(super) struct Active {
     pub told_to_end: bool,
     /// A user's SIGTERM was passed on: the application could take a second one for a request to end at once.
     pub term_forwarded: bool,
-    /// `Stop` was received: nothing moves the deadline later any more.
-    pub stopping: bool,
-    /// The deadline of the lease, when a `Stop` was received that may be earlier.
+    /// `Stop` was received: nothing moves the deadline later any more. This is that of the lease, which may be later.
     pub held_until: Option<BootInstant>,
     pub suspended: Option<Suspended>,
     /// What the keeper said of its connection when a deadline had passed that the next grant may move.
@@ -123,7 +121,6 @@ impl Active {
             term_sent: false,
             told_to_end: false,
             term_forwarded: false,
-            stopping: false,
             held_until: None,
             suspended: None,
             late: None,
@@ -132,9 +129,9 @@ impl Active {
     }
 
     pub(crate) fn renew(&mut self, newer: &Grant, now: BootInstant, out: &mut Actions) {
-        if self.stopping {
+        if let Some(until) = &mut self.held_until {
             self.grant.kill_at = self.grant.kill_at.min(newer.kill_at);
-            self.held_until = self.held_until.map(|until| until.min(newer.kill_at));
+            *until = (*until).min(newer.kill_at);
             return;
         }
         self.grant.renew(newer);
@@ -171,9 +168,13 @@ impl Active {
         }
     }
 
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.held_until.is_some()
+    }
+
     /// Whether it has been asked to end, so that pausing it would only take its time away.
     pub(crate) fn ends(&self) -> bool {
-        self.stopping || self.term_sent || self.term_forwarded
+        self.is_stopping() || self.term_sent || self.term_forwarded
     }
 
     /// SIGTERM, once, and SIGCONT so that it can act on it.
