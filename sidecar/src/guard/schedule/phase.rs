@@ -129,7 +129,7 @@ impl Active {
     }
 
     pub(crate) fn renew(&mut self, newer: &Grant, now: BootInstant, out: &mut Actions) {
-        if let Some(until) = &mut self.held_until {
+        if let Some(until) = self.held_until.as_mut() {
             self.grant.kill_at = self.grant.kill_at.min(newer.kill_at);
             *until = (*until).min(newer.kill_at);
             return;
